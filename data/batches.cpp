@@ -1,0 +1,59 @@
+#include "data/batches.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <utility>
+
+namespace weft {
+namespace {
+
+constexpr uint64_t order_stream = 0x6f72646572;  // "order", so that other uses of the seed draw other numbers
+
+// What each of the 256 pixel values becomes.
+template <class T> std::array<T, 256> pixel_values() {
+  std::array<T, 256> result;
+  for (int i = 0; i < 256; ++i) result[i] = T(static_cast<Compute<T>>(i) / 255);
+  return result;
+}
+
+}  // namespace
+
+Epoch::Epoch(int64_t samples, int64_t batch_size, uint64_t seed, uint64_t epoch) : batch_size_(batch_size) {
+  require(samples >= 0 && batch_size > 0, "epoch: ", samples, " samples cannot be cut into batches of ", batch_size);
+  order_.resize(static_cast<size_t>(samples));
+  std::iota(order_.begin(), order_.end(), int64_t{0});
+  const Random random = Random{seed}.fork(order_stream).fork(epoch);
+  for (int64_t i = samples - 1; i > 0; --i) {  // Fisher and Yates
+    const auto other = static_cast<int64_t>(uniform_draw<double>(random, i) * static_cast<double>(i + 1));
+    std::swap(order_[i], order_[other]);
+  }
+}
+
+int64_t Epoch::steps() const { return (static_cast<int64_t>(order_.size()) + batch_size_ - 1) / batch_size_; }
+
+std::span<const int64_t> Epoch::batch(int64_t step) const {
+  require(step >= 0 && step < steps(), "epoch: step ", step, " of ", steps());
+  const auto first = static_cast<size_t>(step * batch_size_);
+  return order().subspan(first, std::min(static_cast<size_t>(batch_size_), order_.size() - first));
+}
+
+Batch take(const LabelledImages& data, std::span<const int64_t> samples, DType dtype) {
+  const auto count = static_cast<int64_t>(samples.size());
+  const int64_t pixels = data.images.shape().product(1, data.images.shape().rank());
+  Batch batch{Tensor(data.images.shape().with(0, count), dtype), Tensor({count}, DType::i64)};
+  auto* labels = batch.labels.mutate<int64_t>();
+  visit_floating(dtype, [&]<class T>() {
+    static const std::array<T, 256> values = pixel_values<T>();
+    T* to = batch.images.mutate<T>();
+    for (const int64_t sample : samples) {
+      require(sample >= 0 && sample < data.count(), "take: sample ", sample, " of ", data.count());
+      const uint8_t* from = data.images.data<uint8_t>() + sample * pixels;
+      to = std::transform(from, from + pixels, to, [](uint8_t pixel) { return values[pixel]; });
+      *labels++ = data.labels.data<int64_t>()[sample];
+    }
+  });
+  return batch;
+}
+
+}  // namespace weft

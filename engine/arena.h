@@ -1,0 +1,44 @@
+#pragma once
+// Memory that grows by bumping a pointer and is given back all at once: what a tape records lives and dies together.
+#include <cstddef>
+#include <vector>
+
+#include "engine/pool.h"
+
+namespace weft {
+
+class Arena {
+ public:
+  struct Mark { size_t chunk = 0, used = 0; };
+
+  Arena() = default;
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+  ~Arena() {
+    for (char* chunk : chunks_) pool::give(chunk, chunk_bytes);
+  }
+
+  // Aligned for any closure; no single request may exceed a chunk.
+  void* take(size_t bytes) {
+    bytes = (bytes + 15) & ~size_t{15};
+    if (chunks_.empty() || top_.used + bytes > chunk_bytes) next_chunk();
+    void* result = chunks_[top_.chunk] + top_.used;
+    top_.used += bytes;
+    return result;
+  }
+  Mark mark() const { return top_; }
+  void rewind(Mark mark) { top_ = mark; }  // whatever was taken since must have been destroyed
+
+  static constexpr size_t chunk_bytes = size_t{1} << 16;
+
+ private:
+  void next_chunk() {
+    const size_t next = chunks_.empty() ? 0 : top_.chunk + 1;
+    if (next == chunks_.size()) chunks_.push_back(static_cast<char*>(pool::take(chunk_bytes)));
+    top_ = {next, 0};
+  }
+  std::vector<char*, pool::Allocator<char*>> chunks_;
+  Mark top_;
+};
+
+}  // namespace weft

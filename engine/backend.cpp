@@ -1,0 +1,25 @@
+#include "engine/backend.h"
+
+namespace weft {
+namespace {
+
+struct Devices {
+  std::unique_ptr<Backend> cpu = make_cpu_backend(), cuda = make_cuda_backend();
+};
+// Made once and kept until the process ends, since tensors in static storage may still come back to their pools.
+const Devices& devices() {
+  static const Devices& all = *new Devices;
+  return all;
+}
+
+}  // namespace
+
+Backend& backend(Device device) {
+  const auto& chosen = device == Device::cpu ? devices().cpu : devices().cuda;
+  require(chosen != nullptr, "device ", device, ": not in this build, or no such device answers on this machine");
+  return *chosen;
+}
+
+bool available(Device device) { return device == Device::cpu || devices().cuda != nullptr; }
+
+}  // namespace weft

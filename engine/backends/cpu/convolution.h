@@ -1,0 +1,29 @@
+#pragma once
+// Convolution on NHWC images with (KH, KW, C, O) weights. The three functions are each other's adjoints, so they are
+// closed under differentiation. The result for an image never depends on the other images of the batch.
+
+#include <cstdint>
+
+#include "engine/backends/cpu/gemm.h"
+
+namespace weft::cpu {
+
+struct Convolution {
+  int64_t batch, height, width, channels;
+  int64_t kernel_height, kernel_width;
+  int64_t out_height, out_width, out_channels;
+  int64_t stride_y = 1, stride_x = 1, pad_y = 0, pad_x = 0, dilation_y = 1, dilation_x = 1;
+};
+
+/// y[b,oy,ox,o] = sum over ky,kx,c of x[b, oy*stride - pad + ky*dilation, ..., c] * w[ky,kx,c,o]. The epilogue sees y as
+/// a (batch * out_height * out_width) x out_channels matrix.
+template <class T> void forward(const Convolution&, const T* x, const T* w, T* y, const Epilogue<T>& epilogue = {});
+
+/// dx = the adjoint in x; also the forward of a transposed convolution, hence the bias: one value per channel of x, or
+/// null.
+template <class T> void input_gradient(const Convolution&, const T* g, const T* w, T* dx, const T* bias = nullptr);
+
+/// dw = the adjoint in w, summed over the images in order.
+template <class T> void weight_gradient(const Convolution&, const T* x, const T* g, T* dw);
+
+}  // namespace weft::cpu

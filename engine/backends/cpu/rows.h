@@ -1,0 +1,31 @@
+#pragma once
+// Fused kernels on `rows` contiguous rows of length n, for T = float and double. Each call runs on the calling thread;
+// split the rows to use more. Inputs and outputs must not overlap. n = 0 and rows = 0 are legal; NaN in a row makes its
+// result NaN.
+//
+// Sums run in a fixed order that depends on n and the vector width only, so a row's result does not depend on how many
+// rows come with it: element i of a row goes to running sum i mod (4 vectors), these are added pairwise, and rows above
+// 4096 elements are halved first. sum_columns instead adds the rows of a column pairwise above runs of 64.
+#include <cstdint>
+
+namespace weft::cpu {
+
+// A row of -inf alone has softmax and log_softmax NaN, as has one with +inf; its logsumexp is -inf, and +inf.
+template <class T> void softmax(int64_t rows, int64_t n, const T* x, T* y);
+template <class T> void softmax_pullback(int64_t rows, int64_t n, const T* y, const T* g, T* dx);  // y (g - sum(g y))
+template <class T> void log_softmax(int64_t rows, int64_t n, const T* x, T* y);
+template <class T> void log_softmax_pullback(int64_t rows, int64_t n, const T* y, const T* g, T* dx);  // g - e^y sum(g)
+template <class T> void logsumexp(int64_t rows, int64_t n, const T* x, T* y);  // y has `rows` values
+
+// y = (x - mean) rstd with rstd = 1 / sqrt(variance + epsilon); the variance is that of x - mean, over n.
+template <class T> void layer_norm(int64_t rows, int64_t n, T epsilon, const T* x, T* y, T* mean, T* rstd);
+template <class T> void layer_norm_pullback(int64_t rows, int64_t n, const T* y, const T* rstd, const T* g, T* dx);
+
+// y = x / max(norm, epsilon). Squares beyond the range of T are not guarded against.
+template <class T> void l2_normalize(int64_t rows, int64_t n, T epsilon, const T* x, T* y, T* norm);
+
+template <class T> void sum(int64_t rows, int64_t n, const T* x, T* y);          // y has `rows` values
+template <class T> void max(int64_t rows, int64_t n, const T* x, T* y);          // of an empty row: -inf
+template <class T> void sum_columns(int64_t rows, int64_t n, const T* x, T* y);  // y has n values
+
+}  // namespace weft::cpu

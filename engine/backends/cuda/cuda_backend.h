@@ -1,0 +1,84 @@
+#pragma once
+// Every Backend verb on an NVIDIA card. Nothing here waits for the device except download, synchronize and an upload
+// that has outrun its staging memory.
+//
+// Each thread is a rank with a stream of its own. A thread that reads what another computes must first see that one
+// synchronize, and must have synchronized itself before the other may let go of the memory or overwrite it.
+#include <atomic>
+
+#include "engine/backend.h"
+
+namespace weft {
+namespace cuda {
+
+// The card this thread's new tensors and kernels go to from now on; 0 unless said otherwise.
+void use_device(int index);
+
+}  // namespace cuda
+
+class CudaBackend final : public Backend {
+ public:
+  // f32 products on the tensor cores with 10 bits of mantissa; off unless asked for.
+  void allow_tf32(bool allow) { tf32_ = allow; }
+
+  std::string description() const override;
+  Storage* allocate(size_t bytes) override;
+  MemoryStatistics memory() const override;
+  void copy(void* to, const void* from, size_t bytes) override;
+  void upload(void* to, const void* from, size_t bytes) override;
+  void download(void* to, const void* from, size_t bytes) override;
+  void synchronize() override;
+
+  void fill(double value, Tensor& y) override;
+  void cast(const Tensor& x, Tensor& y) override;
+  void unary(Unary op, Scalars scalars, const Tensor& x, Tensor& y) override;
+  void slope(Unary op, Scalars scalars, const Tensor& saved, const Tensor& g, Tensor& y) override;
+  void curvature(Unary op, Scalars scalars, const Tensor& saved, const Tensor& g, const Tensor& h, Tensor& y) override;
+  void binary(Binary op, const Tensor& a, const Tensor& b, Tensor& y) override;
+  void binary_along(Binary op, const Tensor& a, const Tensor& v, Along along, Tensor& y) override;
+  void compare(Comparison op, const Tensor& a, const Tensor& b, Tensor& y) override;
+  void where(const Tensor& condition, const Tensor& a, const Tensor& b, Tensor& y) override;
+  void accumulate(double scale, const Tensor& x, Tensor& y) override;
+
+  void reduce(Reduction op, const Tensor& x, Along along, Tensor& y) override;
+  void reduce_outside(const Tensor& x, Along along, Tensor& y) override;
+  void repeat(const Tensor& x, Along along, Tensor& y) override;
+  void arg_reduce(Reduction op, const Tensor& x, Along along, Tensor& y) override;
+  void cumulative_sum(const Tensor& x, Along along, bool reverse, Tensor& y) override;
+  void top_k(const Tensor& x, Along along, int64_t k, bool largest, Tensor& values, Tensor& indices) override;
+  void flip(const Tensor& x, Along along, Tensor& y) override;
+
+  void normalize_rows(Normalizer kind, const Tensor& x, Tensor& y) override;
+  void normalize_rows_pullback(Normalizer kind, const Tensor& y, const Tensor& g, Tensor& dx) override;
+  void log_sum_exp_rows(const Tensor& x, Tensor& y) override;
+  void standardize_rows(double epsilon, const Tensor& x, Tensor& y, Tensor& rstd) override;
+  void standardize_rows_pullback(const Tensor& y, const Tensor& rstd, const Tensor& g, Tensor& dx) override;
+  void cross_entropy_rows(const Tensor& x, const Tensor& targets, Tensor& losses) override;
+  void cross_entropy_rows_pullback(const Tensor& x, const Tensor& targets, const Tensor& g, Tensor& dx) override;
+
+  void matmul(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b, const Epilogue& epilogue,
+              Tensor& y) override;
+
+  void gather_rows(const Tensor& x, const Tensor& indices, Tensor& y) override;
+  void scatter_add_rows(const Tensor& x, const Tensor& indices, Tensor& y) override;
+  void one_hot(const Tensor& indices, Tensor& y) override;
+  void copy_slab(const Tensor& x, Along from, int64_t from_begin, Tensor& y, Along to, int64_t to_begin,
+                 int64_t count) override;
+  void permute(const Tensor& x, const Shape& order, Tensor& y) override;
+
+  void convolve(const Convolution& c, const Tensor& x, const Tensor& w, const Epilogue& epilogue, Tensor& y) override;
+  void convolve_input_gradient(const Convolution& c, const Tensor& g, const Tensor& w, Tensor& dx) override;
+  void convolve_weight_gradient(const Convolution& c, const Tensor& x, const Tensor& g, Tensor& dw) override;
+  void unfold(const Convolution& c, const Tensor& x, Tensor& y) override;
+  void fold(const Convolution& c, const Tensor& x, Tensor& y) override;
+
+  void uniform(Random random, double low, double high, Tensor& y) override;
+  void normal(Random random, double mean, double deviation, Tensor& y) override;
+
+ private:
+  void finish(const Epilogue& epilogue, int64_t columns, Tensor& y);  // y = activation(y + bias), in place
+
+  std::atomic<bool> tf32_ = false;
+};
+
+}  // namespace weft

@@ -1,0 +1,265 @@
+// Contexts, the pool, and the verbs that move bytes.
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "engine/backends/cuda/context.h"
+#include "engine/backends/cuda/cuda_backend.h"
+
+namespace weft {
+namespace cuda {
+namespace {
+
+constexpr size_t alignment = 256;                     // what cudaMalloc gives
+constexpr size_t blas_workspace = size_t{32} << 20;   // what NVIDIA recommends for Hopper
+
+// Every context there is, and those that no thread leases. Never destroyed: blocks come back while the program ends.
+struct Contexts {
+  std::mutex mutex;
+  std::vector<Context*> all, idle;
+};
+Contexts& contexts() {
+  static Contexts& instance = *new Contexts;
+  return instance;
+}
+
+// Plain variables, so that a tensor in static storage can still ask after this thread's Lease is gone.
+thread_local int chosen_device = 0;
+thread_local Context* leased = nullptr;
+
+struct Lease {
+  ~Lease() { end(); }
+  static void begin() {
+    std::lock_guard lock(contexts().mutex);
+    auto& [mutex, all, idle] = contexts();
+    check(cudaSetDevice(chosen_device), "cudaSetDevice");
+    const auto free = std::find_if(idle.begin(), idle.end(), [](Context* c) { return c->device() == chosen_device; });
+    if (free != idle.end()) {
+      leased = *free;
+      idle.erase(free);
+    } else {
+      leased = all.emplace_back(new Context(chosen_device));
+    }
+  }
+  static void end() {
+    if (!leased) return;
+    std::lock_guard lock(contexts().mutex);
+    contexts().idle.push_back(std::exchange(leased, nullptr));
+  }
+};
+
+}  // namespace
+
+void check(cudaError_t code, const char* call) {
+  if (code == cudaSuccess) [[likely]] return;
+  cudaGetLastError();  // forgets an error that is not sticky, so that the next call does not report it again
+  fail({"cuda: ", call, " failed: ", cudaGetErrorString(code)});
+}
+void check(cublasStatus_t code, const char* call) {
+  if (code != CUBLAS_STATUS_SUCCESS) fail({"cuda: ", call, " failed: ", cublasGetStatusString(code)});
+}
+
+Context& context() {
+  if (!leased) [[unlikely]] {
+    thread_local Lease lease;
+    Lease::begin();
+  }
+  return *leased;
+}
+
+void use_device(int index) {
+  int count = 0;
+  check(cudaGetDeviceCount(&count), "cudaGetDeviceCount");
+  require(index >= 0 && index < count, "cuda: there is no card ", index, " among ", count);
+  if (std::exchange(chosen_device, index) != index) Lease::end();
+}
+
+Block::Block(void* data, int size_class, Context& owner)
+    : Storage(data, SizeClass::bytes(size_class), Device::cuda, &Context::give), owner(&owner), size_class(size_class) {}
+
+Context::Context(int device) : device_(device) {
+  check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+}
+
+cublasHandle_t Context::blas() {
+  if (!blas_) [[unlikely]] {
+    check(cublasCreate(&blas_), "cublasCreate");
+    check(cublasSetStream(blas_, stream_), "cublasSetStream");  // before the workspace, which it would take away
+    check(cublasSetWorkspace(blas_, from_system(blas_workspace), blas_workspace), "cublasSetWorkspace");
+    const int exact = CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION;
+    check(cublasSetMathMode(blas_, static_cast<cublasMath_t>(exact)), "cublasSetMathMode");
+  }
+  return blas_;
+}
+
+Block* Context::take(size_t bytes) {
+  const int size_class = SizeClass::of(std::max(bytes, alignment));
+  const int64_t size = static_cast<int64_t>(SizeClass::bytes(size_class));
+  Block* block = cached(size_class);
+  if (!block) {
+    void* memory = from_system(static_cast<size_t>(size));
+    block = new (pool::take(sizeof(Block))) Block(memory, size_class, *this);
+  }
+  block->bytes = bytes;
+  block->version = 0;
+  block->references = 1;
+  const int64_t live = live_.fetch_add(size, std::memory_order_relaxed) + size;
+  if (live > peak_.load(std::memory_order_relaxed)) peak_.store(live, std::memory_order_relaxed);
+  return block;
+}
+
+// A block freed by its owner's thread is free at once: whatever uses it next comes later on the same stream. Another
+// thread's stream may still be at work on the blocks that it frees, so those come back with an event to wait for.
+// Called by destructors, hence without a word when the device is beyond recording events.
+void Context::give(Storage* storage) {
+  Block* block = static_cast<Block*>(storage);
+  Context* owner = block->owner;
+  owner->live_.fetch_sub(static_cast<int64_t>(SizeClass::bytes(block->size_class)), std::memory_order_relaxed);
+  if (leased == owner) return owner->keep(block);
+  if (leased) {  // else this thread has no stream
+    block->last_use = leased->borrow_event();
+    block->lender = leased;
+    cudaEventRecord(block->last_use, leased->stream_);
+  }
+  std::lock_guard lock(owner->mutex_);
+  block->next = std::exchange(owner->returned_, block);
+}
+
+void Context::keep(Block* block) { block->next = std::exchange(lists_[block->size_class], block); }
+
+Block* Context::cached(int size_class) {
+  if (!lists_[size_class]) collect();
+  Block* block = lists_[size_class];
+  if (!block) return nullptr;
+  lists_[size_class] = block->next;
+  await(*block);
+  return block;
+}
+
+void Context::collect() {
+  std::unique_lock lock(mutex_);
+  Block* block = std::exchange(returned_, nullptr);
+  lock.unlock();
+  while (block) keep(std::exchange(block, block->next));
+}
+
+void Context::await(Block& block) {
+  if (!block.last_use) return;
+  check(cudaStreamWaitEvent(stream_, block.last_use, 0), "cudaStreamWaitEvent");
+  std::lock_guard lock(block.lender->mutex_);
+  block.lender->events_.push_back(std::exchange(block.last_use, nullptr));
+}
+
+cudaEvent_t Context::borrow_event() {
+  std::unique_lock lock(mutex_);
+  cudaEvent_t event = nullptr;
+  if (events_.empty()) {
+    cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
+  } else {
+    event = events_.back();
+    events_.pop_back();
+  }
+  return event;
+}
+
+void* Context::from_system(size_t bytes) {
+  void* memory = nullptr;
+  system_calls_.fetch_add(1, std::memory_order_relaxed);
+  if (cudaMalloc(&memory, bytes) == cudaSuccess) return memory;
+  cudaGetLastError();
+  {
+    std::lock_guard lock(contexts().mutex);
+    trim();
+    for (Context* other : contexts().idle)
+      if (other->device_ == device_) other->trim();
+  }
+  if (cudaMalloc(&memory, bytes) == cudaSuccess) return memory;
+  const std::string reason = cudaGetErrorString(cudaGetLastError());
+  size_t free = 0, total = 0;
+  cudaMemGetInfo(&free, &total);
+  fail({"cuda: no memory for ", text(bytes), " bytes: ", text(live_.load()), " are live in this rank, ", text(free),
+        " of ", text(total), " are free on card ", text(device_), " (", reason, ")"});
+}
+
+void Context::trim() {
+  collect();
+  for (Block* list : lists_)
+    for (Block* block = list; block; block = block->next) await(*block);
+  check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+  for (Block*& list : lists_)
+    while (list) {
+      Block* block = std::exchange(list, list->next);
+      check(cudaFree(block->data), "cudaFree");
+      block->~Block();
+      pool::give(block, sizeof(Block));
+    }
+}
+
+// Through pinned memory, since a plain asynchronous copy from pageable memory would first wait for the stream.
+void Context::upload(void* to, const char* from, size_t bytes) {
+  if (!staging_) [[unlikely]] {
+    for (cudaEvent_t& event : slot_free_) check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreate");
+    check(cudaMallocHost(&staging_, slots * slot_bytes), "cudaMallocHost");
+  }
+  for (size_t done = 0; done < bytes; slot_ = (slot_ + 1) % slots) {
+    const size_t part = std::min(bytes - done, slot_bytes);
+    char* slot = staging_ + static_cast<size_t>(slot_) * slot_bytes;
+    check(cudaEventSynchronize(slot_free_[slot_]), "cudaEventSynchronize");
+    std::memcpy(slot, from + done, part);
+    check(cudaMemcpyAsync(static_cast<char*>(to) + done, slot, part, cudaMemcpyHostToDevice, stream_), "upload");
+    check(cudaEventRecord(slot_free_[slot_], stream_), "cudaEventRecord");
+    done += part;
+  }
+}
+
+void Context::add_to(MemoryStatistics& sum) const {
+  sum.live_bytes += live_.load(std::memory_order_relaxed);
+  sum.peak_bytes += peak_.load(std::memory_order_relaxed);
+  sum.system_calls += system_calls_.load(std::memory_order_relaxed);
+}
+
+}  // namespace cuda
+
+std::string CudaBackend::description() const {
+  cudaDeviceProp properties;
+  cuda::check(cudaGetDeviceProperties(&properties, cuda::context().device()), "cudaGetDeviceProperties");
+  return std::string(properties.name) + ", " + text(properties.totalGlobalMem >> 30) + " GiB";
+}
+
+Storage* CudaBackend::allocate(size_t bytes) { return cuda::context().take(bytes); }
+
+MemoryStatistics CudaBackend::memory() const {
+  std::lock_guard lock(cuda::contexts().mutex);
+  MemoryStatistics sum;
+  for (const cuda::Context* context : cuda::contexts().all) context->add_to(sum);
+  return sum;
+}
+
+void CudaBackend::copy(void* to, const void* from, size_t bytes) {
+  if (bytes == 0) return;
+  cuda::check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, cuda::context().stream()), "copy");
+}
+
+void CudaBackend::upload(void* to, const void* from, size_t bytes) {
+  cuda::context().upload(to, static_cast<const char*>(from), bytes);
+}
+
+void CudaBackend::download(void* to, const void* from, size_t bytes) {
+  if (bytes > 0)
+    cuda::check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, cuda::context().stream()), "download");
+  synchronize();
+}
+
+void CudaBackend::synchronize() { cuda::check(cudaStreamSynchronize(cuda::context().stream()), "synchronize"); }
+
+// Nothing unless a card answers that these kernels run on: Ampere or later.
+std::unique_ptr<Backend> make_cuda_backend() {
+  int count = 0, generation = 0;
+  const bool answers = cudaGetDeviceCount(&count) == cudaSuccess && count > 0 &&
+                       cudaDeviceGetAttribute(&generation, cudaDevAttrComputeCapabilityMajor, 0) == cudaSuccess;
+  cudaGetLastError();
+  return answers && generation >= 8 ? std::make_unique<CudaBackend>() : nullptr;
+}
+
+}  // namespace weft

@@ -1,0 +1,215 @@
+// Verbs on rows: a warp or a block per row, which it reads once per pass, mostly from cache.
+#include <limits>
+
+#include "engine/backends/cuda/cuda_backend.h"
+#include "engine/backends/cuda/launch.cuh"
+
+namespace weft {
+namespace cuda {
+namespace {
+
+// Sum of f(value) over a row.
+template <class Team, class T, class F>
+__device__ Compute<T> sum_over(Team team, const T* row, int64_t n, const F& f) {
+  Compute<T> sum = 0;
+  for_each_value(team, row, n, [&](int64_t j, T value) { sum += f(j, Compute<T>(value)); });
+  return team.reduce(sum, Add{});
+}
+
+// log of the sum of exp(row), as the maximum and the log of what is left. A maximum that is not finite stays outside,
+// so that rows of only -inf, or with inf or NaN, come out as they should.
+template <class C>
+struct LogSumExp {
+  C shift, log_sum;
+  __device__ C value() const { return shift + log_sum; }
+};
+template <class Team, class T>
+__device__ LogSumExp<Compute<T>> log_sum_exp(Team team, const T* row, int64_t n) {
+  using C = Compute<T>;
+  constexpr C infinity = std::numeric_limits<C>::infinity();
+  C top = -infinity;
+  for_each_value(team, row, n, [&](int64_t, T value) { top = Maximum{}(top, C(value)); });
+  top = team.reduce(top, Maximum{});
+  const C shift = top > -infinity && top < infinity ? top : C(0);
+  const C sum = sum_over(team, row, n, [&](int64_t, C value) { return maths::exp(value - shift); });
+  return {shift, maths::log(sum)};
+}
+
+template <Normalizer kind, class T>
+struct Normalize {
+  int64_t n;
+  const T* x;
+  T* y;
+  template <class Team> __device__ void operator()(Team team, int64_t row) const {
+    using C = Compute<T>;
+    const LogSumExp<C> total = log_sum_exp(team, x + row * n, n);
+    const auto finish = [&](T value) {
+      const C log_share = C(value) - total.shift - total.log_sum;
+      if constexpr (kind == Normalizer::softmax) return T(maths::exp(log_share));
+      else return T(log_share);
+    };
+    map_row(team, n, finish, y + row * n, x + row * n);
+  }
+};
+
+template <Normalizer kind, class T>
+struct NormalizePullback {
+  int64_t n;
+  const T *y, *g;
+  T* dx;
+  template <class Team> __device__ void operator()(Team team, int64_t row) const {
+    using C = Compute<T>;
+    const T *const values = y + row * n, *const slopes = g + row * n;
+    if constexpr (kind == Normalizer::softmax) {
+      const C sum = sum_over(team, slopes, n, [&](int64_t j, C slope) { return slope * C(values[j]); });
+      const auto finish = [&](T value, T slope) { return T(C(value) * (C(slope) - sum)); };
+      map_row(team, n, finish, dx + row * n, values, slopes);
+    } else {
+      const C sum = sum_over(team, slopes, n, [](int64_t, C slope) { return slope; });
+      const auto finish = [&](T value, T slope) { return T(C(slope) - maths::exp(C(value)) * sum); };
+      map_row(team, n, finish, dx + row * n, values, slopes);
+    }
+  }
+};
+
+template <class T>
+struct LogSumExpRows {
+  int64_t n;
+  const T* x;
+  T* y;
+  template <class Team> __device__ void operator()(Team team, int64_t row) const {
+    const auto total = log_sum_exp(team, x + row * n, n);
+    if (team.lane() == 0) y[row] = T(total.value());
+  }
+};
+
+template <class T>
+struct Standardize {
+  int64_t n;
+  Compute<T> epsilon;
+  const T* x;
+  T *y, *rstd;
+  template <class Team> __device__ void operator()(Team team, int64_t row) const {
+    using C = Compute<T>;
+    const T* const values = x + row * n;
+    const C mean = sum_over(team, values, n, [](int64_t, C value) { return value; }) / C(n);
+    const auto squared = [&](int64_t, C value) { return (value - mean) * (value - mean); };
+    const C variance = sum_over(team, values, n, squared) / C(n);
+    const C scale = C(1) / maths::sqrt(variance + epsilon);
+    map_row(team, n, [&](T value) { return T((C(value) - mean) * scale); }, y + row * n, values);
+    if (team.lane() == 0) rstd[row] = T(scale);
+  }
+};
+
+template <class T>
+struct StandardizePullback {
+  int64_t n;
+  const T *y, *rstd, *g;
+  T* dx;
+  template <class Team> __device__ void operator()(Team team, int64_t row) const {
+    using C = Compute<T>;
+    const T *const values = y + row * n, *const slopes = g + row * n;
+    const C scale = C(rstd[row]);
+    const C mean = sum_over(team, slopes, n, [](int64_t, C slope) { return slope; }) / C(n);
+    const C along = sum_over(team, slopes, n, [&](int64_t j, C slope) { return slope * C(values[j]); }) / C(n);
+    const auto finish = [&](T value, T slope) { return T(scale * (C(slope) - mean - C(value) * along)); };
+    map_row(team, n, finish, dx + row * n, values, slopes);
+  }
+};
+
+template <class T>
+struct CrossEntropy {
+  int64_t n;
+  const T* x;
+  const int64_t* targets;
+  T* losses;
+  template <class Team> __device__ void operator()(Team team, int64_t row) const {
+    const auto total = log_sum_exp(team, x + row * n, n);
+    if (team.lane() == 0) losses[row] = T(total.log_sum + (total.shift - Compute<T>(x[row * n + targets[row]])));
+  }
+};
+
+template <class T>
+struct CrossEntropyPullback {
+  int64_t n;
+  const T* x;
+  const int64_t* targets;
+  const T* g;
+  T* dx;
+  template <class Team> __device__ void operator()(Team team, int64_t row) const {
+    using C = Compute<T>;
+    const auto total = log_sum_exp(team, x + row * n, n);
+    const C slope = C(g[row]);
+    const int64_t target = targets[row];
+    for_each_value(team, x + row * n, n, [&](int64_t j, T value) {
+      const C share = maths::exp(C(value) - total.shift - total.log_sum);
+      dx[row * n + j] = T(slope * (share - C(j == target)));
+    });
+  }
+};
+
+// Runs Kernel<T>{n, arguments...} for each row of x.
+template <class F>
+void for_rows_of(const Tensor& x, const F& kernel) {
+  const int64_t n = x.shape()[-1];
+  for_each_row(x.shape().product(0, x.shape().rank() - 1), n, kernel(n));
+}
+
+}  // namespace
+}  // namespace cuda
+
+using cuda::for_rows_of;
+
+void CudaBackend::normalize_rows(Normalizer kind, const Tensor& x, Tensor& y) {
+  visit_floating(x.dtype(), [&]<class T>() {
+    const T* from = x.data<T>();
+    T* to = y.mutate<T>();
+    using enum Normalizer;
+    if (kind == softmax) for_rows_of(x, [&](int64_t n) { return cuda::Normalize<softmax, T>{n, from, to}; });
+    else for_rows_of(x, [&](int64_t n) { return cuda::Normalize<log_softmax, T>{n, from, to}; });
+  });
+}
+void CudaBackend::normalize_rows_pullback(Normalizer kind, const Tensor& y, const Tensor& g, Tensor& dx) {
+  visit_floating(y.dtype(), [&]<class T>() {
+    const T *values = y.data<T>(), *slopes = g.data<T>();
+    T* to = dx.mutate<T>();
+    using enum Normalizer;
+    if (kind == softmax) for_rows_of(y, [&](int64_t n) { return cuda::NormalizePullback<softmax, T>{n, values, slopes, to}; });
+    else for_rows_of(y, [&](int64_t n) { return cuda::NormalizePullback<log_softmax, T>{n, values, slopes, to}; });
+  });
+}
+void CudaBackend::log_sum_exp_rows(const Tensor& x, Tensor& y) {
+  visit_floating(x.dtype(), [&]<class T>() {
+    for_rows_of(x, [&](int64_t n) { return cuda::LogSumExpRows<T>{n, x.data<T>(), y.mutate<T>()}; });
+  });
+}
+void CudaBackend::standardize_rows(double epsilon, const Tensor& x, Tensor& y, Tensor& rstd) {
+  visit_floating(x.dtype(), [&]<class T>() {
+    for_rows_of(x, [&](int64_t n) {
+      return cuda::Standardize<T>{n, static_cast<Compute<T>>(epsilon), x.data<T>(), y.mutate<T>(), rstd.mutate<T>()};
+    });
+  });
+}
+void CudaBackend::standardize_rows_pullback(const Tensor& y, const Tensor& rstd, const Tensor& g, Tensor& dx) {
+  visit_floating(y.dtype(), [&]<class T>() {
+    for_rows_of(y, [&](int64_t n) {
+      return cuda::StandardizePullback<T>{n, y.data<T>(), rstd.data<T>(), g.data<T>(), dx.mutate<T>()};
+    });
+  });
+}
+void CudaBackend::cross_entropy_rows(const Tensor& x, const Tensor& targets, Tensor& losses) {
+  visit_floating(x.dtype(), [&]<class T>() {
+    for_rows_of(x, [&](int64_t n) {
+      return cuda::CrossEntropy<T>{n, x.data<T>(), targets.data<int64_t>(), losses.mutate<T>()};
+    });
+  });
+}
+void CudaBackend::cross_entropy_rows_pullback(const Tensor& x, const Tensor& targets, const Tensor& g, Tensor& dx) {
+  visit_floating(x.dtype(), [&]<class T>() {
+    for_rows_of(x, [&](int64_t n) {
+      return cuda::CrossEntropyPullback<T>{n, x.data<T>(), targets.data<int64_t>(), g.data<T>(), dx.mutate<T>()};
+    });
+  });
+}
+
+}  // namespace weft

@@ -1,0 +1,39 @@
+#pragma once
+#include "engine/nn/init.h"
+#include "engine/nn/module.h"
+
+namespace weft {
+
+// gamma (x - mean) / sqrt(variance + epsilon) + beta, with the mean and variance of every row. gamma starts at one,
+// beta at zero.
+class LayerNorm final : public Layer {
+ public:
+  LayerNorm(const std::string& name, int64_t width, const Init& init, double epsilon = 1e-5);
+
+  Parameter gamma, beta;
+
+ private:
+  Var apply(const Var& x, const Pass& pass) override;
+  double epsilon_;
+};
+
+// The same with the mean and variance of every channel (the last axis) over all other axes: those of the batch in
+// training, their running averages otherwise. The averages move by `momentum` once per training step.
+class BatchNorm : public Layer {
+ public:
+  BatchNorm(const std::string& name, int64_t width, const Init& init, double momentum = 0.1, double epsilon = 1e-5);
+
+  Parameter gamma, beta;
+  Parameter running_mean, running_variance;  // buffers; the variance is the unbiased estimate
+
+ private:
+  // What a batch divided among ranks overrides, by sums over them.
+  virtual Var total(const Var& sums) const { return sums; }
+  virtual int64_t total(int64_t count) const { return count; }
+
+  Var apply(const Var& x, const Pass& pass) override;
+  void remember(const Tensor& mean, const Tensor& variance, int64_t count);
+  double momentum_, epsilon_;
+};
+
+}  // namespace weft

@@ -1,0 +1,41 @@
+#pragma once
+// An Op is the identity of a differentiable operation: its name, and the samples the tests check it on. A tape node can
+// only be recorded against an Op, so no operation exists that the tests do not know.
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/shape.h"
+
+namespace weft {
+
+class Var;
+
+// One way to call an op: inputs of these shapes are drawn uniformly from [low, high].
+struct Sample {
+  std::string label;
+  std::vector<Shape> shapes;
+  std::function<Var(std::span<const Var>)> call;
+  double low = -1, high = 1;
+};
+
+// Whether a node runs in backward even when no gradient reached it on this rank. Always for collectives: a gradient may
+// have reached them on another rank, which then waits for this one.
+enum class Replay : uint8_t { if_needed, always };
+
+class Op {
+ public:
+  Op(std::string name, std::vector<Sample> samples, Replay replay = Replay::if_needed);
+  ~Op();
+  Op(const Op&) = delete;
+  Op& operator=(const Op&) = delete;
+
+  static const std::vector<const Op*>& all();
+
+  const std::string name;
+  const std::vector<Sample> samples;
+  const Replay replay;
+};
+
+}  // namespace weft

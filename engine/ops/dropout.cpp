@@ -1,0 +1,26 @@
+#include "engine/ops/dropout.h"
+
+#include "engine/backend.h"
+#include "engine/ops/checks.h"
+#include "engine/ops/elementwise.h"
+
+namespace weft {
+namespace {
+
+const Op dropout_op{"dropout", {{"some", {{4, 5}}, [](auto x) { return dropout(x[0], 0.4, {7, 1}); }},
+                                {"none", {{2, 3}}, [](auto x) { return dropout(x[0], 0, {7, 1}); }},
+                                {"all", {{2, 3}}, [](auto x) { return dropout(x[0], 1, {7, 1}); }}}};
+
+}  // namespace
+
+Var dropout(const Var& x, double p, Random key) {
+  floating(dropout_op, x);
+  require(p >= 0 && p <= 1, "dropout: a probability is needed, not ", p);
+  if (p == 0) return x;
+  const Tensor draws = Tensor::uniform(x.shape(), key, 0, 1, DType::f32, x.device());
+  const Tensor threshold = Tensor::full(x.shape(), p, DType::f32, x.device());
+  const Var kept = less_equal(threshold, draws).to(x.dtype());
+  return x * affine(kept, p < 1 ? 1 / (1 - p) : 0, 0);
+}
+
+}  // namespace weft

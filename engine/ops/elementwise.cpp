@@ -1,0 +1,265 @@
+#include "engine/ops/elementwise.h"
+
+#include "engine/backend.h"
+#include "engine/ops/checks.h"
+#include "engine/ops/reduce.h"
+#include "engine/record.h"
+
+namespace weft {
+namespace {
+
+// f, df and ddf of scalar_ops.h as ops. `slope` is a unary op's pullback, `curvature` the pullback's; both are linear in
+// the cotangents. A third derivative is refused.
+const Op slope_op{"slope", {{"gelu", {{2, 3}}, [](auto x) { return gelu(x[0]); }}}};
+const Op curvature_op{"curvature", {{"gelu", {{2, 3}}, [](auto x) { return gelu(x[0]); }}}};
+
+Var curvature(Unary kind, Scalars scalars, const Var& s, const Var& g, const Var& h) {
+  Tensor y = Tensor::like(g.value());
+  backend(g.device()).curvature(kind, scalars, s.value(), g.value(), h.value(), y);
+  return record(curvature_op, y,
+                from(s, [](const Var&) -> Var { fail({"third derivatives of elementwise ops are not provided"}); }),
+                from(g, [=](const Var& k) { return curvature(kind, scalars, s, k, h); }),
+                from(h, [=](const Var& k) { return curvature(kind, scalars, s, g, k); }));
+}
+
+Var slope(Unary kind, Scalars scalars, const Var& s, const Var& g) {
+  Tensor y = Tensor::like(g.value());
+  backend(g.device()).slope(kind, scalars, s.value(), g.value(), y);
+  return record(slope_op, y,
+                from(s, [=](const Var& h) { return curvature(kind, scalars, s, g, h); }),
+                from(g, [=](const Var& h) { return slope(kind, scalars, s, h); }));
+}
+
+}  // namespace
+
+// What every unary op is on the tape, for values y already computed from x.
+Var record_unary(const Op& op, Unary kind, Scalars scalars, const Var& x, const Tensor& y) {
+  switch (saves(kind)) {
+    case Saves::input: return record(op, y, from(x, [=](const Var& g) { return slope(kind, scalars, x, g); }));
+    case Saves::output:
+      return record(op, y, from(x, [=](const Var& g, const Var& s) { return slope(kind, scalars, s, g); }));
+    case Saves::nothing: break;
+  }
+  return record(op, y, from(x, [=](const Var& g) {
+    return kind != Unary::Affine ? Var() : scalars.a == 1 ? g : affine(g, scalars.a, 0);
+  }));
+}
+
+namespace {
+
+Var unary(const Op& op, Unary kind, const Var& x, Scalars scalars = {}) {
+  floating(op, x);
+  Tensor y = Tensor::like(x.value());
+  backend(x.device()).unary(kind, scalars, x.value(), y);
+  return record_unary(op, kind, scalars, x, y);
+}
+
+Tensor binary(const Op& op, Binary kind, const Var& a, const Var& b) {
+  floating(op, a);
+  same(op, a, b);
+  Tensor y = Tensor::like(a.value());
+  backend(a.device()).binary(kind, a.value(), b.value(), y);
+  return y;
+}
+
+Tensor compare(Comparison kind, const char* name, const Tensor& a, const Tensor& b) {
+  require(a.shape() == b.shape() && a.dtype() == b.dtype() && a.device() == b.device(), name, ": operands differ, ", a.dtype(),
+          " ", a.shape(), " and ", b.dtype(), " ", b.shape());
+  Tensor y(a.shape(), DType::u8, a.device());
+  backend(a.device()).compare(kind, a, b, y);
+  return y;
+}
+
+Tensor along(const Op& op, Binary kind, const Var& x, const Var& v, int axis) {
+  floating(op, x);
+  require(v.shape().rank() == 1 && v.shape()[0] == x.shape()[axis] && v.dtype() == x.dtype(), op.name, ": axis ", axis, " of ",
+          x.dtype(), " ", x.shape(), " needs a vector of its extent, not ", v.dtype(), " ", v.shape());
+  on_one_device(op, x.device(), v.device());
+  Tensor y = Tensor::like(x.value());
+  backend(x.device()).binary_along(kind, x.value(), v.value(), Along(x.shape(), axis), y);
+  return y;
+}
+
+// Samples: one input, two inputs, a matrix with a vector along its rows or columns.
+Sample one(Var (*f)(const Var&), double low = -1, double high = 1, std::string label = "") {
+  return {std::move(label), {{2, 3}}, [f](auto x) { return f(x[0]); }, low, high};
+}
+Sample two(Var (*f)(const Var&, const Var&), double low = -1, double high = 1) {
+  return {"", {{2, 3}, {2, 3}}, [f](auto x) { return f(x[0], x[1]); }, low, high};
+}
+std::vector<Sample> with_vector(Var (*f)(const Var&, const Var&, int), double low = -1, double high = 1) {
+  return {{"row", {{4, 3}, {3}}, [f](auto x) { return f(x[0], x[1], -1); }, low, high},
+          {"column", {{4, 3}, {4}}, [f](auto x) { return f(x[0], x[1], 0); }, low, high},
+          {"middle axis", {{2, 4, 3}, {4}}, [f](auto x) { return f(x[0], x[1], 1); }, low, high}};
+}
+
+const Op neg_op{"neg", {one(neg)}};
+const Op abs_op{"abs", {one(abs, 0.1, 1, "positive"), one(abs, -1, -0.1, "negative")}};
+const Op exp_op{"exp", {one(exp)}};
+const Op expm1_op{"expm1", {one(expm1)}};
+const Op log_op{"log", {one(log, 0.5, 2)}};
+const Op log1p_op{"log1p", {one(log1p, -0.5, 2)}};
+const Op sqrt_op{"sqrt", {one(sqrt, 0.5, 2)}};
+const Op rsqrt_op{"rsqrt", {one(rsqrt, 0.5, 2)}};
+const Op square_op{"square", {one(square)}};
+const Op reciprocal_op{"reciprocal", {one(reciprocal, 0.5, 2)}};
+const Op pow_op{"pow", {{"2.5", {{2, 3}}, [](auto x) { return pow(x[0], 2.5); }, 0.5, 2},
+                        {"3 of any sign", {{2, 3}}, [](auto x) { return pow(x[0], 3); }},
+                        {"1", {{2, 3}}, [](auto x) { return pow(x[0], 1); }},
+                        {"-1", {{2, 3}}, [](auto x) { return pow(x[0], -1); }, 0.5, 2}}};
+const Op sin_op{"sin", {one(sin, -4, 4)}};
+const Op cos_op{"cos", {one(cos, -4, 4)}};
+const Op tanh_op{"tanh", {one(tanh)}};
+const Op sigmoid_op{"sigmoid", {one(sigmoid, -3, 3)}};
+const Op relu_op{"relu", {one(relu, 0.1, 1, "on"), one(relu, -1, -0.1, "off")}};
+const Op leaky_relu_op{"leaky_relu", {{"on", {{2, 3}}, [](auto x) { return leaky_relu(x[0], 0.2); }, 0.1, 1},
+                                      {"off", {{2, 3}}, [](auto x) { return leaky_relu(x[0], 0.2); }, -1, -0.1}}};
+const Op gelu_op{"gelu", {one(gelu, -3, 3)}};
+const Op gelu_tanh_op{"gelu_tanh", {one(gelu_tanh, -3, 3)}};
+const Op silu_op{"silu", {one(silu, -3, 3)}};
+const Op softplus_op{"softplus", {one(softplus, -3, 3)}};
+const Op clamp_op{"clamp", {{"inside", {{2, 3}}, [](auto x) { return clamp(x[0], -2, 2); }},
+                            {"outside", {{2, 3}}, [](auto x) { return clamp(x[0], -2, 0.5); }, 0.6, 2}}};
+const Op round_op{"round", {one(round, 0.6, 1.4)}};
+const Op affine_op{"affine", {{"", {{2, 3}}, [](auto x) { return 2.5 * x[0] - 1; }}}};
+
+const Op add_op{"add", {two(operator+)}};
+const Op sub_op{"sub", {two(operator-)}};
+const Op mul_op{"mul", {two(operator*), {"by itself", {{2, 3}}, [](auto x) { return x[0] * x[0]; }}}};
+const Op div_op{"div", {two(operator/, 0.5, 2)}};
+const Op power_op{"power", {two(pow, 0.5, 2)}};
+const Op minimum_op{"minimum", {two(minimum)}};
+const Op maximum_op{"maximum", {two(maximum)}};
+
+const Op add_along_op{"add_along", with_vector(add_along)};
+const Op sub_along_op{"sub_along", with_vector(sub_along)};
+const Op mul_along_op{"mul_along", with_vector(mul_along)};
+const Op div_along_op{"div_along", with_vector(div_along, 0.5, 2)};
+
+const Op where_op{"where", {{"", {{2, 3}, {2, 3}}, [](auto x) {
+                               const Tensor mask = Tensor::from({2, 3}, {1, 0, 0, 1, 1, 0}, DType::u8, x[0].device());
+                               return where(mask, x[0], x[1]);
+                             }}}};
+const Op cast_op{"cast", {{"f64 to f64", {{2, 3}}, [](auto x) { return cast(x[0], DType::f64); }}}};
+// Its gradient is the surrogate's; finite differences can judge it only where value and surrogate differ by a constant.
+const Op straight_through_op{"straight_through",
+                             {{"", {{2, 3}}, [](auto x) { return straight_through(x[0], x[0] + 1); }}}};
+
+}  // namespace
+
+Var neg(const Var& x) { return unary(neg_op, Unary::Affine, x, {-1, 0}); }
+Var abs(const Var& x) { return unary(abs_op, Unary::Abs, x); }
+Var exp(const Var& x) { return unary(exp_op, Unary::Exp, x); }
+Var expm1(const Var& x) { return unary(expm1_op, Unary::Expm1, x); }
+Var log(const Var& x) { return unary(log_op, Unary::Log, x); }
+Var log1p(const Var& x) { return unary(log1p_op, Unary::Log1p, x); }
+Var sqrt(const Var& x) { return unary(sqrt_op, Unary::Sqrt, x); }
+Var rsqrt(const Var& x) { return unary(rsqrt_op, Unary::Rsqrt, x); }
+Var square(const Var& x) { return unary(square_op, Unary::Square, x); }
+Var reciprocal(const Var& x) { return unary(reciprocal_op, Unary::Reciprocal, x); }
+Var pow(const Var& x, double exponent) { return unary(pow_op, Unary::Pow, x, {exponent, 0}); }
+Var sin(const Var& x) { return unary(sin_op, Unary::Sin, x); }
+Var cos(const Var& x) { return unary(cos_op, Unary::Cos, x); }
+Var tanh(const Var& x) { return unary(tanh_op, Unary::Tanh, x); }
+Var sigmoid(const Var& x) { return unary(sigmoid_op, Unary::Sigmoid, x); }
+Var relu(const Var& x) { return unary(relu_op, Unary::Relu, x); }
+Var leaky_relu(const Var& x, double slope) { return unary(leaky_relu_op, Unary::LeakyRelu, x, {slope, 0}); }
+Var gelu(const Var& x) { return unary(gelu_op, Unary::Gelu, x); }
+Var gelu_tanh(const Var& x) { return unary(gelu_tanh_op, Unary::GeluTanh, x); }
+Var silu(const Var& x) { return unary(silu_op, Unary::Silu, x); }
+Var softplus(const Var& x) { return unary(softplus_op, Unary::Softplus, x); }
+Var clamp(const Var& x, double low, double high) {
+  require(low <= high, "clamp: low ", low, " is above high ", high);
+  return unary(clamp_op, Unary::Clamp, x, {low, high});
+}
+Var round(const Var& x) { return unary(round_op, Unary::Round, x); }
+Var affine(const Var& x, double scale, double shift) { return unary(affine_op, Unary::Affine, x, {scale, shift}); }
+
+Var operator+(const Var& a, const Var& b) {
+  return record(add_op, binary(add_op, Binary::Add, a, b),
+                from(a, [](const Var& g) { return g; }),
+                from(b, [](const Var& g) { return g; }));
+}
+Var operator-(const Var& a, const Var& b) {
+  return record(sub_op, binary(sub_op, Binary::Subtract, a, b),
+                from(a, [](const Var& g) { return g; }),
+                from(b, [](const Var& g) { return -g; }));
+}
+Var operator*(const Var& a, const Var& b) {
+  return record(mul_op, binary(mul_op, Binary::Multiply, a, b),
+                from(a, [=](const Var& g) { return g * b; }),
+                from(b, [=](const Var& g) { return g * a; }));
+}
+Var operator/(const Var& a, const Var& b) {
+  return record(div_op, binary(div_op, Binary::Divide, a, b),
+                from(a, [=](const Var& g) { return g / b; }),
+                from(b, [=](const Var& g, const Var& y) { return -(g * y / b); }));
+}
+Var pow(const Var& a, const Var& b) {
+  return record(power_op, binary(power_op, Binary::Power, a, b),
+                from(a, [=](const Var& g) { return g * b * pow(a, b - 1); }),
+                from(b, [=](const Var& g, const Var& y) { return g * y * log(a); }));
+}
+Var minimum(const Var& a, const Var& b) {
+  const auto share = [](const Var& x, const Var& y) { return Var(binary(minimum_op, Binary::MaximumShare, y, x)); };
+  return record(minimum_op, binary(minimum_op, Binary::Minimum, a, b),
+                from(a, [=](const Var& g) { return g * share(a, b); }),
+                from(b, [=](const Var& g) { return g * share(b, a); }));
+}
+Var maximum(const Var& a, const Var& b) {
+  const auto share = [](const Var& x, const Var& y) { return Var(binary(maximum_op, Binary::MaximumShare, x, y)); };
+  return record(maximum_op, binary(maximum_op, Binary::Maximum, a, b),
+                from(a, [=](const Var& g) { return g * share(a, b); }),
+                from(b, [=](const Var& g) { return g * share(b, a); }));
+}
+
+Var add_along(const Var& x, const Var& v, int axis) {
+  return record(add_along_op, along(add_along_op, Binary::Add, x, v, axis),
+                from(x, [](const Var& g) { return g; }),
+                from(v, [=](const Var& g) { return sum_outside(g, axis); }));
+}
+Var sub_along(const Var& x, const Var& v, int axis) {
+  return record(sub_along_op, along(sub_along_op, Binary::Subtract, x, v, axis),
+                from(x, [](const Var& g) { return g; }),
+                from(v, [=](const Var& g) { return -sum_outside(g, axis); }));
+}
+Var mul_along(const Var& x, const Var& v, int axis) {
+  return record(mul_along_op, along(mul_along_op, Binary::Multiply, x, v, axis),
+                from(x, [=](const Var& g) { return mul_along(g, v, axis); }),
+                from(v, [=](const Var& g) { return sum_outside(g * x, axis); }));
+}
+Var div_along(const Var& x, const Var& v, int axis) {
+  return record(div_along_op, along(div_along_op, Binary::Divide, x, v, axis),
+                from(x, [=](const Var& g) { return div_along(g, v, axis); }),
+                from(v, [=](const Var& g, const Var& y) { return -(sum_outside(g * y, axis) / v); }));
+}
+
+Tensor equal(const Tensor& a, const Tensor& b) { return compare(Comparison::Equal, "equal", a, b); }
+Tensor not_equal(const Tensor& a, const Tensor& b) { return compare(Comparison::NotEqual, "not_equal", a, b); }
+Tensor less(const Tensor& a, const Tensor& b) { return compare(Comparison::Less, "less", a, b); }
+Tensor less_equal(const Tensor& a, const Tensor& b) { return compare(Comparison::LessEqual, "less_equal", a, b); }
+
+Var where(const Tensor& mask, const Var& a, const Var& b) {
+  same(where_op, a, b);
+  require(mask.dtype() == DType::u8 && mask.shape() == a.shape() && mask.device() == a.device(), "where: the mask must be u8 ",
+          a.shape(), " on ", a.device(), ", not ", mask.dtype(), " ", mask.shape(), " on ", mask.device());
+  Tensor y = Tensor::like(a.value());
+  backend(a.device()).where(mask, a.value(), b.value(), y);
+  const auto none = [](const Var& g) { return Var(Tensor::zeros(g.shape(), g.dtype(), g.device())); };
+  return record(where_op, y,
+                from(a, [=](const Var& g) { return where(mask, g, none(g)); }),
+                from(b, [=](const Var& g) { return where(mask, none(g), g); }));
+}
+
+Var cast(const Var& x, DType dtype) {
+  floating(cast_op, x);
+  require(is_floating(dtype), "cast: gradients need a floating type, not ", dtype, "; use value().to(", dtype, ")");
+  return record(cast_op, x.value().to(dtype), from(x, [from_type = x.dtype()](const Var& g) { return cast(g, from_type); }));
+}
+Var detach(const Var& x) { return x.tape() ? x.tape()->constant(x.value()) : x; }
+Var straight_through(const Var& value, const Var& surrogate) {
+  same(straight_through_op, value, surrogate);
+  return record(straight_through_op, value.value(), from(surrogate, [](const Var& g) { return g; }));
+}
+
+}  // namespace weft

@@ -1,0 +1,77 @@
+#pragma once
+// Ops that treat every element alike. Two operands must have the same shape and dtype: nothing broadcasts by itself.
+// The rules at kinks are stated in scalar_ops.h.
+#include "engine/scalar_ops.h"
+#include "engine/tape.h"
+
+namespace weft {
+
+Var neg(const Var& x);
+Var abs(const Var& x);
+Var exp(const Var& x);
+Var expm1(const Var& x);
+Var log(const Var& x);
+Var log1p(const Var& x);
+Var sqrt(const Var& x);
+Var rsqrt(const Var& x);
+Var square(const Var& x);
+Var reciprocal(const Var& x);
+Var pow(const Var& x, double exponent);
+Var sin(const Var& x);
+Var cos(const Var& x);
+Var tanh(const Var& x);
+Var sigmoid(const Var& x);
+Var relu(const Var& x);
+Var leaky_relu(const Var& x, double slope = 0.01);
+Var gelu(const Var& x);
+Var gelu_tanh(const Var& x);
+Var silu(const Var& x);
+Var softplus(const Var& x);
+Var clamp(const Var& x, double low, double high);
+Var round(const Var& x);  // its derivative is zero; see straight_through
+Var affine(const Var& x, double scale, double shift);
+
+Var operator+(const Var& a, const Var& b);
+Var operator-(const Var& a, const Var& b);
+Var operator*(const Var& a, const Var& b);
+Var operator/(const Var& a, const Var& b);
+Var pow(const Var& a, const Var& b);
+Var minimum(const Var& a, const Var& b);
+Var maximum(const Var& a, const Var& b);
+
+inline Var operator-(const Var& x) { return neg(x); }
+inline Var operator+(const Var& x, double s) { return affine(x, 1, s); }
+inline Var operator-(const Var& x, double s) { return affine(x, 1, -s); }
+inline Var operator*(const Var& x, double s) { return affine(x, s, 0); }
+inline Var operator/(const Var& x, double s) { return affine(x, 1 / s, 0); }
+inline Var operator+(double s, const Var& x) { return affine(x, 1, s); }
+inline Var operator-(double s, const Var& x) { return affine(x, -1, s); }
+inline Var operator*(double s, const Var& x) { return affine(x, s, 0); }
+inline Var operator/(double s, const Var& x) { return affine(reciprocal(x), s, 0); }
+
+// The vector v has one value per index of x's `axis`: axis -1 adds a row to every row of a matrix, axis 0 a column to
+// every column.
+Var add_along(const Var& x, const Var& v, int axis);
+Var sub_along(const Var& x, const Var& v, int axis);
+Var mul_along(const Var& x, const Var& v, int axis);
+Var div_along(const Var& x, const Var& v, int axis);
+
+// u8 masks of zeros and ones; comparisons with NaN are false. A mask carries no gradient.
+Tensor equal(const Tensor& a, const Tensor& b);
+Tensor not_equal(const Tensor& a, const Tensor& b);
+Tensor less(const Tensor& a, const Tensor& b);
+Tensor less_equal(const Tensor& a, const Tensor& b);
+inline Tensor greater(const Tensor& a, const Tensor& b) { return less(b, a); }
+inline Tensor greater_equal(const Tensor& a, const Tensor& b) { return less_equal(b, a); }
+Var where(const Tensor& mask, const Var& a, const Var& b);  // a where the mask is not zero, b elsewhere
+
+Var cast(const Var& x, DType dtype);     // to a floating type; gradients are cast back
+Var detach(const Var& x);                // the same value; no gradient goes through
+// Has the value of `value`, but its gradient goes to `surrogate` unchanged.
+Var straight_through(const Var& value, const Var& surrogate);
+
+// For ops with an activation in their epilogue: the node of a unary op whose values y were computed elsewhere. Where the
+// formula saves its output, x's own values are never read.
+Var record_unary(const Op& op, Unary kind, Scalars scalars, const Var& x, const Tensor& y);
+
+}  // namespace weft

@@ -1,0 +1,145 @@
+// Rows along the last axis have fused kernels. The pullback of each is a fused op too (named ..._slope, with h its own
+// cotangent), and the pullbacks of that one are composed, so second derivatives exist.
+#include "engine/ops/normalize.h"
+
+#include <limits>
+
+#include "engine/backend.h"
+#include "engine/ops/checks.h"
+#include "engine/ops/elementwise.h"
+#include "engine/ops/index.h"
+#include "engine/ops/reduce.h"
+#include "engine/ops/shape_ops.h"
+#include "engine/record.h"
+
+namespace weft {
+namespace {
+
+std::vector<Sample> axes(Var (*f)(const Var&, int)) {
+  return {{"rows", {{3, 4}}, [f](auto x) { return f(x[0], -1); }, -2, 2},
+          {"middle axis", {{2, 4, 3}}, [f](auto x) { return f(x[0], 1); }, -2, 2},
+          {"axis 0", {{4, 3}}, [f](auto x) { return f(x[0], 0); }, -2, 2},
+          {"one row", {{5}}, [f](auto x) { return f(x[0], 0); }, -2, 2}};
+}
+const std::vector<Sample> standardize_samples = {
+    {"", {{3, 4}}, [](auto x) { return standardize(x[0]); }},
+    {"more axes", {{2, 2, 3}}, [](auto x) { return standardize(x[0], 0.1); }},
+};
+const std::vector<Sample> cross_entropy_samples = {{"", {{4, 3}}, [](auto x) {
+  return cross_entropy(x[0], Tensor::from({4}, {0, 2, 1, 2}, DType::i64, x[0].device()));
+}, -2, 2}};
+
+const Op softmax_op{"softmax", axes(softmax)};
+const Op softmax_slope_op{"softmax_slope", axes(softmax)};
+const Op log_softmax_op{"log_softmax", axes(log_softmax)};
+const Op log_softmax_slope_op{"log_softmax_slope", axes(log_softmax)};
+const Op l2_normalize_op{"l2_normalize", {{"", {{3, 4}}, [](auto x) { return l2_normalize(x[0]); }, 0.1, 1},
+                                          {"more axes", {{2, 2, 3}}, [](auto x) { return l2_normalize(x[0]); }, 0.1, 1},
+                                          {"below epsilon", {{2, 3}}, [](auto x) { return l2_normalize(x[0], 10); }}}};
+const Op standardize_op{"standardize", standardize_samples};
+const Op standardize_slope_op{"standardize_slope", standardize_samples};
+const Op layer_norm_op{"layer_norm",
+                       {{"", {{2, 3, 4}, {4}, {4}}, [](auto x) { return layer_norm(x[0], x[1], x[2]); }}}};
+const Op cross_entropy_op{"cross_entropy", cross_entropy_samples};
+const Op cross_entropy_slope_op{"cross_entropy_slope", cross_entropy_samples};
+
+// One value per row, held against every element of the row.
+Var wide(const Var& v, const Var& rows) { return repeat(v, -1, rows.shape()[-1]); }
+
+Tensor slope(Normalizer kind, const Var& y, const Var& g) {
+  Tensor dx = Tensor::like(g.value());
+  backend(g.device()).normalize_rows_pullback(kind, y.value(), g.value(), dx);
+  return dx;
+}
+
+// y (g - sum(g y)); the matrix it multiplies g by is symmetric.
+Var softmax_slope(const Var& y, const Var& g) {
+  return record(softmax_slope_op, slope(Normalizer::softmax, y, g),
+                from(y, [=](const Var& h) { return h * (g - wide(sum(g * y, -1), g)) - g * wide(sum(h * y, -1), g); }),
+                from(g, [=](const Var& h) { return softmax_slope(y, h); }));
+}
+
+// g - exp(y) sum(g)
+Var log_softmax_slope(const Var& y, const Var& g) {
+  return record(log_softmax_slope_op, slope(Normalizer::log_softmax, y, g),
+                from(y, [=](const Var& h) { return -(h * exp(y) * wide(sum(g, -1), g)); }),
+                from(g, [=](const Var& h) { return h - wide(sum(h * exp(y), -1), h); }));
+}
+
+Var normalized(const Op& op, Normalizer kind, Var (*slope)(const Var&, const Var&), const Var& x, int axis) {
+  floating(op, x);
+  if (x.shape().index(axis) != x.shape().rank() - 1)
+    return swap_axes(normalized(op, kind, slope, swap_axes(x, axis, -1), -1), axis, -1);
+  Tensor y = Tensor::like(x.value());
+  backend(x.device()).normalize_rows(kind, x.value(), y);
+  return record(op, y, from(x, [=](const Var& g, const Var& y) { return slope(y, g); }));
+}
+
+// J g = r (g - mean(g) - y mean(g y)), where r = 1 / deviation and y = (x - mean) r; J is symmetric. It depends on x
+// through both r and y: dr/dx = -r^2 y / n and dy/dx = J.
+Var standardize_slope(const Var& x, const Var& y, const Tensor& rstd, double epsilon, const Var& g) {
+  Tensor dx = Tensor::like(g.value());
+  backend(g.device()).standardize_rows_pullback(y.value(), rstd, g.value(), dx);
+  return record(standardize_slope_op, dx,
+                from(x, [=](const Var& h) {
+                  const Var r = rsqrt(variance(x, -1) + epsilon), gy = mean(g * y, -1), hy = mean(h * y, -1);
+                  const Var by_r = mean(g * h, -1) - mean(g, -1) * mean(h, -1) - gy * hy;
+                  const Var by_y = -(wide(r, g) * (h * wide(gy, g) + g * wide(hy, g)));
+                  return standardize_slope(x, y, rstd, epsilon, by_y) - wide(by_r * square(r), y) * y;
+                }),
+                from(g, [=](const Var& h) { return standardize_slope(x, y, rstd, epsilon, h); }));
+}
+
+// (softmax(x) - one_hot(targets)) g, with one g per row.
+Var cross_entropy_slope(const Var& x, const Tensor& targets, const Var& g) {
+  Tensor dx = Tensor::like(x.value());
+  backend(x.device()).cross_entropy_rows_pullback(x.value(), targets, g.value(), dx);
+  return record(cross_entropy_slope_op, dx,
+                from(x, [=](const Var& h) { return mul_along(softmax_slope(softmax(x), h), g, 0); }),
+                from(g, [=](const Var& h) {
+                  return sum((softmax(x) - one_hot(targets, x.shape()[1], x.dtype())) * h, -1);
+                }));
+}
+
+}  // namespace
+
+Var softmax(const Var& x, int axis) { return normalized(softmax_op, Normalizer::softmax, softmax_slope, x, axis); }
+Var log_softmax(const Var& x, int axis) {
+  return normalized(log_softmax_op, Normalizer::log_softmax, log_softmax_slope, x, axis);
+}
+
+Var l2_normalize(const Var& x, double epsilon) {
+  floating(l2_normalize_op, x);
+  const int64_t width = x.shape()[-1];
+  const Var rows = reshape(x, {x.shape().product(0, x.shape().rank() - 1), width});
+  const Var lengths = clamp(norm(rows, -1), epsilon, std::numeric_limits<double>::infinity());
+  return reshape(div_along(rows, lengths, 0), x.shape());
+}
+
+Var standardize(const Var& x, double epsilon) {
+  floating(standardize_op, x);
+  require(x.shape()[-1] > 0, "standardize: the rows of ", x.shape(), " are empty");
+  Tensor y = Tensor::like(x.value()), rstd(x.shape().without(-1), x.dtype(), x.device());
+  backend(x.device()).standardize_rows(epsilon, x.value(), y, rstd);
+  return record(standardize_op, y,
+                from(x, [=](const Var& g, const Var& y) { return standardize_slope(x, y, rstd, epsilon, g); }));
+}
+
+Var layer_norm(const Var& x, const Var& gamma, const Var& beta, double epsilon) {
+  return add_along(mul_along(standardize(x, epsilon), gamma, -1), beta, -1);
+}
+
+Var cross_entropy(const Var& logits, const Tensor& targets) {
+  floating(cross_entropy_op, logits);
+  require(logits.shape().rank() == 2, "cross_entropy: logits must be (n, classes), not ", logits.shape());
+  require(targets.shape() == logits.shape().without(1), "cross_entropy: ", targets.shape(), " targets for logits ",
+          logits.shape());
+  on_one_device(cross_entropy_op, logits.device(), targets.device());
+  within(cross_entropy_op.name, targets, logits.shape()[1], "target");
+  Tensor losses(targets.shape(), logits.dtype(), logits.device());
+  backend(logits.device()).cross_entropy_rows(logits.value(), targets, losses);
+  return record(cross_entropy_op, losses,
+                from(logits, [=](const Var& g) { return cross_entropy_slope(logits, targets, g); }));
+}
+
+}  // namespace weft

@@ -1,0 +1,95 @@
+#pragma once
+// The extents of a tensor, outermost first; {} is a scalar. Kept inline: shapes are copied for every recorded op.
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string>
+
+#include "engine/error.h"
+
+namespace weft {
+
+class Shape {
+ public:
+  static constexpr int max_rank = 6;
+
+  Shape() {}  // leaves the unused extents unset: rank_ says how many count
+  Shape(std::initializer_list<int64_t> extents) : Shape(std::span(extents.begin(), extents.size())) {}
+  explicit Shape(std::span<const int64_t> extents) : rank_(static_cast<int>(extents.size())) {
+    require(rank_ <= max_rank, "shape: ", rank_, " axes, but at most ", int{max_rank}, " are supported");
+    for (int i = 0; i < rank_; ++i) {
+      require(extents[i] >= 0, "shape: extent ", extents[i], " of axis ", i, " is negative");
+      extents_[i] = extents[i];
+    }
+  }
+  Shape(const Shape& other) : rank_(other.rank_) { std::copy_n(other.extents_, rank_, extents_); }
+  Shape& operator=(const Shape& other) {
+    rank_ = other.rank_;
+    std::copy_n(other.extents_, rank_, extents_);
+    return *this;
+  }
+
+  int rank() const { return rank_; }
+  int64_t size() const { return product(0, rank_); }
+  int64_t operator[](int axis) const { return extents_[index(axis)]; }
+  const int64_t* begin() const { return extents_; }
+  const int64_t* end() const { return extents_ + rank_; }
+
+  // A negative axis counts from the last: -1 is the innermost.
+  int index(int axis) const {
+    const int i = axis < 0 ? axis + rank_ : axis;
+    require(i >= 0 && i < rank_, "shape: axis ", axis, " of ", text(), ", which has ", rank_, " axes");
+    return i;
+  }
+  int64_t product(int first, int last) const {
+    int64_t size = 1;
+    for (int i = first; i < last; ++i) size *= extents_[i];
+    return size;
+  }
+  Shape with(int axis, int64_t extent) const {
+    Shape result = *this;
+    result.extents_[index(axis)] = extent;
+    return result;
+  }
+  Shape without(int axis) const {
+    Shape result;
+    for (int i = 0, skip = index(axis); i < rank_; ++i)
+      if (i != skip) result.extents_[result.rank_++] = extents_[i];
+    return result;
+  }
+  Shape with_inserted(int axis, int64_t extent) const {  // the new axis stands at `axis`
+    const int at = axis < 0 ? axis + rank_ + 1 : axis;
+    require(at >= 0 && at <= rank_ && rank_ < max_rank, "shape: no place for a new axis ", axis, " in ", text());
+    Shape result;
+    result.rank_ = rank_ + 1;
+    for (int i = 0; i < result.rank_; ++i) result.extents_[i] = i < at ? extents_[i] : i == at ? extent : extents_[i - 1];
+    return result;
+  }
+  bool operator==(const Shape& other) const { return std::equal(begin(), end(), other.begin(), other.end()); }
+
+  std::string text() const {
+    std::string result = "(";
+    for (int i = 0; i < rank_; ++i) result.append(i ? ", " : "").append(std::to_string(extents_[i]));
+    return result.append(")");
+  }
+
+ private:
+  int64_t extents_[max_rank];
+  int rank_ = 0;
+};
+
+inline std::string text(const Shape& shape) { return shape.text(); }
+
+// A contiguous tensor seen along one axis: `outer` blocks of `extent` slices of `inner` elements.
+struct Along {
+  int64_t outer, extent, inner;
+  Along(int64_t outer, int64_t extent, int64_t inner) : outer(outer), extent(extent), inner(inner) {}
+  Along(const Shape& shape, int axis)
+      : outer(shape.product(0, shape.index(axis))),
+        extent(shape[axis]),
+        inner(shape.product(shape.index(axis) + 1, shape.rank())) {}
+};
+
+}  // namespace weft

@@ -1,0 +1,174 @@
+#pragma once
+// Reverse-mode differentiation.
+//
+// A Tape lists operations in the order the program ran them; backward walks the list from the end. That order is the same
+// on every rank of an SPMD program, so collectives on the tape meet their partners in backward as they did in forward.
+// A tape belongs to one thread at a time; any number of tapes may be at work at once.
+#include <functional>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/arena.h"
+#include "engine/op.h"
+#include "engine/tensor.h"
+
+namespace weft {
+
+class Tape;
+
+// A Tensor in a computation. A plain Tensor converts to a constant, so every op also works without a tape. Vars may be
+// kept after their tape is gone, but then only to read their values.
+class Var {
+ public:
+  Var() = default;
+  Var(Tensor constant) : Var(nullptr, -1, std::move(constant)) {}  // NOLINT: implicit on purpose
+
+  // Error if the values were changed in place since this Var was made: a gradient computed from them would be wrong.
+  const Tensor& value() const {
+    if (value_.version() != version_) [[unlikely]] report_change();
+    return value_;
+  }
+  const Shape& shape() const { return value_.shape(); }
+  int64_t size() const { return value_.size(); }
+  DType dtype() const { return value_.dtype(); }
+  Device device() const { return value_.device(); }
+  bool defined() const { return value_.defined(); }
+
+  Tape* tape() const { return tape_; }
+  bool tracked() const { return id_ >= 0; }  // whether gradients can flow to it
+
+ private:
+  friend class Tape;
+  friend class Recording;
+  friend class Walk;
+  friend Var checkpoint(std::function<Var(std::span<const Var>)>, std::vector<Var>);
+  Var(Tape* tape, int id, Tensor value)
+      : tape_(tape), id_(id), version_(value.version()), value_(std::move(value)) {}
+  [[noreturn]] void report_change() const;
+
+  Tape* tape_ = nullptr;
+  int id_ = -1;
+  uint32_t version_ = 0;
+  Tensor value_;
+};
+
+// A trainable tensor. Its address is its identity.
+struct Parameter {
+  std::string name;
+  Tensor value;
+
+  Parameter(std::string name, Tensor value) : name(std::move(name)), value(std::move(value)) {}
+  Parameter(const Parameter&) = delete;
+  Parameter& operator=(const Parameter&) = delete;
+};
+
+template <class T>
+using ByParameter = std::unordered_map<const Parameter*, T, std::hash<const Parameter*>, std::equal_to<const Parameter*>,
+                                       pool::Allocator<std::pair<const Parameter* const, T>>>;
+
+// Where backward accumulates the gradients of parameters, for as many losses, backward passes and tapes as there are.
+class Gradients {
+ public:
+  using Hook = std::function<void(const Parameter&, const Tensor& accumulated)>;
+
+  // The sum of all contributions; undefined for a parameter that took part in no backward.
+  const Tensor& operator[](const Parameter& parameter) const;
+  bool has(const Parameter& parameter) const { return (*this)[parameter].defined(); }
+
+  // Fires once per backward for every parameter that took part in it, when its last contribution has been added.
+  void after_accumulate(Hook hook) { hooks_.push_back(std::move(hook)); }
+
+  void add(const Parameter& parameter, const Tensor& term);  // what backward does, without the hooks
+  void clear();                                              // forgets the gradients, keeps the hooks
+
+ private:
+  friend class Walk;
+  ByParameter<Tensor> sums_;
+  std::vector<Hook> hooks_;
+};
+
+enum class Keep : uint8_t { nothing, tape };  // whether a tape can be walked again
+enum class Graph : uint8_t { none, create };  // whether a query's results can be differentiated in turn
+
+class Tape {
+ public:
+  Tape();
+  ~Tape();
+  Tape(const Tape&) = delete;
+  Tape& operator=(const Tape&) = delete;
+
+  Var constant(Tensor value);
+  Var watch(Tensor value);                // a new leaf
+  Var watch(const Parameter& parameter);  // the same Var each time
+
+  // Adds the gradients of `loss` to `into`. By default this uses the tape up, releasing what it saved as it goes; with
+  // Keep::tape it can be walked again. Without a seed the loss must be a scalar.
+  void backward(const Var& loss, Gradients& into, Keep keep = Keep::nothing);
+  void backward(const Var& of, const Tensor& seed, Gradients& into, Keep keep = Keep::nothing);
+
+  // The gradient of `of` by each of `by`, zeros where it does not depend on it. A pure query: nothing is accumulated, no
+  // hook fires, the tape stays. With Graph::create the results are on the tape and can be differentiated again.
+  std::vector<Var> gradient(const Var& of, const std::vector<Var>& by, Graph graph = Graph::none);
+  std::vector<Var> gradient(const Var& of, const Var& seed, const std::vector<Var>& by, Graph graph = Graph::none);
+
+  bool recomputing() const { return recomputing_; }  // inside a checkpoint's second run: side effects happened already
+  int64_t size() const { return static_cast<int64_t>(nodes_.size()); }
+
+  // While one exists, operations on this tape are computed but not recorded.
+  class Pause {
+   public:
+    explicit Pause(Tape* tape);
+    ~Pause();
+    Pause(const Pause&) = delete;
+    Pause& operator=(const Pause&) = delete;
+
+   private:
+    Tape* tape_;
+    bool before_;
+  };
+
+ private:
+  friend class Recording;
+  friend class Walk;
+  friend Var checkpoint(std::function<Var(std::span<const Var>)>, std::vector<Var>);
+
+  // One term of an op's derivative, stored in the arena: how the output's cotangent becomes that of one input.
+  struct Pullback {
+    int input;
+    Pullback* next = nullptr;
+    explicit Pullback(int input) : input(input) {}
+    virtual ~Pullback() = default;
+    virtual Var apply(const Var& g) = 0;
+  };
+  enum class Kind : uint8_t { leaf, op, checkpoint };
+  struct Node {
+    const Op* op;                // null for leaves
+    const Parameter* parameter;  // of a leaf, if it is one
+    Pullback* pullbacks;
+    Kind kind;
+    DType dtype;
+    Device device;
+    Shape shape;
+  };
+
+  Var leaf(Tensor value, const Parameter* parameter);
+  void must_be_usable(const char* what) const;
+  void release(Node& node);
+  void truncate(size_t size);
+  void consume();
+
+  std::vector<Node, pool::Allocator<Node>> nodes_;
+  Arena arena_;
+  ByParameter<Var> parameters_;
+  bool recording_ = true;
+  bool recomputing_ = false;
+  bool consumed_ = false;
+  bool replay_skipped_ = false;  // an op that must always replay ran while paused
+};
+
+// Trades time for memory: runs `f` without saving anything and runs it again in backward. `f` must compute the same again
+// (draw random numbers from explicit keys, as dropout does).
+Var checkpoint(std::function<Var(std::span<const Var>)> f, std::vector<Var> inputs);
+
+}  // namespace weft

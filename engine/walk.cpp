@@ -1,0 +1,191 @@
+// One walk over the tape from its end, shared by backward, gradient queries and checkpoints.
+#include "engine/backend.h"
+#include "engine/ops/elementwise.h"
+#include "engine/record.h"
+
+namespace weft {
+
+class Walk {
+ public:
+  Walk(Tape& tape, Graph graph, Keep keep, Gradients* into)
+      : tape_(tape), graph_(graph), keep_(keep), into_(into), cotangents_(tape.nodes_.size()) {}
+
+  // Only what `by` depends on is needed; whether a node is wanted itself is kept beside it.
+  void restrict_to(const std::vector<Var>& by) {
+    needed_.assign(tape_.nodes_.size(), Need::no);
+    for (const Var& v : by)
+      if (v.tracked()) needed_[static_cast<size_t>(v.id_)] = Need::result;
+    for (size_t id = 0; id < needed_.size(); ++id) {
+      const Tape::Node& node = tape_.nodes_[id];
+      if (node.kind == Tape::Kind::checkpoint) needed_[id] = std::max(needed_[id], Need::path);
+      for (const Tape::Pullback* p = node.pullbacks; p; p = p->next)
+        if (p->input >= 0 && needed_[static_cast<size_t>(p->input)] != Need::no)
+          needed_[id] = std::max(needed_[id], Need::path);
+    }
+  }
+
+  void run(const Var& of, const Var& seed) {
+    const RecordingState state(tape_, graph_ == Graph::create);
+    add(of.id_, seed);
+    down(tape_.nodes_.size(), 0);
+  }
+
+  Var result(const Var& by) {
+    if (by.tracked() && at(by.id_).defined()) return at(by.id_);
+    return tape_.constant(Tensor::zeros(by.shape(), by.dtype(), by.device()));
+  }
+
+ private:
+  enum class Need : uint8_t { no, path, result };
+
+  struct RecordingState {
+    Tape& tape;
+    bool recording, recomputing;
+    RecordingState(Tape& tape, bool record, bool recompute = false)
+        : tape(tape), recording(tape.recording_), recomputing(tape.recomputing_) {
+      tape.recording_ = record;
+      tape.recomputing_ = recompute;
+    }
+    ~RecordingState() {
+      tape.recording_ = recording;
+      tape.recomputing_ = recomputing;
+    }
+  };
+
+  Var& at(int id) { return cotangents_[static_cast<size_t>(id)]; }
+  Need need(int id) const {
+    return static_cast<size_t>(id) < needed_.size() ? needed_[static_cast<size_t>(id)] : Need::path;
+  }
+  bool restricted() const { return !needed_.empty(); }
+
+  // Cotangents are immutable for everyone but this sum, and for it only once nobody else holds them.
+  void add(int id, const Var& term) {
+    Var& sum = at(id);
+    if (!sum.defined()) {
+      sum = term;
+    } else if (graph_ == Graph::none && sum.value_.unshared()) {
+      backend(sum.device()).accumulate(1, term.value(), sum.value_);
+      sum.version_ = sum.value_.version();
+    } else {
+      sum = sum + term;
+    }
+  }
+
+  void down(size_t from, size_t to) {
+    for (size_t id = from; id-- > to;) {
+      if (tape_.nodes_[id].kind == Tape::Kind::leaf)
+        arrive(id);
+      else
+        pull(static_cast<int>(id));
+      if (keep_ == Keep::nothing) tape_.release(tape_.nodes_[id]);
+    }
+  }
+
+  // All uses of a leaf come after it on the tape, so its gradient is complete.
+  void arrive(size_t id) {
+    const Parameter* parameter = tape_.nodes_[id].parameter;
+    Var& sum = cotangents_[id];
+    if (!into_ || !parameter || !sum.defined()) return;
+    into_->add(*parameter, sum.value());
+    sum = {};
+    for (const auto& hook : into_->hooks_) hook(*parameter, (*into_)[*parameter]);
+  }
+
+  void pull(int id) {
+    const Tape::Node node = tape_.nodes_[static_cast<size_t>(id)];  // a copy: recording may move the list
+    Var g = need(id) == Need::result ? at(id) : std::move(at(id));
+    const bool always = node.op->replay == Replay::always;
+    if (!g.defined() && always) g = tape_.constant(Tensor::zeros(node.shape, node.dtype, node.device));
+    if (!g.defined() || !(always || need(id) != Need::no)) return;
+    try {
+      if (node.kind == Tape::Kind::checkpoint) return recompute(*node.pullbacks, g);
+      for (Tape::Pullback* p = node.pullbacks; p; p = p->next) {
+        if (!always && need(p->input) == Need::no) continue;
+        const Var term = p->apply(g);
+        if (term.defined() && p->input >= 0) {
+          check(term, p->input);
+          add(p->input, term);
+        }
+      }
+    } catch (const Error& error) {
+      throw Error("backward of " + node.op->name + ": " + error.what());
+    }
+  }
+
+  void check(const Var& term, int input) const {
+    const Tape::Node& node = tape_.nodes_[static_cast<size_t>(input)];
+    require(term.shape() == node.shape && term.dtype() == node.dtype, "the gradient is ", term.dtype(), " ", term.shape(),
+            " but the input is ", node.dtype, " ", node.shape);
+  }
+
+  // Records the checkpointed piece again at the end of the tape, walks it, and takes it off.
+  void recompute(Tape::Pullback& piece, const Var& g) {
+    const size_t begin = tape_.nodes_.size();
+    const Arena::Mark mark = tape_.arena_.mark();
+    Var again;
+    {
+      const RecordingState state(tape_, true, true);
+      again = piece.apply(g);
+    }
+    const size_t end = tape_.nodes_.size();
+    cotangents_.resize(end);
+    if (again.tracked()) add(again.id_, g);
+    down(end, begin);
+    if (graph_ == Graph::create) return;
+    cotangents_.resize(begin);
+    again = {};
+    tape_.truncate(begin);
+    tape_.arena_.rewind(mark);
+  }
+
+  Tape& tape_;
+  const Graph graph_;
+  const Keep keep_;
+  Gradients* const into_;
+  std::vector<Var, pool::Allocator<Var>> cotangents_;  // by node id
+  std::vector<Need, pool::Allocator<Need>> needed_;    // empty: everything
+};
+
+static Tensor one(const Var& loss, const char* who) {
+  require(loss.defined(), who, ": the loss is an empty Var");
+  require(loss.size() == 1, who, ": the loss must be a scalar, not ", loss.shape(), "; reduce it with sum or mean, or pass a seed");
+  return Tensor::full(loss.shape(), 1, loss.dtype(), loss.device());
+}
+
+void Tape::backward(const Var& loss, Gradients& into, Keep keep) { backward(loss, one(loss, "backward"), into, keep); }
+
+void Tape::backward(const Var& of, const Tensor& seed, Gradients& into, Keep keep) {
+  must_be_usable("backward");
+  require(of.tape_ == this, "backward: the loss is not on this tape");
+  require(of.tracked(), "backward: the loss depends on nothing that is watched, so it has no gradient");
+  require(seed.shape() == of.shape() && seed.dtype() == of.dtype(), "backward: the seed is ", seed.dtype(), " ", seed.shape(),
+          ", the loss ", of.dtype(), " ", of.shape());
+  struct Consume {  // also when a pullback throws: what was released cannot be walked again
+    Tape* tape;
+    ~Consume() {
+      if (tape) tape->consume();
+    }
+  } const at_end{keep == Keep::nothing ? this : nullptr};
+  Walk(*this, Graph::none, keep, &into).run(of, seed);
+}
+
+std::vector<Var> Tape::gradient(const Var& of, const std::vector<Var>& by, Graph graph) {
+  return gradient(of, one(of, "gradient"), by, graph);
+}
+
+std::vector<Var> Tape::gradient(const Var& of, const Var& seed, const std::vector<Var>& by, Graph graph) {
+  must_be_usable("gradient");
+  require(!of.tape_ || of.tape_ == this, "gradient: the result is on another tape");
+  require(seed.shape() == of.shape() && seed.dtype() == of.dtype(), "gradient: the seed is ", seed.dtype(), " ", seed.shape(),
+          ", the result ", of.dtype(), " ", of.shape());
+  for (const Var& v : by)
+    require(v.tape_ == this && v.tracked(), "gradient: a Var to differentiate by is not watched on this tape");
+  Walk walk(*this, graph, Keep::tape, nullptr);
+  walk.restrict_to(by);
+  if (of.tracked()) walk.run(of, seed);
+  std::vector<Var> results;
+  for (const Var& v : by) results.push_back(walk.result(v));
+  return results;
+}
+
+}  // namespace weft

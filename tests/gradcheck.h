@@ -1,0 +1,109 @@
+#pragma once
+// One gradient check for everything that is differentiable, to first and second order.
+//
+// With random directions v (inputs) and u (output), <u, J v> by finite differences must equal <J^T u, v> by the tape; and
+// the same for the gradient itself, J^T u projected on random w, as a function of the inputs.
+#include <cmath>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/tape.h"
+
+namespace weft {
+
+using Function = std::function<Var(std::span<const Var>)>;
+
+struct Mismatch {
+  double numeric = 0, analytic = 0;
+  bool ok(double tolerance = 2e-8) const {
+    return std::abs(numeric - analytic) <= tolerance * (1 + std::abs(numeric)) && std::isfinite(analytic);
+  }
+};
+
+inline double dot(const Tensor& a, const Tensor& b) {
+  const auto x = a.values(), y = b.values();
+  double sum = 0;
+  for (size_t i = 0; i < x.size(); ++i) sum += x[i] * y[i];
+  return sum;
+}
+
+class GradientCheck {
+ public:
+  GradientCheck(Function f, const std::vector<Shape>& shapes, double low, double high, Device device, uint64_t seed = 17)
+      : f_(std::move(f)), device_(device), random_{seed, 0, 0} {
+    for (const Shape& shape : shapes) {
+      inputs_.push_back(draw(shape, low, high));
+      directions_.push_back(draw(shape, -1, 1));
+      projections_.push_back(draw(shape, -1, 1));
+    }
+    Tape tape;
+    const Tensor y = f_(watched(tape, 0)).value();
+    seed_ = draw(y.shape(), -1, 1);
+  }
+
+  Mismatch first_order() const {
+    Tape tape;
+    const std::vector<Var> x = watched(tape, 0);
+    const Var y = f_(x);
+    return {slope_of([&](double t) {
+              Tape moved;
+              return dot(seed_, f_(watched(moved, t)).value());
+            }),
+            along(tape.gradient(y, Var(seed_), x))};
+  }
+
+  Mismatch second_order() const {
+    Tape tape;
+    const std::vector<Var> x = watched(tape, 0);
+    const std::vector<Var> g = tape.gradient(f_(x), Var(seed_), x, Graph::create);
+    double analytic = 0;
+    for (size_t i = 0; i < g.size(); ++i) analytic += along(tape.gradient(g[i], Var(projections_[i]), x));
+    return {slope_of([&](double t) {
+              Tape moved;
+              const std::vector<Var> at = watched(moved, t);
+              const std::vector<Var> gradient = moved.gradient(f_(at), Var(seed_), at);
+              double sum = 0;
+              for (size_t i = 0; i < gradient.size(); ++i) sum += dot(gradient[i].value(), projections_[i]);
+              return sum;
+            }),
+            analytic};
+  }
+
+ private:
+  Tensor draw(const Shape& shape, double low, double high) {
+    const Tensor t = Tensor::uniform(shape, random_, low, high, DType::f64, device_);
+    ++random_.stream;
+    return t;
+  }
+  std::vector<Var> watched(Tape& tape, double t) const {
+    std::vector<Var> x;
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      std::vector<double> values = inputs_[i].values();
+      const std::vector<double> direction = directions_[i].values();
+      for (size_t k = 0; k < values.size(); ++k) values[k] += t * direction[k];
+      x.push_back(tape.watch(Tensor::from(inputs_[i].shape(), values, DType::f64, device_)));
+    }
+    return x;
+  }
+  double along(const std::vector<Var>& gradient) const {
+    double sum = 0;
+    for (size_t i = 0; i < gradient.size(); ++i) sum += dot(gradient[i].value(), directions_[i]);
+    return sum;
+  }
+  // The derivative at 0 by the five-point rule, exact for polynomials up to the fourth degree.
+  static double slope_of(const std::function<double(double)>& f) {
+    constexpr double h = 1e-3;
+    return (8 * (f(h) - f(-h)) - (f(2 * h) - f(-2 * h))) / (12 * h);
+  }
+
+  Function f_;
+  Device device_;
+  Random random_;
+  std::vector<Tensor> inputs_, directions_, projections_;
+  Tensor seed_;
+};
+
+
+}  // namespace weft

@@ -1,0 +1,94 @@
+// The checks that walk the registry: an op cannot be recorded without being in it.
+#include <catch2/catch.hpp>
+
+#include "engine/backend.h"
+#include "engine/ops/elementwise.h"
+#include "engine/record.h"
+#include "tests/gradcheck.h"
+
+using namespace weft;
+
+TEST_CASE("every op's gradient matches finite differences to first and second order on every device") {
+  for (const Device device : {Device::cpu, Device::cuda}) {
+    if (!available(device)) continue;
+    for (const Op* op : Op::all())
+      for (const Sample& sample : op->samples) {
+        INFO(op->name << " " << sample.label << " on " << text(device));
+        const GradientCheck check(sample.call, sample.shapes, sample.low, sample.high, device);
+        const Mismatch first = check.first_order(), second = check.second_order();
+        CAPTURE(first.numeric, first.analytic, second.numeric, second.analytic);
+        CHECK(first.ok());
+        CHECK(second.ok());
+      }
+  }
+}
+
+TEST_CASE("no op goes without samples") {
+  CHECK(Op::all().size() > 50);
+  for (const Op* op : Op::all()) {
+    INFO(op->name);
+    CHECK(!op->samples.empty());
+  }
+}
+
+namespace {
+std::vector<Var> typed(const Sample& sample, DType dtype, Tape& tape) {
+  std::vector<Var> x;
+  uint64_t stream = 0;
+  for (const Shape& shape : sample.shapes) {
+    // Values that every type holds exactly, so that the types differ by their arithmetic alone.
+    const Tensor exact = Tensor::uniform(shape, {5, stream++}, sample.low, sample.high, DType::bf16);
+    x.push_back(tape.watch(exact.to(dtype)));
+  }
+  return x;
+}
+
+// The largest error of values and gradients against f64, relative to the largest element of each tensor.
+double error_of(const Sample& sample, DType dtype) {
+  double worst = 0;
+  std::vector<std::vector<double>> results[2];
+  for (const DType type : {DType::f64, dtype}) {
+    Tape tape;
+    const std::vector<Var> x = typed(sample, type, tape);
+    const Var y = sample.call(x);
+    auto& result = results[type == dtype];
+    result.push_back(y.value().values());
+    const Tensor seed = Tensor::uniform(y.shape(), {6}, -1, 1, DType::bf16).to(y.dtype());
+    for (const Var& g : tape.gradient(y, Var(seed), x)) result.push_back(g.value().values());
+  }
+  for (size_t t = 0; t < results[0].size(); ++t) {
+    double scale = 1e-3, difference = 0;
+    for (size_t i = 0; i < results[0][t].size(); ++i) {
+      scale = std::max(scale, std::abs(results[0][t][i]));
+      difference = std::max(difference, std::abs(results[0][t][i] - results[1][t][i]));
+    }
+    worst = std::max(worst, difference / scale);
+  }
+  return worst;
+}
+}  // namespace
+
+TEST_CASE("f32 and bf16 agree with f64 to their own precision, values and gradients") {
+  for (const Op* op : Op::all())
+    for (const Sample& sample : op->samples) {
+      if (op->name == "cast") continue;  // its sample names a type
+      INFO(op->name << " " << sample.label);
+      CHECK(error_of(sample, DType::f32) <= 20 * 0x1p-24);
+      CHECK(error_of(sample, DType::bf16) <= 20 * 0x1p-9);
+    }
+}
+
+TEST_CASE("the gradient check notices a wrong pullback") {
+  static const Op wrong_op{"wrong", {}};
+  const auto doubled = [](auto x) {
+    return record(wrong_op, affine(detach(x[0]), 2, 0).value(), from(x[0], [](const Var& g) { return g * 2.001; }));
+  };
+  const GradientCheck check(doubled, {{2, 3}}, -1, 1, Device::cpu);
+  CHECK_FALSE(check.first_order().ok());
+  const auto right = [](auto x) {
+    return record(wrong_op, square(detach(x[0])).value(), from(x[0], [x = x[0]](const Var& g) { return g * detach(x) * 2; }));
+  };
+  const GradientCheck second(right, {{2, 3}}, -1, 1, Device::cpu);
+  CHECK(second.first_order().ok());
+  CHECK_FALSE(second.second_order().ok());
+}

@@ -1,0 +1,34 @@
+# What ./run, ./test and tools/check share: messages, and configuring and building one folder. Sourced, not run.
+# shellcheck shell=bash
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+# shellcheck disable=SC2034  # used by those who source this
+nothing_optional=(-Dauto_features=disabled)
+
+say() { if [ -t 1 ]; then printf '\033[1m==> %s\033[0m\n' "$*"; else echo "==> $*"; fi; }
+die() { echo "error: $*" >&2; exit 1; }
+
+# configure FOLDER OPTION...: once, and again when the options, the compilers, their flags or the optional tools change.
+configure() {
+  local folder=$1 wanted stamp=$1/.configured_with log
+  wanted="${*:2} CC=${CC-} CXX=${CXX-} CXXFLAGS=${CXXFLAGS-} LDFLAGS=${LDFLAGS-} $(command -v nvcc mpiexec | xargs || true)"
+  [ -f "$folder/build.ninja" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ] && return
+  say "Configuring $folder"
+  rm -rf "$folder"/{build.ninja,meson-private,meson-info,.configured_with}
+  mkdir -p "$folder"
+  log=$folder/configure.log
+  if ! meson setup "$folder" -Dtests=enabled -Dapps=enabled "${@:2}" >"$log" 2>&1; then
+    tail -n 15 "$log" >&2
+    die "configuring failed; all of its output is in $log"
+  fi
+  sed -n '/^weft /,/^Found ninja/{/^Found ninja/!p}' "$log"
+  echo "$wanted" >"$stamp"
+}
+
+# build FOLDER [TARGET...]
+build() {
+  say "Building ${2-everything} in $1"
+  # shellcheck disable=SC2086  # NINJAFLAGS may hold several
+  ninja -C "$1" ${NINJAFLAGS-} "${@:2}" || die "the build in $1 failed; the first error above is the one to look at"
+}
