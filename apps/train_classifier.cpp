@@ -28,7 +28,8 @@ struct Options {
 
 Tensor as_rows(const Tensor& images) { return images.reshape({images.shape()[0], images.shape().product(1, 4)}); }
 
-// One pass over the images. The rate falls in a straight line to zero at the end of the last epoch. Returns the mean loss.
+// One pass over the images. The rate falls in a straight line to zero at the end of the last epoch. Returns the mean
+// loss.
 double train_epoch(Mlp& network, Sgd& optimizer, const LabelledImages& data, const Options& options, int64_t epoch) {
   const Epoch order(data.count(), options.batch, options.seed, static_cast<uint64_t>(epoch));
   double total = 0;

@@ -1,6 +1,6 @@
 #pragma once
-// Which samples a step sees. An epoch's order depends on the seed and the epoch alone: samples are named by their global
-// index, so any number of ranks draw the same batches and each takes its part.
+// Which samples a step sees. An epoch's order depends on the seed and the epoch alone: samples are named by their
+// global index, so any number of ranks draw the same batches and each takes its part.
 #include <span>
 #include <vector>
 

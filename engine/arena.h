@@ -9,7 +9,9 @@ namespace weft {
 
 class Arena {
  public:
-  struct Mark { size_t chunk = 0, used = 0; };
+  struct Mark {
+    size_t chunk = 0, used = 0;
+  };
 
   Arena() = default;
   Arena(const Arena&) = delete;

@@ -1,11 +1,12 @@
 #pragma once
 // What a device must be able to do: hold memory, and run kernels on contiguous tensors of one dtype.
 //
-// Shapes are already checked, outputs already allocated and never aliased with inputs unless a comment says so. Backends
-// hold no op semantics and no gradients; sums run in a fixed order, so the same inputs give the same bits.
+// Shapes are already checked, outputs already allocated and never aliased with inputs unless a comment says so.
+// Backends hold no op semantics and no gradients; sums run in a fixed order, so the same inputs give the same bits.
 #include <memory>
 #include <string>
 
+#include "engine/convolution.h"
 #include "engine/pool.h"
 #include "engine/scalar_ops.h"
 #include "engine/tensor.h"
@@ -14,14 +15,6 @@ namespace weft {
 
 enum class Reduction : uint8_t { sum, product, maximum, minimum };  // maximum and minimum pass NaN on
 enum class Normalizer : uint8_t { softmax, log_softmax };
-
-// NHWC convolution geometry; weights are (kernel_height, kernel_width, channels, out_channels).
-struct Convolution {
-  int64_t batch, height, width, channels;
-  int64_t kernel_height, kernel_width;
-  int64_t out_height, out_width, out_channels;
-  int64_t stride_y = 1, stride_x = 1, pad_y = 0, pad_x = 0, dilation_y = 1, dilation_x = 1;
-};
 
 // What a matmul does to its finished values while they are still near: y = activation(x w + bias).
 struct Activation {
@@ -55,7 +48,8 @@ class Backend {
   virtual void curvature(Unary op, Scalars scalars, const Tensor& saved, const Tensor& g, const Tensor& h,
                          Tensor& y) = 0;  // ddf(s) g h
   virtual void binary(Binary op, const Tensor& a, const Tensor& b, Tensor& y) = 0;
-  virtual void binary_along(Binary op, const Tensor& a, const Tensor& v, Along along, Tensor& y) = 0;  // v has extent values
+  virtual void binary_along(Binary op, const Tensor& a, const Tensor& v, Along along,
+                            Tensor& y) = 0;                                              // v has extent values
   virtual void compare(Comparison op, const Tensor& a, const Tensor& b, Tensor& y) = 0;  // y is u8, 0 or 1
   virtual void where(const Tensor& condition, const Tensor& a, const Tensor& b, Tensor& y) = 0;
   virtual void accumulate(double scale, const Tensor& x, Tensor& y) = 0;  // y += scale x
@@ -64,9 +58,11 @@ class Backend {
   virtual void reduce(Reduction op, const Tensor& x, Along along, Tensor& y) = 0;
   virtual void reduce_outside(const Tensor& x, Along along, Tensor& y) = 0;  // sum over outer and inner: extent values
   virtual void repeat(const Tensor& x, Along along, Tensor& y) = 0;          // the adjoint of a sum: y has the extent
-  virtual void arg_reduce(Reduction op, const Tensor& x, Along along, Tensor& y) = 0;  // first extreme, as i64; NaN wins
+  virtual void arg_reduce(Reduction op, const Tensor& x, Along along,
+                          Tensor& y) = 0;  // first extreme, as i64; NaN wins
   virtual void cumulative_sum(const Tensor& x, Along along, bool reverse, Tensor& y) = 0;  // y like x
-  virtual void top_k(const Tensor& x, Along along, int64_t k, bool largest, Tensor& values, Tensor& indices) = 0;  // stable
+  virtual void top_k(const Tensor& x, Along along, int64_t k, bool largest, Tensor& values,
+                     Tensor& indices) = 0;  // stable
   virtual void flip(const Tensor& x, Along along, Tensor& y) = 0;
 
   // Rows of length n = x's innermost extent.
@@ -83,15 +79,16 @@ class Backend {
                       Tensor& y) = 0;
 
   // Indices are i64 and already checked.
-  virtual void gather_rows(const Tensor& x, const Tensor& indices, Tensor& y) = 0;        // y[i] = x[indices[i]]
-  virtual void scatter_add_rows(const Tensor& x, const Tensor& indices, Tensor& y) = 0;   // y = 0; y[indices[i]] += x[i]
+  virtual void gather_rows(const Tensor& x, const Tensor& indices, Tensor& y) = 0;       // y[i] = x[indices[i]]
+  virtual void scatter_add_rows(const Tensor& x, const Tensor& indices, Tensor& y) = 0;  // y = 0; y[indices[i]] += x[i]
   virtual void one_hot(const Tensor& indices, Tensor& y) = 0;
   virtual void copy_slab(const Tensor& x, Along from, int64_t from_begin, Tensor& y, Along to, int64_t to_begin,
                          int64_t count) = 0;  // `count` slices of x's axis into y's; the rest of y is left alone
   virtual void permute(const Tensor& x, const Shape& order, Tensor& y) = 0;  // axis i of y is axis order[i] of x
 
   // Images.
-  virtual void convolve(const Convolution& c, const Tensor& x, const Tensor& w, const Epilogue& epilogue, Tensor& y) = 0;
+  virtual void convolve(const Convolution& c, const Tensor& x, const Tensor& w, const Epilogue& epilogue,
+                        Tensor& y) = 0;
   virtual void convolve_input_gradient(const Convolution& c, const Tensor& g, const Tensor& w, Tensor& dx) = 0;
   virtual void convolve_weight_gradient(const Convolution& c, const Tensor& x, const Tensor& g, Tensor& dw) = 0;
   virtual void unfold(const Convolution& c, const Tensor& x, Tensor& y) = 0;  // (B, OH, OW, KH KW, C), zeros outside

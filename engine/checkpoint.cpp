@@ -9,7 +9,8 @@ static const Op checkpoint_op{"checkpoint",
                                   return checkpoint([](auto v) { return exp(v[0]) * v[1]; }, {x[0], x[1]});
                                 }}}};
 // A piece with a collective in it replays wherever the collective alone would.
-static const Op collective_checkpoint_op{"checkpoint of a collective", checkpoint_op.samples, Replay::always};
+static const Op collective_checkpoint_op{"checkpoint of a collective", checkpoint_op.samples, Algebra::nonlinear,
+                                         Replay::always};
 
 Var checkpoint(std::function<Var(std::span<const Var>)> f, std::vector<Var> inputs) {
   Tape* tape = nullptr;
@@ -23,17 +24,20 @@ Var checkpoint(std::function<Var(std::span<const Var>)> f, std::vector<Var> inpu
     Var apply(const Var&) override { return run(inputs); }
   };
   const bool skipped_before = std::exchange(tape->replay_skipped_, false);
-  Tensor value;
+  Var once;
   {
     const Tape::Pause pause(tape);
-    value = f(inputs).value();
+    once = f(inputs);
   }
+  const Tensor& value = once.value();
   const Op& op = tape->replay_skipped_ ? collective_checkpoint_op : checkpoint_op;
+  tape->replays_ = tape->replays_ || tape->replay_skipped_;
   tape->replay_skipped_ = skipped_before;
   tape->must_be_usable(op.name.c_str());
   auto* piece = new (tape->arena_.take(sizeof(Piece))) Piece(std::move(f), std::move(inputs));
-  tape->nodes_.push_back({&op, nullptr, piece, Tape::Kind::checkpoint, value.dtype(), value.device(), value.shape()});
-  return Var(tape, static_cast<int>(tape->nodes_.size()) - 1, std::move(value));
+  tape->nodes_.push_back(
+      {&op, nullptr, piece, Tape::Kind::checkpoint, value.dtype(), value.device(), once.spreads(), value.shape()});
+  return Var(tape, static_cast<int>(tape->nodes_.size()) - 1, value, once.spreads());
 }
 
 }  // namespace weft

@@ -52,8 +52,7 @@ template <class T> constexpr DType dtype_of = dtype_of_impl<T>::value;
 template <class T> using Compute = std::conditional_t<std::is_same_v<T, BFloat16>, float, T>;
 
 // Calls f.template operator()<T>() with the C++ type behind a dtype.
-template <class F>
-decltype(auto) visit(DType type, F&& f) {
+template <class F> decltype(auto) visit(DType type, F&& f) {
   switch (type) {
     case DType::f32: return f.template operator()<float>();
     case DType::f64: return f.template operator()<double>();
@@ -64,8 +63,7 @@ decltype(auto) visit(DType type, F&& f) {
   return f.template operator()<uint8_t>();
 }
 // The same for kernels that exist for floating types only; ops refuse the others by name before they get here.
-template <class F>
-decltype(auto) visit_floating(DType type, F&& f) {
+template <class F> decltype(auto) visit_floating(DType type, F&& f) {
   switch (type) {
     case DType::f32: return f.template operator()<float>();
     case DType::bf16: return f.template operator()<BFloat16>();

@@ -1,8 +1,8 @@
 #pragma once
 // One exception type and one way to raise it, so that every message reads "op: what is wrong, with what was given".
 #include <concepts>
+#include <exception>
 #include <initializer_list>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -10,8 +10,15 @@
 namespace weft {
 
 // A caller's mistake or a broken invariant. The text is for the person who made the call.
-struct Error : std::runtime_error {
-  using std::runtime_error::runtime_error;
+class Error : public std::exception {
+ public:
+  explicit Error(std::string message) : message_(std::move(message)) {}
+  const char* what() const noexcept override { return message_.c_str(); }
+  // Says where it happened, in front of what happened; for a handler that passes the error on.
+  void happened_in(const std::string& place) { message_.insert(0, place + ": "); }
+
+ private:
+  std::string message_;
 };
 
 [[noreturn]] void fail(std::initializer_list<std::string> parts);
@@ -22,9 +29,9 @@ std::string text(double x);
 template <std::integral T> std::string text(T n) { return std::to_string(n); }
 
 // Raises Error with the joined parts unless `ok`. Parts are anything that has a text().
-template <class... Parts>
-void require(bool ok, const Parts&... parts) {
-  if (!ok) [[unlikely]] fail({text(parts)...});
+template <class... Parts> void require(bool ok, const Parts&... parts) {
+  if (!ok) [[unlikely]]
+    fail({text(parts)...});
 }
 
 }  // namespace weft

@@ -7,8 +7,8 @@ static std::vector<const Op*>& registry() {
   return ops;
 }
 
-Op::Op(std::string name, std::vector<Sample> samples, Replay replay)
-    : name(std::move(name)), samples(std::move(samples)), replay(replay) {
+Op::Op(std::string name, std::vector<Sample> samples, Algebra algebra, Replay replay)
+    : name(std::move(name)), samples(std::move(samples)), algebra(algebra), replay(replay) {
   registry().push_back(this);
 }
 Op::~Op() { std::erase(registry(), this); }

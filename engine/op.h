@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/shape.h"
+#include "engine/spread.h"
 
 namespace weft {
 
@@ -26,7 +27,8 @@ enum class Replay : uint8_t { if_needed, always };
 
 class Op {
  public:
-  Op(std::string name, std::vector<Sample> samples, Replay replay = Replay::if_needed);
+  Op(std::string name, std::vector<Sample> samples, Algebra algebra = Algebra::nonlinear,
+     Replay replay = Replay::if_needed);
   ~Op();
   Op(const Op&) = delete;
   Op& operator=(const Op&) = delete;
@@ -35,6 +37,7 @@ class Op {
 
   const std::string name;
   const std::vector<Sample> samples;
+  const Algebra algebra;
   const Replay replay;
 };
 

@@ -18,23 +18,30 @@ int SizeClass::of(size_t bytes) {
   if (doubling < 0) return 0;
   return doubling * 8 + static_cast<int>(units >> (doubling + 3)) - 8 + 1;
 }
-size_t SizeClass::bytes(int size_class) {
-  return static_cast<size_t>(8 + size_class % 8) << (size_class / 8 + 3);
-}
+size_t SizeClass::bytes(int size_class) { return static_cast<size_t>(8 + size_class % 8) << (size_class / 8 + 3); }
 
 namespace pool {
 namespace {
 
 constexpr size_t alignment = 64;
 
-struct Block { Block* next; };
+struct Block {
+  Block* next;
+};
 struct FreeList {
   Block* first = nullptr;
   int length = 0;
-  void push(Block* block) { block->next = first; first = block; ++length; }
+  void push(Block* block) {
+    block->next = first;
+    first = block;
+    ++length;
+  }
   Block* pop() {
     Block* block = first;
-    if (block) { first = block->next; --length; }
+    if (block) {
+      first = block->next;
+      --length;
+    }
     return block;
   }
 };
@@ -133,6 +140,7 @@ Cache* cache() {
 }  // namespace
 
 void* take(size_t bytes) {
+  require(bytes <= SizeClass::bytes(SizeClass::count - 1), "memory: nobody has ", bytes, " bytes");
   const int size_class = SizeClass::of(bytes);
   if (Cache* mine = cache()) return mine->take(size_class);
   return from_system(SizeClass::bytes(size_class));

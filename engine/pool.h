@@ -31,8 +31,7 @@ void give(void* block, size_t bytes);
 MemoryStatistics statistics();
 
 // For standard containers that live as long as a tape.
-template <class T>
-struct Allocator {
+template <class T> struct Allocator {
   using value_type = T;
   Allocator() = default;
   template <class U> Allocator(const Allocator<U>&) {}

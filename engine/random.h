@@ -14,7 +14,9 @@ struct Random {
   Random fork(uint64_t label) const;  // an independent stream for a named purpose
 };
 
-struct Words { uint32_t word[4]; };
+struct Words {
+  uint32_t word[4];
+};
 
 WEFT_HD inline Words philox(uint64_t key, uint64_t low, uint64_t high) {
   uint32_t k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
@@ -52,8 +54,7 @@ template <> WEFT_HD inline double uniform_draw<double>(Random key, uint64_t inde
 }
 
 // Standard normal by Box and Muller; each draw has a counter block of its own, in the upper half of the counter.
-template <class T>
-WEFT_HD T normal_draw(Random key, uint64_t index) {
+template <class T> WEFT_HD T normal_draw(Random key, uint64_t index) {
   const Words w = philox(key.seed, (key.offset + index) | uint64_t{1} << 63, key.stream);
   const double u = (static_cast<double>(w.word[0]) + 1) * 0x1p-32;  // (0, 1]
   const double v = static_cast<double>(w.word[1]) * 0x1p-32;

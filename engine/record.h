@@ -11,7 +11,10 @@
 
 namespace weft {
 
-template <class F> struct From { const Var& input; F pullback; };
+template <class F> struct From {
+  const Var& input;
+  F pullback;
+};
 template <class F> From<F> from(const Var& input, F pullback) { return {input, std::move(pullback)}; }
 
 // The longer form, for ops whose number of inputs is known only at run time.
@@ -31,8 +34,7 @@ class Recording {
   bool active_ = false, always_ = false;
 };
 
-template <class... F>
-Var record(const Op& op, Tensor value, From<F>... pullbacks) {
+template <class... F> Var record(const Op& op, Tensor value, From<F>... pullbacks) {
   const Var* inputs[] = {&pullbacks.input...};
   Recording node(op, std::move(value), inputs);
   (node.add(pullbacks.input, std::move(pullbacks.pullback)), ...);
@@ -51,12 +53,12 @@ template <class F> struct Recording::WithOutput final : Tape::Pullback {
   Var apply(const Var& g) override { return pullback(g, output); }
 };
 
-template <class F>
-void Recording::add(const Var& input, F&& pullback) {
+template <class F> void Recording::add(const Var& input, F&& pullback) {
   if (!active_ || !(input.tracked() || always_)) return;
   if constexpr (std::is_invocable_v<F&, const Var&, const Var&>) {
     static_assert(sizeof(WithOutput<F>) <= Arena::chunk_bytes);
-    link(new (output_.tape()->arena_.take(sizeof(WithOutput<F>))) WithOutput<F>(input.id_, std::move(pullback), output_));
+    link(new (output_.tape()->arena_.take(sizeof(WithOutput<F>)))
+             WithOutput<F>(input.id_, std::move(pullback), output_));
   } else {
     static_assert(sizeof(Plain<F>) <= Arena::chunk_bytes);
     link(new (output_.tape()->arena_.take(sizeof(Plain<F>))) Plain<F>(input.id_, std::move(pullback)));

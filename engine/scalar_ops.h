@@ -1,12 +1,12 @@
 #pragma once
 // Every elementwise formula, written once and compiled for each device.
 //
-// A unary op has f(x) and two derivatives: df(s) = dy/dx and ddf(s) = d(df)/ds, where s is what it saves: its input x or
-// its output y, whichever is cheaper. Constants of the op (a slope, an exponent) are the members a and b.
+// A unary op has f(x) and two derivatives: df(s) = dy/dx and ddf(s) = d(df)/ds, where s is what it saves: its input x
+// or its output y, whichever is cheaper. Constants of the op (a slope, an exponent) are the members a and b.
 // To add one: write the struct, name it in WEFT_UNARY_OPS, and give it an Op with samples in ops/elementwise.cpp.
 //
-// Rules at kinks: the derivative of abs, relu and round is 0 at the kink, that of leaky_relu is its slope, that of clamp
-// is 1 on the border. maximum and minimum give each of two equal arguments half. NaN goes through everywhere.
+// Rules at kinks: the derivative of abs, relu and round is 0 at the kink, that of leaky_relu is its slope, that of
+// clamp is 1 on the border. maximum and minimum give each of two equal arguments half. NaN goes through everywhere.
 #include <cmath>
 
 #include "engine/error.h"
@@ -16,7 +16,9 @@ namespace weft {
 
 enum class Saves { nothing, input, output };
 
-struct Scalars { double a = 0, b = 0; };
+struct Scalars {
+  double a = 0, b = 0;
+};
 
 struct Affine : Scalars {  // a x + b
   static constexpr Saves saves = Saves::nothing;
@@ -183,13 +185,27 @@ struct Round : Scalars {  // to the nearest integer, halves to even; its derivat
   template <class T> WEFT_HD T ddf(T) const { return T(0); }
 };
 
-struct Add { template <class T> WEFT_HD T operator()(T a, T b) const { return a + b; } };
-struct Subtract { template <class T> WEFT_HD T operator()(T a, T b) const { return a - b; } };
-struct Multiply { template <class T> WEFT_HD T operator()(T a, T b) const { return a * b; } };
-struct Divide { template <class T> WEFT_HD T operator()(T a, T b) const { return a / b; } };
-struct Power { template <class T> WEFT_HD T operator()(T a, T b) const { return maths::pow(a, b); } };
-struct Minimum { template <class T> WEFT_HD T operator()(T a, T b) const { return a < b || a != a ? a : b; } };
-struct Maximum { template <class T> WEFT_HD T operator()(T a, T b) const { return a > b || a != a ? a : b; } };
+struct Add {
+  template <class T> WEFT_HD T operator()(T a, T b) const { return a + b; }
+};
+struct Subtract {
+  template <class T> WEFT_HD T operator()(T a, T b) const { return a - b; }
+};
+struct Multiply {
+  template <class T> WEFT_HD T operator()(T a, T b) const { return a * b; }
+};
+struct Divide {
+  template <class T> WEFT_HD T operator()(T a, T b) const { return a / b; }
+};
+struct Power {
+  template <class T> WEFT_HD T operator()(T a, T b) const { return maths::pow(a, b); }
+};
+struct Minimum {
+  template <class T> WEFT_HD T operator()(T a, T b) const { return a < b || a != a ? a : b; }
+};
+struct Maximum {
+  template <class T> WEFT_HD T operator()(T a, T b) const { return a > b || a != a ? a : b; }
+};
 // The part of maximum(a, b)'s cotangent that a receives; swap the arguments for minimum. NaN where a or b is.
 struct MaximumShare {
   template <class T> WEFT_HD T operator()(T a, T b) const {
@@ -197,14 +213,24 @@ struct MaximumShare {
   }
 };
 
-struct Equal { template <class T> WEFT_HD bool operator()(T a, T b) const { return a == b; } };
-struct NotEqual { template <class T> WEFT_HD bool operator()(T a, T b) const { return a != b; } };
-struct Less { template <class T> WEFT_HD bool operator()(T a, T b) const { return a < b; } };
-struct LessEqual { template <class T> WEFT_HD bool operator()(T a, T b) const { return a <= b; } };
+struct Equal {
+  template <class T> WEFT_HD bool operator()(T a, T b) const { return a == b; }
+};
+struct NotEqual {
+  template <class T> WEFT_HD bool operator()(T a, T b) const { return a != b; }
+};
+struct Less {
+  template <class T> WEFT_HD bool operator()(T a, T b) const { return a < b; }
+};
+struct LessEqual {
+  template <class T> WEFT_HD bool operator()(T a, T b) const { return a <= b; }
+};
 
-#define WEFT_UNARY_OPS(X)                                                                                        \
-  X(Affine) X(Abs) X(Exp) X(Expm1) X(Log) X(Log1p) X(Sqrt) X(Rsqrt) X(Square) X(Reciprocal) X(Pow) X(Sin) X(Cos) \
-  X(Tanh) X(Sigmoid) X(Relu) X(LeakyRelu) X(Gelu) X(GeluTanh) X(Silu) X(Softplus) X(Clamp) X(Round)
+#define WEFT_UNARY_OPS(X)                                                                                          \
+  X(Affine)                                                                                                        \
+  X(Abs)                                                                                                           \
+  X(Exp) X(Expm1) X(Log) X(Log1p) X(Sqrt) X(Rsqrt) X(Square) X(Reciprocal) X(Pow) X(Sin) X(Cos) X(Tanh) X(Sigmoid) \
+      X(Relu) X(LeakyRelu) X(Gelu) X(GeluTanh) X(Silu) X(Softplus) X(Clamp) X(Round)
 #define WEFT_BINARY_OPS(X) X(Add) X(Subtract) X(Multiply) X(Divide) X(Power) X(Minimum) X(Maximum) X(MaximumShare)
 #define WEFT_COMPARISONS(X) X(Equal) X(NotEqual) X(Less) X(LessEqual)
 
@@ -216,17 +242,20 @@ enum class Comparison : uint8_t { WEFT_COMPARISONS(WEFT_NAME) };
 #undef WEFT_NAME
 
 template <class F> void with(Unary op, Scalars scalars, F&& run) {
-#define WEFT_CASE(Name) case Unary::Name: return run(Name{scalars});
+#define WEFT_CASE(Name) \
+  case Unary::Name: return run(Name{scalars});
   switch (op) { WEFT_UNARY_OPS(WEFT_CASE) }
 #undef WEFT_CASE
 }
 template <class F> void with(Binary op, F&& run) {
-#define WEFT_CASE(Name) case Binary::Name: return run(Name{});
+#define WEFT_CASE(Name) \
+  case Binary::Name: return run(Name{});
   switch (op) { WEFT_BINARY_OPS(WEFT_CASE) }
 #undef WEFT_CASE
 }
 template <class F> void with(Comparison op, F&& run) {
-#define WEFT_CASE(Name) case Comparison::Name: return run(Name{});
+#define WEFT_CASE(Name) \
+  case Comparison::Name: return run(Name{});
   switch (op) { WEFT_COMPARISONS(WEFT_CASE) }
 #undef WEFT_CASE
 }

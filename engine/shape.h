@@ -1,7 +1,5 @@
 #pragma once
 // The extents of a tensor, outermost first; {} is a scalar. Kept inline: shapes are copied for every recorded op.
-#include <algorithm>
-#include <array>
 #include <cstdint>
 #include <initializer_list>
 #include <span>
@@ -15,7 +13,7 @@ class Shape {
  public:
   static constexpr int max_rank = 6;
 
-  Shape() {}  // leaves the unused extents unset: rank_ says how many count
+  Shape() = default;
   Shape(std::initializer_list<int64_t> extents) : Shape(std::span(extents.begin(), extents.size())) {}
   explicit Shape(std::span<const int64_t> extents) : rank_(static_cast<int>(extents.size())) {
     require(rank_ <= max_rank, "shape: ", rank_, " axes, but at most ", int{max_rank}, " are supported");
@@ -23,12 +21,6 @@ class Shape {
       require(extents[i] >= 0, "shape: extent ", extents[i], " of axis ", i, " is negative");
       extents_[i] = extents[i];
     }
-  }
-  Shape(const Shape& other) : rank_(other.rank_) { std::copy_n(other.extents_, rank_, extents_); }
-  Shape& operator=(const Shape& other) {
-    rank_ = other.rank_;
-    std::copy_n(other.extents_, rank_, extents_);
-    return *this;
   }
 
   int rank() const { return rank_; }
@@ -40,7 +32,7 @@ class Shape {
   // A negative axis counts from the last: -1 is the innermost.
   int index(int axis) const {
     const int i = axis < 0 ? axis + rank_ : axis;
-    require(i >= 0 && i < rank_, "shape: axis ", axis, " of ", text(), ", which has ", rank_, " axes");
+    require(i >= 0 && i < rank_, "shape: axis ", axis, " of ", *this, ", which has ", rank_, " axes");
     return i;
   }
   int64_t product(int first, int last) const {
@@ -61,13 +53,14 @@ class Shape {
   }
   Shape with_inserted(int axis, int64_t extent) const {  // the new axis stands at `axis`
     const int at = axis < 0 ? axis + rank_ + 1 : axis;
-    require(at >= 0 && at <= rank_ && rank_ < max_rank, "shape: no place for a new axis ", axis, " in ", text());
+    require(at >= 0 && at <= rank_ && rank_ < max_rank, "shape: no place for a new axis ", axis, " in ", *this);
     Shape result;
     result.rank_ = rank_ + 1;
-    for (int i = 0; i < result.rank_; ++i) result.extents_[i] = i < at ? extents_[i] : i == at ? extent : extents_[i - 1];
+    for (int i = 0; i < result.rank_; ++i)
+      result.extents_[i] = i < at ? extents_[i] : i == at ? extent : extents_[i - 1];
     return result;
   }
-  bool operator==(const Shape& other) const { return std::equal(begin(), end(), other.begin(), other.end()); }
+  bool operator==(const Shape& other) const = default;
 
   std::string text() const {
     std::string result = "(";
@@ -76,7 +69,7 @@ class Shape {
   }
 
  private:
-  int64_t extents_[max_rank];
+  int64_t extents_[max_rank] = {};  // zero beyond the rank, so that shapes copy and compare whole
   int rank_ = 0;
 };
 

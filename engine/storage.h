@@ -1,5 +1,6 @@
 #pragma once
-// The block of device memory behind one or more Tensors. Counted intrusively: a tensor is made and dropped for every op.
+// The block of device memory behind one or more Tensors. Counted intrusively: a tensor is made and dropped for every
+// op.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -38,7 +39,10 @@ class StorageHandle {
     return *this;
   }
   ~StorageHandle() {
-    if (storage_ && storage_->references.fetch_sub(1, std::memory_order_acq_rel) == 1) storage_->release(storage_);
+    // A sole owner needs no locked decrement to know that it is the last; most tensors never have another.
+    if (storage_ && (storage_->references.load(std::memory_order_acquire) == 1 ||
+                     storage_->references.fetch_sub(1, std::memory_order_acq_rel) == 1))
+      storage_->release(storage_);
   }
   Storage* operator->() const { return storage_; }
   explicit operator bool() const { return storage_ != nullptr; }

@@ -1,9 +1,10 @@
 #pragma once
 // Reverse-mode differentiation.
 //
-// A Tape lists operations in the order the program ran them; backward walks the list from the end. That order is the same
-// on every rank of an SPMD program, so collectives on the tape meet their partners in backward as they did in forward.
-// A tape belongs to one thread at a time; any number of tapes may be at work at once.
+// A Tape lists operations in the order the program ran them; backward walks the list from the end. That order is the
+// same on every rank of an SPMD program, so collectives on the tape meet their partners in backward as they did in
+// forward. A tape belongs to one thread at a time; any number of tapes may be at work at once.
+#include <array>
 #include <functional>
 #include <memory>
 #include <unordered_map>
@@ -26,7 +27,8 @@ class Var {
 
   // Error if the values were changed in place since this Var was made: a gradient computed from them would be wrong.
   const Tensor& value() const {
-    if (value_.version() != version_) [[unlikely]] report_change();
+    if (value_.version() != version_) [[unlikely]]
+      report_change();
     return value_;
   }
   const Shape& shape() const { return value_.shape(); }
@@ -35,6 +37,7 @@ class Var {
   Device device() const { return value_.device(); }
   bool defined() const { return value_.defined(); }
 
+  Spreads spreads() const { return spreads_; }  // how it relates to its counterparts on other ranks
   Tape* tape() const { return tape_; }
   bool tracked() const { return id_ >= 0; }  // whether gradients can flow to it
 
@@ -43,15 +46,20 @@ class Var {
   friend class Recording;
   friend class Walk;
   friend Var checkpoint(std::function<Var(std::span<const Var>)>, std::vector<Var>);
-  Var(Tape* tape, int id, Tensor value)
-      : tape_(tape), id_(id), version_(value.version()), value_(std::move(value)) {}
+  friend Var with_spreads(Var x, Spreads spreads);
+  Var(Tape* tape, int id, Tensor value, Spreads spreads = {})
+      : tape_(tape), id_(id), version_(value.version()), spreads_(spreads), value_(std::move(value)) {}
   [[noreturn]] void report_change() const;
 
   Tape* tape_ = nullptr;
   int id_ = -1;
   uint32_t version_ = 0;
+  Spreads spreads_;
   Tensor value_;
 };
+
+// The same node, seen as spread otherwise: what collectives make of their results. Trusted, not checked.
+Var with_spreads(Var x, Spreads spreads);
 
 // A trainable tensor. Its address is its identity.
 struct Parameter {
@@ -64,8 +72,9 @@ struct Parameter {
 };
 
 template <class T>
-using ByParameter = std::unordered_map<const Parameter*, T, std::hash<const Parameter*>, std::equal_to<const Parameter*>,
-                                       pool::Allocator<std::pair<const Parameter* const, T>>>;
+using ByParameter =
+    std::unordered_map<const Parameter*, T, std::hash<const Parameter*>, std::equal_to<const Parameter*>,
+                       pool::Allocator<std::pair<const Parameter* const, T>>>;
 
 // Where backward accumulates the gradients of parameters, for as many losses, backward passes and tapes as there are.
 class Gradients {
@@ -98,19 +107,27 @@ class Tape {
   Tape(const Tape&) = delete;
   Tape& operator=(const Tape&) = delete;
 
+  // Over any group of ranks data are taken to be Varying and parameters to be Replicated.
   Var constant(Tensor value);
   Var watch(Tensor value);                // a new leaf
   Var watch(const Parameter& parameter);  // the same Var each time
 
   // Adds the gradients of `loss` to `into`. By default this uses the tape up, releasing what it saved as it goes; with
-  // Keep::tape it can be walked again. Without a seed the loss must be a scalar.
+  // Keep::tape it can be walked again. Without a seed the loss must be a scalar; the walk then begins with what makes
+  // the objective one and the same however the loss is spread over a group: 1 on every rank where the ranks' losses add
+  // up to it (Partial, Varying) or have equal gradients (Invariant), 1 / size where every rank holds all of it
+  // (Replicated).
   void backward(const Var& loss, Gradients& into, Keep keep = Keep::nothing);
   void backward(const Var& of, const Tensor& seed, Gradients& into, Keep keep = Keep::nothing);
 
-  // The gradient of `of` by each of `by`, zeros where it does not depend on it. A pure query: nothing is accumulated, no
-  // hook fires, the tape stays. With Graph::create the results are on the tape and can be differentiated again.
+  // The gradient of `of` by each of `by`, zeros where it does not depend on it. A pure query: nothing is accumulated,
+  // no hook fires, the tape stays. With Graph::create the results are on the tape and can be differentiated again.
   std::vector<Var> gradient(const Var& of, const std::vector<Var>& by, Graph graph = Graph::none);
   std::vector<Var> gradient(const Var& of, const Var& seed, const std::vector<Var>& by, Graph graph = Graph::none);
+
+  // The number by which spreads know a group of ranks on this tape; `key` is the group's identity.
+  int group(const void* key, int size);
+  bool follows_spreads() const { return spreading_; }  // wherever a gradient may be asked for, but not inside a walk
 
   bool recomputing() const { return recomputing_; }  // inside a checkpoint's second run: side effects happened already
   int64_t size() const { return static_cast<int64_t>(nodes_.size()); }
@@ -132,6 +149,7 @@ class Tape {
   friend class Recording;
   friend class Walk;
   friend Var checkpoint(std::function<Var(std::span<const Var>)>, std::vector<Var>);
+  friend Var with_spreads(Var, Spreads);
 
   // One term of an op's derivative, stored in the arena: how the output's cotangent becomes that of one input.
   struct Pullback {
@@ -143,16 +161,22 @@ class Tape {
   };
   enum class Kind : uint8_t { leaf, op, checkpoint };
   struct Node {
-    const Op* op;                // null for leaves
-    const Parameter* parameter;  // of a leaf, if it is one
-    Pullback* pullbacks;
-    Kind kind;
-    DType dtype;
-    Device device;
+    const Op* op = nullptr;                // null for leaves
+    const Parameter* parameter = nullptr;  // of a leaf, if it is one
+    Pullback* pullbacks = nullptr;
+    Kind kind = Kind::leaf;
+    DType dtype = DType::f32;
+    Device device = Device::cpu;
+    Spreads spreads;
     Shape shape;
   };
+  struct Group {
+    const void* key;
+    int size;
+  };
 
-  Var leaf(Tensor value, const Parameter* parameter);
+  Var leaf(Tensor value, const Parameter* parameter, Spread spread);
+  Tensor unit_seed(const Var& loss, const char* who) const;
   void must_be_usable(const char* what) const;
   void release(Node& node);
   void truncate(size_t size);
@@ -161,14 +185,18 @@ class Tape {
   std::vector<Node, pool::Allocator<Node>> nodes_;
   Arena arena_;
   ByParameter<Var> parameters_;
+  std::array<Group, Spreads::max_groups> groups_{};
+  int group_count_ = 0;
   bool recording_ = true;
+  bool spreading_ = true;
   bool recomputing_ = false;
   bool consumed_ = false;
-  bool replay_skipped_ = false;  // an op that must always replay ran while paused
+  bool replays_ = false;         // an op that must always replay has been recorded
+  bool replay_skipped_ = false;  // one ran while paused
 };
 
-// Trades time for memory: runs `f` without saving anything and runs it again in backward. `f` must compute the same again
-// (draw random numbers from explicit keys, as dropout does).
+// Trades time for memory: runs `f` without saving anything and runs it again in backward. `f` must compute the same
+// again (draw random numbers from explicit keys, as dropout does).
 Var checkpoint(std::function<Var(std::span<const Var>)> f, std::vector<Var> inputs);
 
 }  // namespace weft

@@ -10,8 +10,8 @@ Tensor::Tensor(const Shape& shape, DType dtype, Device device) : size_(shape.siz
 
 Tensor::Tensor(StorageHandle storage, int64_t first_byte, const Shape& shape, DType dtype)
     : storage_(std::move(storage)), first_byte_(first_byte), size_(shape.size()), shape_(shape), dtype_(dtype) {
-  require(first_byte >= 0 && first_byte + bytes() <= storage_->bytes, "tensor: a view of ", bytes(), " bytes at ", first_byte,
-          " does not fit into ", storage_->bytes, " bytes");
+  require(first_byte >= 0 && first_byte + bytes() <= storage_->bytes, "tensor: a view of ", bytes(), " bytes at ",
+          first_byte, " does not fit into ", storage_->bytes, " bytes");
 }
 
 Tensor Tensor::full(const Shape& shape, double value, DType dtype, Device device) {
@@ -92,8 +92,8 @@ Tensor Tensor::to(DType dtype) const {
 }
 
 void Tensor::copy_from(const Tensor& source) {
-  require(source.shape_ == shape_ && source.dtype_ == dtype_, "copy: ", source.dtype_, " ", source.shape_, " into ", dtype_, " ",
-          shape_);
+  require(source.shape_ == shape_ && source.dtype_ == dtype_, "copy: ", source.dtype_, " ", source.shape_, " into ",
+          dtype_, " ", shape_);
   if (size_ == 0) return;
   const Device from = source.device(), to = device();
   if (from == to) return backend(to).copy(mutate(), source.data(), bytes());

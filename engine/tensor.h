@@ -15,7 +15,8 @@ class Tensor {
  public:
   Tensor() = default;  // undefined: "nothing here"
   explicit Tensor(const Shape& shape, DType dtype = DType::f32, Device device = Device::cpu);  // values not set
-  Tensor(StorageHandle storage, int64_t first_byte, const Shape& shape, DType dtype);  // a view of memory made elsewhere
+  Tensor(StorageHandle storage, int64_t first_byte, const Shape& shape,
+         DType dtype);  // a view of memory made elsewhere
   static Tensor full(const Shape& shape, double value, DType dtype = DType::f32, Device device = Device::cpu);
   static Tensor zeros(const Shape& shape, DType dtype = DType::f32, Device device = Device::cpu) {
     return full(shape, 0, dtype, device);
@@ -39,19 +40,21 @@ class Tensor {
   template <class T = void> const T* data() const { return reinterpret_cast<const T*>(address()); }
   // Write access; tapes that still need the old values will notice.
   template <class T = void> T* mutate() {
-    storage_->version.fetch_add(1, std::memory_order_relaxed);
+    // Two steps, since only one thread may write at a time anyway and a locked increment costs more than a small
+    // kernel.
+    storage_->version.store(version() + 1, std::memory_order_relaxed);
     return reinterpret_cast<T*>(address());
   }
   uint32_t version() const { return storage_ ? storage_->version.load(std::memory_order_relaxed) : 0; }
   bool unshared() const { return storage_ && storage_->references.load(std::memory_order_acquire) == 1; }
   bool shares_memory_with(const Tensor& other) const { return storage_ == other.storage_; }
 
-  Tensor reshape(const Shape& shape) const;             // a view; the sizes must agree
-  Tensor slice(int64_t begin, int64_t end) const;       // a view of rows begin..end-1 along axis 0
+  Tensor reshape(const Shape& shape) const;        // a view; the sizes must agree
+  Tensor slice(int64_t begin, int64_t end) const;  // a view of rows begin..end-1 along axis 0
   Tensor clone() const;
-  Tensor to(Device device) const;                       // this tensor itself if it is there already
-  Tensor to(DType dtype) const;                         // rounded to nearest even; f to i truncates
-  void copy_from(const Tensor& source);                 // same shape and dtype, any device
+  Tensor to(Device device) const;        // this tensor itself if it is there already
+  Tensor to(DType dtype) const;          // rounded to nearest even; f to i truncates
+  void copy_from(const Tensor& source);  // same shape and dtype, any device
 
   std::vector<double> values() const;  // a host copy, for tests and logs
   double item() const;                 // the value of a one-element tensor

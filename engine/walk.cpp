@@ -10,14 +10,16 @@ class Walk {
   Walk(Tape& tape, Graph graph, Keep keep, Gradients* into)
       : tape_(tape), graph_(graph), keep_(keep), into_(into), cotangents_(tape.nodes_.size()) {}
 
-  // Only what `by` depends on is needed; whether a node is wanted itself is kept beside it.
+  // Only what `by` depends on is needed, and what collectives and checkpoints receive: other ranks, or parameters, may
+  // depend on that.
   void restrict_to(const std::vector<Var>& by) {
     needed_.assign(tape_.nodes_.size(), Need::no);
     for (const Var& v : by)
       if (v.tracked()) needed_[static_cast<size_t>(v.id_)] = Need::result;
     for (size_t id = 0; id < needed_.size(); ++id) {
       const Tape::Node& node = tape_.nodes_[id];
-      if (node.kind == Tape::Kind::checkpoint) needed_[id] = std::max(needed_[id], Need::path);
+      if (node.kind == Tape::Kind::checkpoint || (node.op && node.op->replay == Replay::always))
+        needed_[id] = std::max(needed_[id], Need::path);
       for (const Tape::Pullback* p = node.pullbacks; p; p = p->next)
         if (p->input >= 0 && needed_[static_cast<size_t>(p->input)] != Need::no)
           needed_[id] = std::max(needed_[id], Need::path);
@@ -26,8 +28,10 @@ class Walk {
 
   void run(const Var& of, const Var& seed) {
     const RecordingState state(tape_, graph_ == Graph::create);
-    add(of.id_, seed);
-    down(tape_.nodes_.size(), 0);
+    // On the tape, so that collectives in pullbacks are recorded on every rank, whether or not they meet a tracked
+    // value.
+    if (of.tracked()) add(of.id_, seed.tape_ ? seed : tape_.constant(seed.value()));
+    down(cotangents_.size(), 0);
   }
 
   Var result(const Var& by) {
@@ -40,14 +44,15 @@ class Walk {
 
   struct RecordingState {
     Tape& tape;
-    bool recording, recomputing;
+    bool recording, spreading, recomputing;
     RecordingState(Tape& tape, bool record, bool recompute = false)
-        : tape(tape), recording(tape.recording_), recomputing(tape.recomputing_) {
-      tape.recording_ = record;
+        : tape(tape), recording(tape.recording_), spreading(tape.spreading_), recomputing(tape.recomputing_) {
+      tape.recording_ = tape.spreading_ = record;
       tape.recomputing_ = recompute;
     }
     ~RecordingState() {
       tape.recording_ = recording;
+      tape.spreading_ = spreading;
       tape.recomputing_ = recomputing;
     }
   };
@@ -59,16 +64,18 @@ class Walk {
   bool restricted() const { return !needed_.empty(); }
 
   // Cotangents are immutable for everyone but this sum, and for it only once nobody else holds them.
-  void add(int id, const Var& term) {
+  void add(int id, Var term) {
     Var& sum = at(id);
     if (!sum.defined()) {
-      sum = term;
+      sum = std::move(term);
     } else if (graph_ == Graph::none && sum.value_.unshared()) {
       backend(sum.device()).accumulate(1, term.value(), sum.value_);
       sum.version_ = sum.value_.version();
     } else {
       sum = sum + term;
     }
+    // What a Replicated value's users send back are parts of its gradient, whatever each of them was.
+    if (graph_ == Graph::create) sum = with_spreads(sum, tape_.nodes_[static_cast<size_t>(id)].spreads.duals());
   }
 
   void down(size_t from, size_t to) {
@@ -92,30 +99,33 @@ class Walk {
   }
 
   void pull(int id) {
-    const Tape::Node node = tape_.nodes_[static_cast<size_t>(id)];  // a copy: recording may move the list
+    const Tape::Node& node = tape_.nodes_[static_cast<size_t>(id)];
     Var g = need(id) == Need::result ? at(id) : std::move(at(id));
     const bool always = node.op->replay == Replay::always;
     if (!g.defined() && always) g = tape_.constant(Tensor::zeros(node.shape, node.dtype, node.device));
     if (!g.defined() || !(always || need(id) != Need::no)) return;
+    const Op& op = *node.op;
+    Tape::Pullback* p = node.pullbacks;  // stays where it is; the node may move when pullbacks record
     try {
-      if (node.kind == Tape::Kind::checkpoint) return recompute(*node.pullbacks, g);
-      for (Tape::Pullback* p = node.pullbacks; p; p = p->next) {
+      if (node.kind == Tape::Kind::checkpoint) return recompute(*p, g);
+      for (; p; p = p->next) {
         if (!always && need(p->input) == Need::no) continue;
-        const Var term = p->apply(g);
+        Var term = p->apply(g);
         if (term.defined() && p->input >= 0) {
           check(term, p->input);
-          add(p->input, term);
+          add(p->input, std::move(term));
         }
       }
-    } catch (const Error& error) {
-      throw Error("backward of " + node.op->name + ": " + error.what());
+    } catch (Error& error) {
+      error.happened_in("backward of " + op.name);
+      throw;
     }
   }
 
   void check(const Var& term, int input) const {
     const Tape::Node& node = tape_.nodes_[static_cast<size_t>(input)];
-    require(term.shape() == node.shape && term.dtype() == node.dtype, "the gradient is ", term.dtype(), " ", term.shape(),
-            " but the input is ", node.dtype, " ", node.shape);
+    require(term.shape() == node.shape && term.dtype() == node.dtype, "the gradient is ", term.dtype(), " ",
+            term.shape(), " but the input is ", node.dtype, " ", node.shape);
   }
 
   // Records the checkpointed piece again at the end of the tape, walks it, and takes it off.
@@ -146,20 +156,27 @@ class Walk {
   std::vector<Need, pool::Allocator<Need>> needed_;    // empty: everything
 };
 
-static Tensor one(const Var& loss, const char* who) {
+Tensor Tape::unit_seed(const Var& loss, const char* who) const {
   require(loss.defined(), who, ": the loss is an empty Var");
-  require(loss.size() == 1, who, ": the loss must be a scalar, not ", loss.shape(), "; reduce it with sum or mean, or pass a seed");
-  return Tensor::full(loss.shape(), 1, loss.dtype(), loss.device());
+  require(loss.size() == 1, who, ": the loss must be a scalar, not ", loss.shape(),
+          "; reduce it with sum or mean, or pass a seed");
+  double holders = 1;  // ranks that hold all of the loss
+  for (int group = 0; group < group_count_; ++group)
+    if (loss.spreads().in(group) == Spread::replicated) holders *= groups_[static_cast<size_t>(group)].size;
+  return Tensor::full(loss.shape(), 1 / holders, loss.dtype(), loss.device());
 }
 
-void Tape::backward(const Var& loss, Gradients& into, Keep keep) { backward(loss, one(loss, "backward"), into, keep); }
+void Tape::backward(const Var& loss, Gradients& into, Keep keep) {
+  backward(loss, unit_seed(loss, "backward"), into, keep);
+}
 
 void Tape::backward(const Var& of, const Tensor& seed, Gradients& into, Keep keep) {
   must_be_usable("backward");
   require(of.tape_ == this, "backward: the loss is not on this tape");
-  require(of.tracked(), "backward: the loss depends on nothing that is watched, so it has no gradient");
-  require(seed.shape() == of.shape() && seed.dtype() == of.dtype(), "backward: the seed is ", seed.dtype(), " ", seed.shape(),
-          ", the loss ", of.dtype(), " ", of.shape());
+  // With collectives on the tape even a constant loss takes part: other ranks wait for this one's share.
+  require(of.tracked() || replays_, "backward: the loss depends on nothing that is watched, so it has no gradient");
+  require(seed.shape() == of.shape() && seed.dtype() == of.dtype(), "backward: the seed is ", seed.dtype(), " ",
+          seed.shape(), ", the loss ", of.dtype(), " ", of.shape());
   struct Consume {  // also when a pullback throws: what was released cannot be walked again
     Tape* tape;
     ~Consume() {
@@ -170,19 +187,19 @@ void Tape::backward(const Var& of, const Tensor& seed, Gradients& into, Keep kee
 }
 
 std::vector<Var> Tape::gradient(const Var& of, const std::vector<Var>& by, Graph graph) {
-  return gradient(of, one(of, "gradient"), by, graph);
+  return gradient(of, unit_seed(of, "gradient"), by, graph);
 }
 
 std::vector<Var> Tape::gradient(const Var& of, const Var& seed, const std::vector<Var>& by, Graph graph) {
   must_be_usable("gradient");
   require(!of.tape_ || of.tape_ == this, "gradient: the result is on another tape");
-  require(seed.shape() == of.shape() && seed.dtype() == of.dtype(), "gradient: the seed is ", seed.dtype(), " ", seed.shape(),
-          ", the result ", of.dtype(), " ", of.shape());
+  require(seed.shape() == of.shape() && seed.dtype() == of.dtype(), "gradient: the seed is ", seed.dtype(), " ",
+          seed.shape(), ", the result ", of.dtype(), " ", of.shape());
   for (const Var& v : by)
     require(v.tape_ == this && v.tracked(), "gradient: a Var to differentiate by is not watched on this tape");
   Walk walk(*this, graph, Keep::tape, nullptr);
   walk.restrict_to(by);
-  if (of.tracked()) walk.run(of, seed);
+  if (of.tracked() || replays_) walk.run(of, seed);
   std::vector<Var> results;
   for (const Var& v : by) results.push_back(walk.result(v));
   return results;

@@ -12,7 +12,8 @@
 namespace weft::checks {
 
 using Values = std::vector<double>;
-inline const double not_a_number = std::numeric_limits<double>::quiet_NaN(), infinity = std::numeric_limits<double>::infinity();
+inline const double not_a_number = std::numeric_limits<double>::quiet_NaN(),
+                    infinity = std::numeric_limits<double>::infinity();
 inline const std::vector<DType> floating = {DType::f32, DType::f64, DType::bf16};
 inline const std::vector<DType> all_types = {DType::f32, DType::f64, DType::bf16, DType::i64, DType::u8};
 inline Backend& cpu() { return backend(Device::cpu); }
@@ -35,7 +36,9 @@ inline Tensor integers(const Shape& shape, int64_t below) {
 }
 inline Shape shape_of(Along a) { return {a.outer, a.extent, a.inner}; }
 inline Shape reduced(Along a) { return {a.outer, a.inner}; }
-inline size_t at(Along a, int64_t o, int64_t e, int64_t j) { return static_cast<size_t>((o * a.extent + e) * a.inner + j); }
+inline size_t at(Along a, int64_t o, int64_t e, int64_t j) {
+  return static_cast<size_t>((o * a.extent + e) * a.inner + j);
+}
 template <class F> void for_each(Along a, F f) {
   for (int64_t o = 0; o < a.outer; ++o)
     for (int64_t e = 0; e < a.extent; ++e)
@@ -44,7 +47,10 @@ template <class F> void for_each(Along a, F f) {
 
 // Equal up to rounding in the tensor's type: `ulps` units in the last place of the larger of 1 and the value.
 inline bool close(const Tensor& y, const Values& expected, double ulps = 8) {
-  const double unit = y.dtype() == DType::f32 ? 0x1p-23 : y.dtype() == DType::f64 ? 0x1p-50 : y.dtype() == DType::bf16 ? 0x1p-8 : 0;
+  const double unit = y.dtype() == DType::f32    ? 0x1p-23
+                      : y.dtype() == DType::f64  ? 0x1p-50
+                      : y.dtype() == DType::bf16 ? 0x1p-8
+                                                 : 0;
   const Values values = y.values();
   if (values.size() != expected.size()) return false;
   for (size_t i = 0; i < values.size(); ++i) {

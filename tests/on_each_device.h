@@ -32,10 +32,10 @@ inline double distance(const Var& a, const Var& b) {
 }
 
 // The gradient by x of sum(g f(x)).
-template <class F> Var gradient_of(F f, const Tensor& x, const Tensor& g) {
+template <class F> Tensor gradient_of(F f, const Tensor& x, const Tensor& g) {
   Tape tape;
   const Var leaf = tape.watch(x);
-  return tape.gradient(f(leaf), Var(g), {leaf})[0];
+  return tape.gradient(f(leaf), Var(g), {leaf})[0].value();  // a Var would outlive its tape
 }
 
 }  // namespace weft

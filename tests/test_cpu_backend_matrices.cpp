@@ -18,7 +18,8 @@ Values multiplied(const Tensor& a, bool transpose_a, const Tensor& b, bool trans
   Values result(index(y.size()));
   for (int64_t i = 0; i < y.size(); ++i) {
     const int64_t batch = i / (m * n), row = i / n % m, column = i % n;
-    const int64_t from_a = a.shape().rank() == 2 ? 0 : batch * m * k, from_b = b.shape().rank() == 2 ? 0 : batch * k * n;
+    const int64_t from_a = a.shape().rank() == 2 ? 0 : batch * m * k,
+                  from_b = b.shape().rank() == 2 ? 0 : batch * k * n;
     for (int64_t p = 0; p < k; ++p)
       result[index(i)] += va[index(from_a + (transpose_a ? p * m + row : row * k + p))] *
                           vb[index(from_b + (transpose_b ? column * k + p : p * n + column))];
@@ -33,27 +34,28 @@ template <class F> void for_each_tap(const Convolution& c, F f) {
       for (int64_t ox = 0; ox < c.out_width; ++ox)
         for (int64_t ky = 0; ky < c.kernel_height; ++ky)
           for (int64_t kx = 0; kx < c.kernel_width; ++kx) {
-            const int64_t iy = oy * c.stride_y - c.pad_y + ky * c.dilation_y, ix = ox * c.stride_x - c.pad_x + kx * c.dilation_x;
+            const int64_t iy = oy * c.stride_y - c.pad_y + ky * c.dilation_y,
+                          ix = ox * c.stride_x - c.pad_x + kx * c.dilation_x;
             if (iy < 0 || iy >= c.height || ix < 0 || ix >= c.width) continue;
             f((b * c.out_height + oy) * c.out_width + ox, ky * c.kernel_width + kx, (b * c.height + iy) * c.width + ix);
           }
 }
-Convolution convolution(int64_t size, int64_t channels, int64_t kernel, int64_t out, int64_t stride, int64_t pad, int64_t dilation) {
+Convolution convolution(int64_t size, int64_t channels, int64_t kernel, int64_t out, int64_t stride, int64_t pad,
+                        int64_t dilation) {
   const auto extent = [&](int64_t n) { return (n + 2 * pad - dilation * (kernel - 1) - 1) / stride + 1; };
-  return {2, size, size + 1, channels, kernel, kernel, extent(size), extent(size + 1), out, stride, stride, pad, pad, dilation, dilation};
+  return {2,   size,   size + 1, channels, kernel, kernel,   extent(size), extent(size + 1),
+          out, stride, stride,   pad,      pad,    dilation, dilation};
 }
 const std::vector<Convolution> geometries = {convolution(5, 3, 3, 4, 1, 1, 1), convolution(6, 8, 3, 5, 2, 1, 1),
                                              convolution(7, 2, 3, 3, 1, 2, 2), convolution(4, 5, 1, 2, 1, 0, 1)};
 
-struct Product { Shape a, b, y; };
-const std::vector<Product> products = {{{3, 4}, {4, 5}, {3, 5}},
-                                       {{1, 1}, {1, 1}, {1, 1}},
-                                       {{17, 40}, {40, 33}, {17, 33}},
-                                       {{2, 3, 4, 5}, {2, 3, 5, 7}, {2, 3, 4, 7}},
-                                       {{6, 3, 4}, {4, 5}, {6, 3, 5}},
-                                       {{3, 4}, {6, 4, 5}, {6, 3, 5}},
-                                       {{3, 0}, {0, 5}, {3, 5}},
-                                       {{2, 0, 4}, {4, 5}, {2, 0, 5}}};
+struct Product {
+  Shape a, b, y;
+};
+const std::vector<Product> products = {{{3, 4}, {4, 5}, {3, 5}},       {{1, 1}, {1, 1}, {1, 1}},
+                                       {{17, 40}, {40, 33}, {17, 33}}, {{2, 3, 4, 5}, {2, 3, 5, 7}, {2, 3, 4, 7}},
+                                       {{6, 3, 4}, {4, 5}, {6, 3, 5}}, {{3, 4}, {6, 4, 5}, {6, 3, 5}},
+                                       {{3, 0}, {0, 5}, {3, 5}},       {{2, 0, 4}, {4, 5}, {2, 0, 5}}};
 
 }  // namespace
 
@@ -90,14 +92,16 @@ TEST_CASE("copy_slab copies some slices and leaves the others alone") {
       Tensor y = sample(shape_of(to), type);
       const Values source = x.values();
       Values expected = y.values();
-      for_each(Along(3, 2, inner), [&](int64_t o, int64_t e, int64_t j) { expected[at(to, o, e + 4, j)] = source[at(from, o, e + 1, j)]; });
+      for_each(Along(3, 2, inner),
+               [&](int64_t o, int64_t e, int64_t j) { expected[at(to, o, e + 4, j)] = source[at(from, o, e + 1, j)]; });
       cpu().copy_slab(x, from, 1, y, to, 4, 2);
       CHECK(close(y, expected, 0));
     }
 }
 
 TEST_CASE("permute puts every element where the order says") {
-  for (const Shape& shape : {Shape{7}, Shape{}, Shape{37, 70}, Shape{1, 3, 1}, Shape{5, 40, 33}, Shape{3, 0, 2}, Shape{2, 3, 4, 5}, Shape{2, 1, 3, 2, 5}}) {
+  for (const Shape& shape : {Shape{7}, Shape{}, Shape{37, 70}, Shape{1, 3, 1}, Shape{5, 40, 33}, Shape{3, 0, 2},
+                             Shape{2, 3, 4, 5}, Shape{2, 1, 3, 2, 5}}) {
     std::vector<int64_t> order(index(shape.rank()));
     std::iota(order.begin(), order.end(), 0);
     do {
@@ -127,7 +131,8 @@ TEST_CASE("row verbs follow their definitions") {
     for (const Shape& shape : {Shape{3, 1}, Shape{2, 2, 5}, Shape{4, 130}, Shape{0, 3}, Shape{7}}) {
       INFO(text(type) << " " << shape.text());
       const int64_t n = shape[-1], rows = shape.size() / n;
-      const Tensor x = sample(shape, type), g = sample(shape, type), targets = integers({rows}, n), per_row = sample({rows}, type);
+      const Tensor x = sample(shape, type), g = sample(shape, type), targets = integers({rows}, n),
+                   per_row = sample({rows}, type);
       const Values v = x.values(), w = g.values(), t = targets.values(), s = per_row.values();
       Values soft(v), log_soft(v), total(index(rows)), loss(total), cross(v), standard(v), scale(total);
       for (int64_t r = 0; r < rows; ++r) {
@@ -157,7 +162,8 @@ TEST_CASE("row verbs follow their definitions") {
         Values result(v);
         for (size_t i = 0; i < v.size(); ++i) {
           double sum = 0, along = 0;
-          for (size_t j = i / index(n) * index(n), end = j + index(n); j < end; ++j) sum += w[j], along += w[j] * values[j];
+          for (size_t j = i / index(n) * index(n), end = j + index(n); j < end; ++j)
+            sum += w[j], along += w[j] * values[j];
           result[i] = slope(values[i], w[i], sum, along, i / index(n));
         }
         return result;
@@ -170,7 +176,8 @@ TEST_CASE("row verbs follow their definitions") {
       cpu().normalize_rows(Normalizer::log_softmax, x, y);
       CHECK(close(y, log_soft));
       cpu().normalize_rows_pullback(Normalizer::log_softmax, y, g, dx);
-      CHECK(close(dx, pullback([](double p, double u, double sum, double, size_t) { return u - std::exp(p) * sum; }), 32));
+      CHECK(close(dx, pullback([](double p, double u, double sum, double, size_t) { return u - std::exp(p) * sum; }),
+                  32));
       cpu().standardize_rows(0.01, x, y, out);
       CHECK(close(y, standard, 32));
       CHECK(close(out, scale, 32));
@@ -178,7 +185,8 @@ TEST_CASE("row verbs follow their definitions") {
       const Values rstd = out.values();
       CHECK(close(dx, pullback([&](double p, double u, double sum, double along, size_t r) {
                     return rstd[r] * (u - sum / double(n) - p * along / double(n));
-                  }), 64));
+                  }),
+                  64));
     }
 }
 
@@ -187,8 +195,11 @@ TEST_CASE("matmul multiplies single, batched and shared matrices in every transp
     for (const auto& [a, b, y] : products)
       for (const bool transpose_a : {false, true})
         for (const bool transpose_b : {false, true}) {
-          const auto stored = [](const Shape& s, bool transposed) { return transposed ? s.with(-1, s[-2]).with(-2, s[-1]) : s; };
-          const Tensor left = sample(stored(a, transpose_a), type), right = sample(stored(b, transpose_b), type), bias = sample({y[-1]}, type);
+          const auto stored = [](const Shape& s, bool transposed) {
+            return transposed ? s.with(-1, s[-2]).with(-2, s[-1]) : s;
+          };
+          const Tensor left = sample(stored(a, transpose_a), type), right = sample(stored(b, transpose_b), type),
+                       bias = sample({y[-1]}, type);
           Tensor out(y, type);
           Values expected = multiplied(left, transpose_a, right, transpose_b, y);
           cpu().matmul(left, transpose_a, right, transpose_b, {}, out);
@@ -236,7 +247,8 @@ TEST_CASE("unfold and fold are the windows of an image and their sum") {
   for (const DType type : floating)
     for (const Convolution& c : geometries) {
       const int64_t pixels = c.batch * c.out_height * c.out_width, taps = c.kernel_height * c.kernel_width;
-      const Tensor x = sample({c.batch, c.height, c.width, c.channels}, type), windows = sample({pixels, taps, c.channels}, type);
+      const Tensor x = sample({c.batch, c.height, c.width, c.channels}, type),
+                   windows = sample({pixels, taps, c.channels}, type);
       Tensor unfolded = Tensor::like(windows), folded = Tensor::like(x);
       const Values values = x.values(), each = windows.values();
       Values expected(each.size(), 0), sums(values.size(), 0);

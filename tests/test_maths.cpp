@@ -178,8 +178,8 @@ template <class F> Row map(size_t n, F f) {
   return r;
 }
 
-template <class T> void require_close(const T* y, const Row& expected, const std::string& what, double terms = 1) {
-  const double tolerance = (40 + terms) * std::numeric_limits<T>::epsilon();
+template <class T> void require_close(const T* y, const Row& expected, const std::string& what) {
+  const double tolerance = 41 * std::numeric_limits<T>::epsilon();
   for (size_t i = 0; i < expected.size(); ++i) {
     INFO(what << "[" << i << "] of " << expected.size() << ": " << y[i] << ", not " << expected[i]);
     REQUIRE(std::fabs(y[i] - expected[i]) <= tolerance * std::max(1.0, std::fabs(expected[i])));
@@ -188,8 +188,8 @@ template <class T> void require_close(const T* y, const Row& expected, const std
 
 template <class T> void check_rows(int64_t rows, int64_t n) {
   const auto x = samples<T>(rows * n, 1), g = samples<T>(rows * n, 2);
-  std::vector<T> soft(rows * n), soft_dx(soft), log_soft(soft), log_dx(soft), norm(soft), norm_dx(soft), unit(soft);
-  std::vector<T> lse(rows), mean(rows), rstd(rows), length(rows), sums(rows), maxima(rows), columns(n, T(99));
+  std::vector<T> soft(rows * n), soft_dx(soft), log_soft(soft), log_dx(soft), norm(soft), norm_dx(soft);
+  std::vector<T> lse(rows), mean(rows), rstd(rows);
   cpu::softmax(rows, n, x.data(), soft.data());
   cpu::softmax_pullback(rows, n, soft.data(), g.data(), soft_dx.data());
   cpu::log_softmax(rows, n, x.data(), log_soft.data());
@@ -197,12 +197,7 @@ template <class T> void check_rows(int64_t rows, int64_t n) {
   cpu::logsumexp(rows, n, x.data(), lse.data());
   cpu::layer_norm(rows, n, T(1e-3), x.data(), norm.data(), mean.data(), rstd.data());
   cpu::layer_norm_pullback(rows, n, norm.data(), rstd.data(), g.data(), norm_dx.data());
-  cpu::l2_normalize(rows, n, T(1e-3), x.data(), unit.data(), length.data());
-  cpu::sum(rows, n, x.data(), sums.data());
-  cpu::max(rows, n, x.data(), maxima.data());
-  cpu::sum_columns(rows, n, x.data(), columns.data());
 
-  Row column_sums(n, 0.0);
   for (int64_t r = 0; r < rows; ++r) {
     const T *xr = x.data() + r * n, *gr = g.data() + r * n;
     const auto at = [&](const std::vector<T>& v) { return v.data() + r * n; };
@@ -225,15 +220,7 @@ template <class T> void check_rows(int64_t rows, int64_t n) {
     require_close(at(norm), y, "layer_norm");
     require_close(at(norm_dx), map(n, [&](size_t i) { return scale * (gr[i] - g_sum / count - y[i] * g_y); }),
                   "layer_norm_pullback");
-
-    const double l2 = std::sqrt(total(map(n, [&](size_t i) { return double(xr[i]) * xr[i]; })));
-    require_close(&length[r], {l2}, "l2 norm");
-    require_close(at(unit), map(n, [&](size_t i) { return xr[i] / std::max(l2, double(T(1e-3))); }), "l2_normalize");
-    require_close(&sums[r], {total(Row(xr, xr + n))}, "sum", n);
-    REQUIRE(maxima[r] == (n > 0 ? *std::max_element(xr, xr + n) : -std::numeric_limits<T>::infinity()));
-    for (int64_t i = 0; i < n; ++i) column_sums[i] += xr[i];
   }
-  require_close(columns.data(), column_sums, "sum_columns", rows);
 }
 
 template <class T> T first_of(void (*kernel)(int64_t, int64_t, const T*, T*), std::vector<T> x) {
@@ -250,9 +237,8 @@ TEST_CASE("row kernels agree with plain loops in double on odd sizes") {
     check_rows<double>(3, n);
   }
   check_rows<float>(0, 5);
-  check_rows<float>(203, 7);    // more rows than a column is summed in one run
-  check_rows<double>(66, 515);  // and more columns than one block
-  check_rows<double>(1, 9001);  // and a row summed by halves
+  check_rows<float>(203, 7);
+  check_rows<double>(1, 9001);  // summed by halves
 }
 
 TEST_CASE("rows of infinities and NaN give what PyTorch gives") {
@@ -261,13 +247,11 @@ TEST_CASE("rows of infinities and NaN give what PyTorch gives") {
     REQUIRE(std::isnan(first_of<float>(cpu::softmax, low)));
     REQUIRE(std::isnan(first_of<float>(cpu::log_softmax, low)));
     REQUIRE(first_of<float>(cpu::logsumexp, low) == -inf);
-    REQUIRE(first_of<float>(cpu::max, low) == -inf);
     for (const int64_t where : {int64_t(0), n / 2, n - 1}) {
       std::vector<float> x(n, 1.0f);
       x[where] = not_a_number;
-      for (const auto kernel : {cpu::softmax<float>, cpu::log_softmax<float>, cpu::logsumexp<float>, cpu::max<float>,
-                                cpu::sum<float>, cpu::sum_columns<float>})
-        if (kernel != cpu::sum_columns<float> || where == 0) REQUIRE(std::isnan(first_of<float>(kernel, x)));
+      for (const auto kernel : {cpu::softmax<float>, cpu::log_softmax<float>, cpu::logsumexp<float>})
+        REQUIRE(std::isnan(first_of<float>(kernel, x)));
       x[where] = inf;
       REQUIRE(first_of<float>(cpu::logsumexp, x) == inf);
     }

@@ -88,7 +88,8 @@ TEST_CASE("after_accumulate fires once per backward for each parameter that took
   Parameter a("a", vector({1, 2})), b("b", vector({3, 4})), unused("unused", vector({0}));
   Gradients grads;
   std::vector<std::string> fired;
-  grads.after_accumulate([&](const Parameter& p, const Tensor& sum) { fired.push_back(p.name + " " + text(sum.values()[0])); });
+  grads.after_accumulate(
+      [&](const Parameter& p, const Tensor& sum) { fired.push_back(p.name + " " + text(sum.values()[0])); });
   Tape tape;
   const Var A = tape.watch(a), B = tape.watch(b);
   tape.watch(unused);
@@ -146,8 +147,23 @@ TEST_CASE("what is saved for backward is released as it runs") {
   const Var loss = sum(tape.watch(p) * tape.constant(held));
   CHECK_FALSE(held.unshared());
   Gradients grads;
+  bool released = false;
+  grads.after_accumulate([&](const Parameter&, const Tensor&) { released = held.unshared(); });
   tape.backward(loss, grads);
-  CHECK(held.unshared());
+  CHECK(released);  // already when the parameter's turn came
+}
+
+TEST_CASE("a parameter watched again is the same leaf, and its hook fires once") {
+  Tape tape;
+  Parameter p("p", vector({1, 2}));
+  const Var loss = sum(tape.watch(p) * tape.watch(p));
+  CHECK(tape.size() == 3);
+  Gradients grads;
+  int fired = 0;
+  grads.after_accumulate([&](const Parameter&, const Tensor&) { ++fired; });
+  tape.backward(loss, grads);
+  CHECK(fired == 1);
+  CHECK(grads[p].values() == Values{2, 4});
 }
 
 TEST_CASE("nothing is saved for inputs that need no gradient") {
@@ -232,7 +248,8 @@ TEST_CASE("checkpoints nest, and work when only a parameter inside needs a gradi
 TEST_CASE("an op of a user's own is recorded and differentiated like any other") {
   static const Op cube_op{"cube", {{"", {{2}}, [](auto x) { return x[0]; }}}};
   const auto cube = [](const Var& x) {
-    return record(cube_op, (detach(x) * detach(x) * detach(x)).value(), from(x, [=](const Var& g) { return g * x * x * 3; }));
+    return record(cube_op, (detach(x) * detach(x) * detach(x)).value(),
+                  from(x, [=](const Var& g) { return g * x * x * 3; }));
   };
   Tape tape;
   const Var x = tape.watch(vector({2, 3}));
@@ -244,9 +261,11 @@ TEST_CASE("mistakes are named") {
   Gradients grads;
   const Var x = tape.watch(vector({1, 2})), y = other.watch(vector({1, 2}));
   CHECK_THROWS_WITH(x + y, "add: inputs belong to different tapes");
-  CHECK_THROWS_WITH(tape.backward(x, grads), "backward: the loss must be a scalar, not (2); reduce it with sum or mean, or pass a seed");
+  CHECK_THROWS_WITH(tape.backward(x, grads),
+                    "backward: the loss must be a scalar, not (2); reduce it with sum or mean, or pass a seed");
   CHECK_THROWS_WITH(tape.backward(sum(y), grads), "backward: the loss is not on this tape");
-  CHECK_THROWS_WITH(tape.backward(tape.constant(Tensor::full({}, 1)), grads), Contains("depends on nothing that is watched"));
+  CHECK_THROWS_WITH(tape.backward(tape.constant(Tensor::full({}, 1)), grads),
+                    Contains("depends on nothing that is watched"));
   CHECK_THROWS_WITH(tape.backward(x, vector({1}), grads), "backward: the seed is f64 (1), the loss f64 (2)");
   CHECK_THROWS_WITH(tape.backward(Var(), grads), "backward: the loss is an empty Var");
   CHECK_THROWS_WITH(tape.gradient(sum(x), {y}), "gradient: a Var to differentiate by is not watched on this tape");

@@ -83,7 +83,8 @@ TEST_CASE("random draws depend on seed, stream and index only") {
 
 TEST_CASE("uniform and normal draws have the moments they should have") {
   for (const DType dtype : {DType::f32, DType::f64}) {
-    const Values u = Tensor::uniform({200000}, {1}, -1, 3, dtype).values(), n = Tensor::normal({200000}, {2}, 1, 2, dtype).values();
+    const Values u = Tensor::uniform({200000}, {1}, -1, 3, dtype).values(),
+                 n = Tensor::normal({200000}, {2}, 1, 2, dtype).values();
     const auto moments = [](const Values& v) {
       double mean = 0, square = 0;
       for (const double x : v) mean += x, square += x * x;
@@ -100,15 +101,18 @@ TEST_CASE("uniform and normal draws have the moments they should have") {
 }
 
 TEST_CASE("Philox gives the published test vectors") {
-  const auto is = [](Words w, std::vector<uint32_t> expected) { return std::equal(expected.begin(), expected.end(), w.word); };
+  const auto is = [](Words w, std::vector<uint32_t> expected) {
+    return std::equal(expected.begin(), expected.end(), w.word);
+  };
   CHECK(is(philox(0, 0, 0), {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
   CHECK(is(philox(~0ull, ~0ull, ~0ull), {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
-  CHECK(is(philox(0x299f31d0a4093822, 0x85a308d3243f6a88, 0x0370734413198a2e), {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+  CHECK(is(philox(0x299f31d0a4093822, 0x85a308d3243f6a88, 0x0370734413198a2e),
+           {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
 TEST_CASE("size classes hold what they are asked to and waste at most an eighth") {
-  for (size_t bytes : {size_t{0}, size_t{1}, size_t{63}, size_t{64}, size_t{65}, size_t{1000}, size_t{4096}, size_t{4097}, size_t{1} << 20,
-                       (size_t{1} << 20) + 1, size_t{3} << 30}) {
+  for (size_t bytes : {size_t{0}, size_t{1}, size_t{63}, size_t{64}, size_t{65}, size_t{1000}, size_t{4096},
+                       size_t{4097}, size_t{1} << 20, (size_t{1} << 20) + 1, size_t{3} << 30}) {
     const size_t given = SizeClass::bytes(SizeClass::of(bytes));
     CHECK(given >= bytes);
     CHECK(given <= std::max<size_t>(64, bytes + bytes / 8 + 8));

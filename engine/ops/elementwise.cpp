@@ -8,10 +8,11 @@
 namespace weft {
 namespace {
 
-// f, df and ddf of scalar_ops.h as ops. `slope` is a unary op's pullback, `curvature` the pullback's; both are linear in
-// the cotangents. A third derivative is refused.
-const Op slope_op{"slope", {{"gelu", {{2, 3}}, [](auto x) { return gelu(x[0]); }}}};
-const Op curvature_op{"curvature", {{"gelu", {{2, 3}}, [](auto x) { return gelu(x[0]); }}}};
+// f, df and ddf of scalar_ops.h as ops. `slope` is a unary op's pullback, `curvature` the pullback's; both are linear
+// in the cotangents. A third derivative is refused.
+const Op slope_op{"slope", {{"gelu", {{2, 3}}, [](auto x) { return gelu(x[0]); }}}, Algebra::linear_after_first};
+const Op curvature_op{
+    "curvature", {{"gelu", {{2, 3}}, [](auto x) { return gelu(x[0]); }}}, Algebra::linear_after_first};
 
 Var curvature(Unary kind, Scalars scalars, const Var& s, const Var& g, const Var& h) {
   Tensor y = Tensor::like(g.value());
@@ -25,8 +26,7 @@ Var curvature(Unary kind, Scalars scalars, const Var& s, const Var& g, const Var
 Var slope(Unary kind, Scalars scalars, const Var& s, const Var& g) {
   Tensor y = Tensor::like(g.value());
   backend(g.device()).slope(kind, scalars, s.value(), g.value(), y);
-  return record(slope_op, y,
-                from(s, [=](const Var& h) { return curvature(kind, scalars, s, g, h); }),
+  return record(slope_op, y, from(s, [=](const Var& h) { return curvature(kind, scalars, s, g, h); }),
                 from(g, [=](const Var& h) { return slope(kind, scalars, s, h); }));
 }
 
@@ -41,8 +41,8 @@ Var record_unary(const Op& op, Unary kind, Scalars scalars, const Var& x, const 
     case Saves::nothing: break;
   }
   return record(op, y, from(x, [=](const Var& g) {
-    return kind != Unary::Affine ? Var() : scalars.a == 1 ? g : affine(g, scalars.a, 0);
-  }));
+                  return kind != Unary::Affine ? Var() : scalars.a == 1 ? g : affine(g, scalars.a, 0);
+                }));
 }
 
 namespace {
@@ -63,8 +63,8 @@ Tensor binary(const Op& op, Binary kind, const Var& a, const Var& b) {
 }
 
 Tensor compare(Comparison kind, const char* name, const Tensor& a, const Tensor& b) {
-  require(a.shape() == b.shape() && a.dtype() == b.dtype() && a.device() == b.device(), name, ": operands differ, ", a.dtype(),
-          " ", a.shape(), " and ", b.dtype(), " ", b.shape());
+  require(a.shape() == b.shape() && a.dtype() == b.dtype() && a.device() == b.device(), name, ": operands differ, ",
+          a.dtype(), " ", a.shape(), " and ", b.dtype(), " ", b.shape());
   Tensor y(a.shape(), DType::u8, a.device());
   backend(a.device()).compare(kind, a, b, y);
   return y;
@@ -72,8 +72,8 @@ Tensor compare(Comparison kind, const char* name, const Tensor& a, const Tensor&
 
 Tensor along(const Op& op, Binary kind, const Var& x, const Var& v, int axis) {
   floating(op, x);
-  require(v.shape().rank() == 1 && v.shape()[0] == x.shape()[axis] && v.dtype() == x.dtype(), op.name, ": axis ", axis, " of ",
-          x.dtype(), " ", x.shape(), " needs a vector of its extent, not ", v.dtype(), " ", v.shape());
+  require(v.shape().rank() == 1 && v.shape()[0] == x.shape()[axis] && v.dtype() == x.dtype(), op.name, ": axis ", axis,
+          " of ", x.dtype(), " ", x.shape(), " needs a vector of its extent, not ", v.dtype(), " ", v.shape());
   on_one_device(op, x.device(), v.device());
   Tensor y = Tensor::like(x.value());
   backend(x.device()).binary_along(kind, x.value(), v.value(), Along(x.shape(), axis), y);
@@ -93,7 +93,7 @@ std::vector<Sample> with_vector(Var (*f)(const Var&, const Var&, int), double lo
           {"middle axis", {{2, 4, 3}, {4}}, [f](auto x) { return f(x[0], x[1], 1); }, low, high}};
 }
 
-const Op neg_op{"neg", {one(neg)}};
+const Op neg_op{"neg", {one(neg)}, Algebra::linear};
 const Op abs_op{"abs", {one(abs, 0.1, 1, "positive"), one(abs, -1, -0.1, "negative")}};
 const Op exp_op{"exp", {one(exp)}};
 const Op expm1_op{"expm1", {one(expm1)}};
@@ -103,47 +103,56 @@ const Op sqrt_op{"sqrt", {one(sqrt, 0.5, 2)}};
 const Op rsqrt_op{"rsqrt", {one(rsqrt, 0.5, 2)}};
 const Op square_op{"square", {one(square)}};
 const Op reciprocal_op{"reciprocal", {one(reciprocal, 0.5, 2)}};
-const Op pow_op{"pow", {{"2.5", {{2, 3}}, [](auto x) { return pow(x[0], 2.5); }, 0.5, 2},
-                        {"3 of any sign", {{2, 3}}, [](auto x) { return pow(x[0], 3); }},
-                        {"1", {{2, 3}}, [](auto x) { return pow(x[0], 1); }},
-                        {"-1", {{2, 3}}, [](auto x) { return pow(x[0], -1); }, 0.5, 2}}};
+const Op pow_op{"pow",
+                {{"2.5", {{2, 3}}, [](auto x) { return pow(x[0], 2.5); }, 0.5, 2},
+                 {"3 of any sign", {{2, 3}}, [](auto x) { return pow(x[0], 3); }},
+                 {"1", {{2, 3}}, [](auto x) { return pow(x[0], 1); }},
+                 {"-1", {{2, 3}}, [](auto x) { return pow(x[0], -1); }, 0.5, 2}}};
 const Op sin_op{"sin", {one(sin, -4, 4)}};
 const Op cos_op{"cos", {one(cos, -4, 4)}};
 const Op tanh_op{"tanh", {one(tanh)}};
 const Op sigmoid_op{"sigmoid", {one(sigmoid, -3, 3)}};
 const Op relu_op{"relu", {one(relu, 0.1, 1, "on"), one(relu, -1, -0.1, "off")}};
-const Op leaky_relu_op{"leaky_relu", {{"on", {{2, 3}}, [](auto x) { return leaky_relu(x[0], 0.2); }, 0.1, 1},
-                                      {"off", {{2, 3}}, [](auto x) { return leaky_relu(x[0], 0.2); }, -1, -0.1}}};
+const Op leaky_relu_op{"leaky_relu",
+                       {{"on", {{2, 3}}, [](auto x) { return leaky_relu(x[0], 0.2); }, 0.1, 1},
+                        {"off", {{2, 3}}, [](auto x) { return leaky_relu(x[0], 0.2); }, -1, -0.1}}};
 const Op gelu_op{"gelu", {one(gelu, -3, 3)}};
 const Op gelu_tanh_op{"gelu_tanh", {one(gelu_tanh, -3, 3)}};
 const Op silu_op{"silu", {one(silu, -3, 3)}};
 const Op softplus_op{"softplus", {one(softplus, -3, 3)}};
-const Op clamp_op{"clamp", {{"inside", {{2, 3}}, [](auto x) { return clamp(x[0], -2, 2); }},
-                            {"outside", {{2, 3}}, [](auto x) { return clamp(x[0], -2, 0.5); }, 0.6, 2}}};
+const Op clamp_op{"clamp",
+                  {{"inside", {{2, 3}}, [](auto x) { return clamp(x[0], -2, 2); }},
+                   {"outside", {{2, 3}}, [](auto x) { return clamp(x[0], -2, 0.5); }, 0.6, 2}}};
 const Op round_op{"round", {one(round, 0.6, 1.4)}};
+const Op scale_op{"scale", {{"", {{2, 3}}, [](auto x) { return 2.5 * x[0]; }}}, Algebra::linear};
 const Op affine_op{"affine", {{"", {{2, 3}}, [](auto x) { return 2.5 * x[0] - 1; }}}};
 
-const Op add_op{"add", {two(operator+)}};
-const Op sub_op{"sub", {two(operator-)}};
-const Op mul_op{"mul", {two(operator*), {"by itself", {{2, 3}}, [](auto x) { return x[0] * x[0]; }}}};
-const Op div_op{"div", {two(operator/, 0.5, 2)}};
+const Op add_op{"add", {two(operator+)}, Algebra::linear};
+const Op sub_op{"sub", {two(operator-)}, Algebra::linear};
+const Op mul_op{
+    "mul", {two(operator*), {"by itself", {{2, 3}}, [](auto x) { return x[0] * x[0]; }}}, Algebra::multilinear};
+const Op div_op{"div", {two(operator/, 0.5, 2)}, Algebra::linear_in_first};
 const Op power_op{"power", {two(pow, 0.5, 2)}};
 const Op minimum_op{"minimum", {two(minimum)}};
 const Op maximum_op{"maximum", {two(maximum)}};
 
-const Op add_along_op{"add_along", with_vector(add_along)};
-const Op sub_along_op{"sub_along", with_vector(sub_along)};
-const Op mul_along_op{"mul_along", with_vector(mul_along)};
-const Op div_along_op{"div_along", with_vector(div_along, 0.5, 2)};
+const Op add_along_op{"add_along", with_vector(add_along), Algebra::linear};
+const Op sub_along_op{"sub_along", with_vector(sub_along), Algebra::linear};
+const Op mul_along_op{"mul_along", with_vector(mul_along), Algebra::multilinear};
+const Op div_along_op{"div_along", with_vector(div_along, 0.5, 2), Algebra::linear_in_first};
 
-const Op where_op{"where", {{"", {{2, 3}, {2, 3}}, [](auto x) {
-                               const Tensor mask = Tensor::from({2, 3}, {1, 0, 0, 1, 1, 0}, DType::u8, x[0].device());
-                               return where(mask, x[0], x[1]);
-                             }}}};
-const Op cast_op{"cast", {{"f64 to f64", {{2, 3}}, [](auto x) { return cast(x[0], DType::f64); }}}};
+const Op where_op{"where",
+                  {{"",
+                    {{2, 3}, {2, 3}},
+                    [](auto x) {
+                      const Tensor mask = Tensor::from({2, 3}, {1, 0, 0, 1, 1, 0}, DType::u8, x[0].device());
+                      return where(mask, x[0], x[1]);
+                    }}},
+                  Algebra::linear};
+const Op cast_op{"cast", {{"f64 to f64", {{2, 3}}, [](auto x) { return cast(x[0], DType::f64); }}}, Algebra::linear};
 // Its gradient is the surrogate's; finite differences can judge it only where value and surrogate differ by a constant.
-const Op straight_through_op{"straight_through",
-                             {{"", {{2, 3}}, [](auto x) { return straight_through(x[0], x[0] + 1); }}}};
+const Op straight_through_op{
+    "straight_through", {{"", {{2, 3}}, [](auto x) { return straight_through(x[0], x[0] + 1); }}}, Algebra::linear};
 
 }  // namespace
 
@@ -173,26 +182,25 @@ Var clamp(const Var& x, double low, double high) {
   return unary(clamp_op, Unary::Clamp, x, {low, high});
 }
 Var round(const Var& x) { return unary(round_op, Unary::Round, x); }
-Var affine(const Var& x, double scale, double shift) { return unary(affine_op, Unary::Affine, x, {scale, shift}); }
+// A shift is not linear: on a part of a sum it would count once per rank.
+Var affine(const Var& x, double scale, double shift) {
+  return unary(shift == 0 ? scale_op : affine_op, Unary::Affine, x, {scale, shift});
+}
 
 Var operator+(const Var& a, const Var& b) {
-  return record(add_op, binary(add_op, Binary::Add, a, b),
-                from(a, [](const Var& g) { return g; }),
+  return record(add_op, binary(add_op, Binary::Add, a, b), from(a, [](const Var& g) { return g; }),
                 from(b, [](const Var& g) { return g; }));
 }
 Var operator-(const Var& a, const Var& b) {
-  return record(sub_op, binary(sub_op, Binary::Subtract, a, b),
-                from(a, [](const Var& g) { return g; }),
+  return record(sub_op, binary(sub_op, Binary::Subtract, a, b), from(a, [](const Var& g) { return g; }),
                 from(b, [](const Var& g) { return -g; }));
 }
 Var operator*(const Var& a, const Var& b) {
-  return record(mul_op, binary(mul_op, Binary::Multiply, a, b),
-                from(a, [=](const Var& g) { return g * b; }),
+  return record(mul_op, binary(mul_op, Binary::Multiply, a, b), from(a, [=](const Var& g) { return g * b; }),
                 from(b, [=](const Var& g) { return g * a; }));
 }
 Var operator/(const Var& a, const Var& b) {
-  return record(div_op, binary(div_op, Binary::Divide, a, b),
-                from(a, [=](const Var& g) { return g / b; }),
+  return record(div_op, binary(div_op, Binary::Divide, a, b), from(a, [=](const Var& g) { return g / b; }),
                 from(b, [=](const Var& g, const Var& y) { return -(g * y / b); }));
 }
 Var pow(const Var& a, const Var& b) {
@@ -214,14 +222,12 @@ Var maximum(const Var& a, const Var& b) {
 }
 
 Var add_along(const Var& x, const Var& v, int axis) {
-  return record(add_along_op, along(add_along_op, Binary::Add, x, v, axis),
-                from(x, [](const Var& g) { return g; }),
+  return record(add_along_op, along(add_along_op, Binary::Add, x, v, axis), from(x, [](const Var& g) { return g; }),
                 from(v, [=](const Var& g) { return sum_outside(g, axis); }));
 }
 Var sub_along(const Var& x, const Var& v, int axis) {
   return record(sub_along_op, along(sub_along_op, Binary::Subtract, x, v, axis),
-                from(x, [](const Var& g) { return g; }),
-                from(v, [=](const Var& g) { return -sum_outside(g, axis); }));
+                from(x, [](const Var& g) { return g; }), from(v, [=](const Var& g) { return -sum_outside(g, axis); }));
 }
 Var mul_along(const Var& x, const Var& v, int axis) {
   return record(mul_along_op, along(mul_along_op, Binary::Multiply, x, v, axis),
@@ -241,20 +247,21 @@ Tensor less_equal(const Tensor& a, const Tensor& b) { return compare(Comparison:
 
 Var where(const Tensor& mask, const Var& a, const Var& b) {
   same(where_op, a, b);
-  require(mask.dtype() == DType::u8 && mask.shape() == a.shape() && mask.device() == a.device(), "where: the mask must be u8 ",
-          a.shape(), " on ", a.device(), ", not ", mask.dtype(), " ", mask.shape(), " on ", mask.device());
+  require(mask.dtype() == DType::u8 && mask.shape() == a.shape() && mask.device() == a.device(),
+          "where: the mask must be u8 ", a.shape(), " on ", a.device(), ", not ", mask.dtype(), " ", mask.shape(),
+          " on ", mask.device());
   Tensor y = Tensor::like(a.value());
   backend(a.device()).where(mask, a.value(), b.value(), y);
   const auto none = [](const Var& g) { return Var(Tensor::zeros(g.shape(), g.dtype(), g.device())); };
-  return record(where_op, y,
-                from(a, [=](const Var& g) { return where(mask, g, none(g)); }),
+  return record(where_op, y, from(a, [=](const Var& g) { return where(mask, g, none(g)); }),
                 from(b, [=](const Var& g) { return where(mask, none(g), g); }));
 }
 
 Var cast(const Var& x, DType dtype) {
   floating(cast_op, x);
   require(is_floating(dtype), "cast: gradients need a floating type, not ", dtype, "; use value().to(", dtype, ")");
-  return record(cast_op, x.value().to(dtype), from(x, [from_type = x.dtype()](const Var& g) { return cast(g, from_type); }));
+  return record(cast_op, x.value().to(dtype),
+                from(x, [from_type = x.dtype()](const Var& g) { return cast(g, from_type); }));
 }
 Var detach(const Var& x) { return x.tape() ? x.tape()->constant(x.value()) : x; }
 Var straight_through(const Var& value, const Var& surrogate) {

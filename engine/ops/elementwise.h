@@ -65,13 +65,13 @@ inline Tensor greater(const Tensor& a, const Tensor& b) { return less(b, a); }
 inline Tensor greater_equal(const Tensor& a, const Tensor& b) { return less_equal(b, a); }
 Var where(const Tensor& mask, const Var& a, const Var& b);  // a where the mask is not zero, b elsewhere
 
-Var cast(const Var& x, DType dtype);     // to a floating type; gradients are cast back
-Var detach(const Var& x);                // the same value; no gradient goes through
+Var cast(const Var& x, DType dtype);  // to a floating type; gradients are cast back
+Var detach(const Var& x);             // the same value; no gradient goes through
 // Has the value of `value`, but its gradient goes to `surrogate` unchanged.
 Var straight_through(const Var& value, const Var& surrogate);
 
-// For ops with an activation in their epilogue: the node of a unary op whose values y were computed elsewhere. Where the
-// formula saves its output, x's own values are never read.
+// For ops with an activation in their epilogue: the node of a unary op whose values y were computed elsewhere. Where
+// the formula saves its output, x's own values are never read.
 Var record_unary(const Op& op, Unary kind, Scalars scalars, const Var& x, const Tensor& y);
 
 }  // namespace weft

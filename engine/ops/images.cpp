@@ -18,41 +18,82 @@ const std::vector<Sample> conv2d_samples = {
     {"", {{2, 4, 3, 2}, {3, 2, 2, 3}}, [](auto x) { return conv2d(x[0], x[1]); }},
     {"stride, padding, dilation", {{1, 4, 4, 2}, {2, 3, 2, 2}}, [](auto x) { return conv2d(x[0], x[1], {}, skewed); }},
     {"bias", {{1, 3, 3, 1}, {2, 2, 1, 2}, {2}}, [](auto x) { return conv2d(x[0], x[1], x[2]); }},
-    {"bias, tanh", {{1, 3, 3, 1}, {2, 2, 1, 2}, {2}}, [](auto x) {
+    {"bias, tanh",
+     {{1, 3, 3, 1}, {2, 2, 1, 2}, {2}},
+     [](auto x) {
        return conv2d(x[0], x[1], x[2], {.padding = {1, 0}}, {Unary::Tanh, {}});
      }},
-    {"gelu", {{1, 3, 3, 1}, {2, 2, 1, 2}}, [](auto x) { return conv2d(x[0], x[1], {}, {}, {Unary::Gelu, {}}); }},
+    {"gelu",
+     {{1, 3, 3, 1}, {2, 2, 1, 2}},
+     [](auto x) {
+       return conv2d(x[0], x[1], {}, {}, {Unary::Gelu, {}});
+     }},
 };
 const std::vector<Sample> conv_transpose2d_samples = {
     {"", {{2, 2, 3, 3}, {3, 2, 2, 3}}, [](auto x) { return conv_transpose2d(x[0], x[1]); }},
-    {"bias, stride, padding, dilation", {{1, 2, 3, 2}, {2, 3, 2, 2}, {2}}, [](auto x) {
-       return conv_transpose2d(x[0], x[1], x[2], {skewed});
-     }},
-    {"output padding", {{1, 2, 2, 2}, {2, 2, 1, 2}}, [](auto x) {
+    {"bias, stride, padding, dilation",
+     {{1, 2, 3, 2}, {2, 3, 2, 2}, {2}},
+     [](auto x) { return conv_transpose2d(x[0], x[1], x[2], {skewed}); }},
+    {"output padding",
+     {{1, 2, 2, 2}, {2, 2, 1, 2}},
+     [](auto x) {
        return conv_transpose2d(x[0], x[1], {}, {{.stride = {2, 3}}, {1, 2}});
      }},
 };
 
-const Op conv2d_op{"conv2d", conv2d_samples};
-const Op conv2d_input_gradient_op{"conv2d_input_gradient", conv_transpose2d_samples};
-const Op conv2d_weight_gradient_op{"conv2d_weight_gradient", conv2d_samples};
-const Op conv_transpose2d_op{"conv_transpose2d", conv_transpose2d_samples};
-const Op unfold_op{"unfold", {{"", {{2, 3, 3, 2}}, [](auto x) { return unfold(x[0], {2, 2}); }},
-                              {"all options", {{1, 4, 3, 2}}, [](auto x) { return unfold(x[0], {2, 3}, skewed); }}}};
-const Op fold_op{"fold", {
-    {"", {{2, 2, 2, 4, 2}}, [](auto x) { return fold(x[0], {3, 3}, {2, 2}); }},
-    {"all options", {{1, 3, 3, 6, 2}}, [](auto x) { return fold(x[0], {4, 3}, {2, 3}, skewed); }}}};
+const Op conv2d_op{"conv2d", conv2d_samples, Algebra::multilinear};
+const Op biased_conv2d_op{"conv2d with bias", conv2d_samples};  // see linear
+const Op conv2d_input_gradient_op{"conv2d_input_gradient", conv_transpose2d_samples, Algebra::multilinear};
+const Op conv2d_weight_gradient_op{"conv2d_weight_gradient", conv2d_samples, Algebra::multilinear};
+const Op conv_transpose2d_op{"conv_transpose2d", conv_transpose2d_samples, Algebra::multilinear};
+const Op unfold_op{"unfold",
+                   {{"",
+                     {{2, 3, 3, 2}},
+                     [](auto x) {
+                       return unfold(x[0], {2, 2});
+                     }},
+                    {"all options",
+                     {{1, 4, 3, 2}},
+                     [](auto x) {
+                       return unfold(x[0], {2, 3}, skewed);
+                     }}},
+                   Algebra::linear};
+const Op fold_op{"fold",
+                 {{"",
+                   {{2, 2, 2, 4, 2}},
+                   [](auto x) {
+                     return fold(x[0], {3, 3}, {2, 2});
+                   }},
+                  {"all options",
+                   {{1, 3, 3, 6, 2}},
+                   [](auto x) {
+                     return fold(x[0], {4, 3}, {2, 3}, skewed);
+                   }}},
+                 Algebra::linear};
 const Sliding overlapping = {.stride = {1, 2}, .padding = {1, 1}, .dilation = {2, 1}};
-const Op max_pool2d_op{"max_pool2d", {
-    {"", {{1, 4, 4, 2}}, [](auto x) { return max_pool2d(x[0], {2, 2}); }},
-    {"overlapping, padded", {{1, 3, 4, 2}}, [](auto x) { return max_pool2d(x[0], {2, 3}, overlapping); }}}};
-const Op average_pool2d_op{"average_pool2d", {
-    {"", {{1, 4, 4, 2}}, [](auto x) { return average_pool2d(x[0], {2, 2}); }},
-    {"overlapping, padded", {{1, 3, 4, 2}}, [](auto x) { return average_pool2d(x[0], {2, 3}, overlapping); }}}};
-const Op upsample_nearest_op{"upsample_nearest",
-                             {{"", {{2, 2, 3, 2}}, [](auto x) { return upsample_nearest(x[0], 2); }}}};
-
-std::string text(YX p) { return "{" + std::to_string(p.y) + ", " + std::to_string(p.x) + "}"; }
+const Op max_pool2d_op{"max_pool2d",
+                       {{"",
+                         {{1, 4, 4, 2}},
+                         [](auto x) {
+                           return max_pool2d(x[0], {2, 2});
+                         }},
+                        {"overlapping, padded", {{1, 3, 4, 2}}, [](auto x) {
+                           return max_pool2d(x[0], {2, 3}, overlapping);
+                         }}}};
+const Op average_pool2d_op{"average_pool2d",
+                           {{"",
+                             {{1, 4, 4, 2}},
+                             [](auto x) {
+                               return average_pool2d(x[0], {2, 2});
+                             }},
+                            {"overlapping, padded",
+                             {{1, 3, 4, 2}},
+                             [](auto x) {
+                               return average_pool2d(x[0], {2, 3}, overlapping);
+                             }}},
+                           Algebra::linear};
+const Op upsample_nearest_op{
+    "upsample_nearest", {{"", {{2, 2, 3, 2}}, [](auto x) { return upsample_nearest(x[0], 2); }}}, Algebra::linear};
 
 void images(const Op& op, const Var& x) {
   floating(op, x);
@@ -63,10 +104,10 @@ int64_t reach(int64_t kernel, int64_t dilation) { return dilation * (kernel - 1)
 
 // Checks the options; the image's size, the number of windows and the channels are still to be filled in.
 Convolution geometry(const Op& op, YX kernel, const Sliding& s) {
-  require(kernel.y > 0 && kernel.x > 0, op.name, ": a kernel of ", text(kernel));
+  require(kernel.y > 0 && kernel.x > 0, op.name, ": a kernel of ", kernel);
   const bool moves = s.stride.y > 0 && s.stride.x > 0 && s.dilation.y > 0 && s.dilation.x > 0;
-  require(moves && s.padding.y >= 0 && s.padding.x >= 0, op.name, ": stride ", text(s.stride), ", padding ",
-          text(s.padding), ", dilation ", text(s.dilation));
+  require(moves && s.padding.y >= 0 && s.padding.x >= 0, op.name, ": stride ", s.stride, ", padding ", s.padding,
+          ", dilation ", s.dilation);
   Convolution c{};
   c.kernel_height = kernel.y;
   c.kernel_width = kernel.x;
@@ -84,8 +125,8 @@ Convolution over(const Op& op, YX size, YX kernel, const Sliding& s) {
   Convolution c = geometry(op, kernel, s);
   const int64_t spare_y = size.y + 2 * c.pad_y - reach(kernel.y, c.dilation_y);
   const int64_t spare_x = size.x + 2 * c.pad_x - reach(kernel.x, c.dilation_x);
-  require(spare_y >= 0 && spare_x >= 0, op.name, ": a kernel of ", text(kernel), " with dilation ", text(s.dilation),
-          " is larger than an image of ", text(size), " with padding ", text(s.padding));
+  require(spare_y >= 0 && spare_x >= 0, op.name, ": a kernel of ", kernel, " with dilation ", s.dilation,
+          " is larger than an image of ", size, " with padding ", s.padding);
   c.height = size.y;
   c.width = size.x;
   c.out_height = spare_y / c.stride_y + 1;
@@ -115,7 +156,7 @@ Var weight_gradient(const Convolution& c, const Var& x, const Var& g);
 Var convolution(const Convolution& c, const Var& x, const Var& w, const Var& bias = {}, Activation activation = {}) {
   Tensor y({c.batch, c.out_height, c.out_width, c.out_channels}, x.dtype(), x.device());
   backend(x.device()).convolve(c, x.value(), w.value(), {bias.defined() ? &bias.value() : nullptr, activation}, y);
-  return record(conv2d_op, y,
+  return record(bias.defined() ? biased_conv2d_op : conv2d_op, y,
                 from(x, [=](const Var& g) { return input_gradient(c, g, w); }),
                 from(w, [=](const Var& g) { return weight_gradient(c, x, g); }),
                 from(bias, [](const Var& g) { return sum_outside(g, -1); }));
@@ -123,15 +164,13 @@ Var convolution(const Convolution& c, const Var& x, const Var& w, const Var& bia
 Var input_gradient(const Convolution& c, const Var& g, const Var& w) {
   Tensor dx({c.batch, c.height, c.width, c.channels}, g.dtype(), g.device());
   backend(g.device()).convolve_input_gradient(c, g.value(), w.value(), dx);
-  return record(conv2d_input_gradient_op, dx,
-                from(g, [=](const Var& h) { return convolution(c, h, w); }),
+  return record(conv2d_input_gradient_op, dx, from(g, [=](const Var& h) { return convolution(c, h, w); }),
                 from(w, [=](const Var& h) { return weight_gradient(c, h, g); }));
 }
 Var weight_gradient(const Convolution& c, const Var& x, const Var& g) {
   Tensor dw({c.kernel_height, c.kernel_width, c.channels, c.out_channels}, g.dtype(), g.device());
   backend(g.device()).convolve_weight_gradient(c, x.value(), g.value(), dw);
-  return record(conv2d_weight_gradient_op, dw,
-                from(x, [=](const Var& h) { return input_gradient(c, g, h); }),
+  return record(conv2d_weight_gradient_op, dw, from(x, [=](const Var& h) { return input_gradient(c, g, h); }),
                 from(g, [=](const Var& h) { return convolution(c, x, h); }));
 }
 
@@ -167,7 +206,7 @@ Var conv_transpose2d(const Var& x, const Var& w, const Var& bias, const SlidingB
   const YX extra = sliding.output_padding;
   Convolution c = geometry(conv_transpose2d_op, {w.shape()[0], w.shape()[1]}, sliding);
   require(extra.y >= 0 && extra.x >= 0 && extra.y < c.stride_y && extra.x < c.stride_x,
-          "conv_transpose2d: output padding ", text(extra), " must be below the stride ", text(sliding.stride));
+          "conv_transpose2d: output padding ", extra, " must be below the stride ", sliding.stride);
   c.batch = x.shape()[0];
   c.out_height = x.shape()[1];
   c.out_width = x.shape()[2];
@@ -176,7 +215,7 @@ Var conv_transpose2d(const Var& x, const Var& w, const Var& bias, const SlidingB
   c.height = (c.out_height - 1) * c.stride_y - 2 * c.pad_y + reach(c.kernel_height, c.dilation_y) + extra.y;
   c.width = (c.out_width - 1) * c.stride_x - 2 * c.pad_x + reach(c.kernel_width, c.dilation_x) + extra.x;
   require(c.height > 0 && c.width > 0, "conv_transpose2d: nothing is left of ", x.shape(), " inside padding ",
-          text(sliding.padding));
+          sliding.padding);
   const Var y = input_gradient(c, x, w);
   return bias.defined() ? add_along(y, bias, -1) : y;
 }
@@ -200,7 +239,7 @@ Var max_pool2d(const Var& x, YX kernel, const Sliding& sliding) {
   const double lowest = -std::numeric_limits<double>::infinity();
   const YX by = sliding.padding;
   require(by.y < reach(kernel.y, sliding.dilation.y) && by.x < reach(kernel.x, sliding.dilation.x),
-          "max_pool2d: padding ", text(by), " leaves windows of ", text(kernel), " empty");
+          "max_pool2d: padding ", by, " leaves windows of ", kernel, " empty");
   const Var rows = by.y > 0 ? pad(x, 1, by.y, by.y, lowest) : x;
   const Var padded = by.x > 0 ? pad(rows, 2, by.x, by.x, lowest) : rows;
   return max(unfold(padded, kernel, {.stride = sliding.stride, .dilation = sliding.dilation}), 3);

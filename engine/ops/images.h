@@ -8,6 +8,7 @@ namespace weft {
 struct YX {
   int64_t y, x;
 };
+inline std::string text(YX p) { return "{" + std::to_string(p.y) + ", " + std::to_string(p.x) + "}"; }
 
 // How a window moves over an image.
 struct Sliding {

@@ -1,5 +1,6 @@
 #include "engine/ops/matmul.h"
 
+#include "engine/ops/checks.h"
 #include "engine/ops/elementwise.h"
 #include "engine/ops/reduce.h"
 #include "engine/ops/shape_ops.h"
@@ -12,27 +13,54 @@ constexpr Transpose no = Transpose::no, yes = Transpose::yes;
 bool is(Transpose t) { return t == yes; }
 Transpose flip(Transpose t) { return is(t) ? no : yes; }
 
-const Op matmul_op{"matmul", {
-    {"a b", {{3, 4}, {4, 2}}, [](auto x) { return matmul(x[0], x[1]); }},
-    {"aT b", {{4, 3}, {4, 2}}, [](auto x) { return matmul(x[0], x[1], yes); }},
-    {"a bT", {{3, 4}, {2, 4}}, [](auto x) { return matmul(x[0], x[1], no, yes); }},
-    {"aT bT", {{4, 3}, {2, 4}}, [](auto x) { return matmul(x[0], x[1], yes, yes); }},
-    {"batch", {{2, 3, 4}, {2, 4, 2}}, [](auto x) { return matmul(x[0], x[1]); }},
-    {"batch aT bT", {{2, 4, 3}, {2, 2, 4}}, [](auto x) { return matmul(x[0], x[1], yes, yes); }},
-    {"batch, one b", {{2, 3, 4}, {4, 2}}, [](auto x) { return matmul(x[0], x[1]); }},
-    {"batch aT, one bT", {{2, 4, 3}, {2, 4}}, [](auto x) { return matmul(x[0], x[1], yes, yes); }},
-    {"one a, batch", {{3, 4}, {2, 4, 2}}, [](auto x) { return matmul(x[0], x[1]); }},
-    {"one aT, batch bT", {{4, 3}, {2, 2, 4}}, [](auto x) { return matmul(x[0], x[1], yes, yes); }},
-}};
-const Op linear_op{"linear", {
-    {"", {{3, 4}, {4, 2}}, [](auto x) { return linear(x[0], x[1]); }},
-    {"bias", {{3, 4}, {4, 2}, {2}}, [](auto x) { return linear(x[0], x[1], x[2]); }},
-    {"bias, tanh", {{3, 4}, {4, 2}, {2}}, [](auto x) { return linear(x[0], x[1], x[2], {Unary::Tanh, {}}); }},
-    {"gelu", {{2, 3, 4}, {4, 2}}, [](auto x) { return linear(x[0], x[1], {}, {Unary::Gelu, {}}); }},
-    {"bias, relu, more axes", {{2, 3, 4}, {4, 2}, {2}}, [](auto x) { return linear(x[0], x[1], x[2], {Unary::Relu, {}}); }, 0.1, 1},
-}};
-const Op activate_op{"activate", {{"sigmoid", {{2, 3}}, [](auto x) { return activate(x[0], {Unary::Sigmoid, {}}); }},
-                                  {"silu", {{2, 3}}, [](auto x) { return activate(x[0], {Unary::Silu, {}}); }}}};
+const Op matmul_op{"matmul",
+                   {
+                       {"a b", {{3, 4}, {4, 2}}, [](auto x) { return matmul(x[0], x[1]); }},
+                       {"aT b", {{4, 3}, {4, 2}}, [](auto x) { return matmul(x[0], x[1], yes); }},
+                       {"a bT", {{3, 4}, {2, 4}}, [](auto x) { return matmul(x[0], x[1], no, yes); }},
+                       {"aT bT", {{4, 3}, {2, 4}}, [](auto x) { return matmul(x[0], x[1], yes, yes); }},
+                       {"batch", {{2, 3, 4}, {2, 4, 2}}, [](auto x) { return matmul(x[0], x[1]); }},
+                       {"batch aT bT", {{2, 4, 3}, {2, 2, 4}}, [](auto x) { return matmul(x[0], x[1], yes, yes); }},
+                       {"batch, one b", {{2, 3, 4}, {4, 2}}, [](auto x) { return matmul(x[0], x[1]); }},
+                       {"batch aT, one bT", {{2, 4, 3}, {2, 4}}, [](auto x) { return matmul(x[0], x[1], yes, yes); }},
+                       {"one a, batch", {{3, 4}, {2, 4, 2}}, [](auto x) { return matmul(x[0], x[1]); }},
+                       {"one aT, batch bT", {{4, 3}, {2, 2, 4}}, [](auto x) { return matmul(x[0], x[1], yes, yes); }},
+                   },
+                   Algebra::multilinear};
+const Op linear_op{"linear",
+                   {
+                       {"", {{3, 4}, {4, 2}}, [](auto x) { return linear(x[0], x[1]); }},
+                       {"bias", {{3, 4}, {4, 2}, {2}}, [](auto x) { return linear(x[0], x[1], x[2]); }},
+                       {"bias, tanh",
+                        {{3, 4}, {4, 2}, {2}},
+                        [](auto x) {
+                          return linear(x[0], x[1], x[2], {Unary::Tanh, {}});
+                        }},
+                       {"gelu",
+                        {{2, 3, 4}, {4, 2}},
+                        [](auto x) {
+                          return linear(x[0], x[1], {}, {Unary::Gelu, {}});
+                        }},
+                       {"bias, relu, more axes",
+                        {{2, 3, 4}, {4, 2}, {2}},
+                        [](auto x) {
+                          return linear(x[0], x[1], x[2], {Unary::Relu, {}});
+                        },
+                        0.1,
+                        1},
+                   },
+                   Algebra::multilinear};
+// With a bias it is not linear in x: the bias must not be added to every part of a sum.
+const Op biased_linear_op{"linear with bias", linear_op.samples};
+const Op activate_op{"activate",
+                     {{"sigmoid",
+                       {{2, 3}},
+                       [](auto x) {
+                         return activate(x[0], {Unary::Sigmoid, {}});
+                       }},
+                      {"silu", {{2, 3}}, [](auto x) {
+                         return activate(x[0], {Unary::Silu, {}});
+                       }}}};
 const Op pairwise_op{"pairwise_squared_distance",
                      {{"", {{3, 2}, {4, 2}}, [](auto x) { return pairwise_squared_distance(x[0], x[1]); }}}};
 
@@ -47,7 +75,7 @@ Extents check(const Op& op, const Var& a, bool ta, const Var& b, bool tb) {
   const auto given = [&] { return text(A) + (ta ? "T" : "") + " x " + text(B) + (tb ? "T" : ""); };
   require(is_floating(a.dtype()) && a.dtype() == b.dtype(), op.name, ": floating operands of one type are needed, not ",
           a.dtype(), " and ", b.dtype());
-  require(a.device() == b.device(), op.name, ": operands are on ", a.device(), " and ", b.device());
+  on_one_device(op, a.device(), b.device());
   if (A.rank() < 2 || B.rank() < 2) fail({op.name, ": matrices are needed, not ", given()});
   if (A[ta ? -2 : -1] != B[tb ? -1 : -2]) fail({op.name, ": inner extents differ in ", given()});
   const bool same_batch = A.rank() == B.rank() && std::equal(A.begin(), A.end() - 2, B.begin());
@@ -71,10 +99,12 @@ Tensor linear_values(const Var& x, const Var& w, const Var& bias, Activation act
   require(w.shape().rank() == 2, "linear: the weight must be a matrix, not ", w.shape());
   const Extents e = check(linear_op, x, false, w, false);
   if (bias.defined())
-    require(bias.shape() == Shape{e.n} && bias.dtype() == x.dtype() && bias.device() == x.device(), "linear: the bias must be ",
-            x.dtype(), " (", e.n, ") on ", x.device(), ", not ", bias.dtype(), " ", bias.shape(), " on ", bias.device());
+    require(bias.shape() == Shape{e.n} && bias.dtype() == x.dtype() && bias.device() == x.device(),
+            "linear: the bias must be ", x.dtype(), " (", e.n, ") on ", x.device(), ", not ", bias.dtype(), " ",
+            bias.shape(), " on ", bias.device());
   Tensor y(e.result, x.dtype(), x.device());
-  backend(x.device()).matmul(x.value(), false, w.value(), false, {bias.defined() ? &bias.value() : nullptr, activation}, y);
+  backend(x.device())
+      .matmul(x.value(), false, w.value(), false, {bias.defined() ? &bias.value() : nullptr, activation}, y);
   return y;
 }
 
@@ -86,14 +116,15 @@ Var matmul(const Var& a, const Var& b, Transpose transpose_a, Transpose transpos
   Tensor y(e.result, a.dtype(), a.device());
   backend(a.device()).matmul(a.value(), is(ta), b.value(), is(tb), {}, y);
   return record(matmul_op, y,
-                from(a, [=](const Var& g) {
-                  return over_batch(is(ta) ? matmul(b, g, tb, yes) : matmul(g, b, no, flip(tb)), a.shape());
-                }),
-                from(b, [=](const Var& g) {
+                from(a,
+                     [=, shape = a.shape()](const Var& g) {  // not a itself: its values are not needed here
+                       return over_batch(is(ta) ? matmul(b, g, tb, yes) : matmul(g, b, no, flip(tb)), shape);
+                     }),
+                from(b, [=, shape = b.shape()](const Var& g) {
                   // One b for all rows of a batch: one product over all of them instead of a batch of them.
-                  if (b.shape().rank() == 2 && a.shape().rank() > 2 && !is(ta))
+                  if (shape.rank() == 2 && a.shape().rank() > 2 && !is(ta))
                     return is(tb) ? matmul(stacked(g), stacked(a), yes, no) : matmul(stacked(a), stacked(g), yes, no);
-                  return over_batch(is(tb) ? matmul(g, a, yes, ta) : matmul(a, g, flip(ta), no), b.shape());
+                  return over_batch(is(tb) ? matmul(g, a, yes, ta) : matmul(a, g, flip(ta), no), shape);
                 }));
 }
 
@@ -112,7 +143,8 @@ Var linear(const Var& x, const Var& w, const Var& bias, Activation activation) {
   // A derivative that reads only the output lets the product's epilogue overwrite the input: that node then carries the
   // activated values, which none of its pullbacks reads. Otherwise the activation is a pass of its own.
   const bool fused = saves(activation.op) != Saves::input;
-  const Var y = record(linear_op, linear_values(x, w, bias, fused ? activation : Activation{}),
+  const Var y = record(bias.defined() ? biased_linear_op : linear_op,
+                       linear_values(x, w, bias, fused ? activation : Activation{}),
                        from(x, [=](const Var& g) { return matmul(g, w, no, yes); }),
                        from(w, [=](const Var& g) { return matmul(stacked(x), stacked(g), yes, no); }),
                        from(bias, [](const Var& g) { return sum_outside(g, -1); }));

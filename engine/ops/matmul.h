@@ -7,8 +7,8 @@ namespace weft {
 
 enum class Transpose : uint8_t { no, yes };
 
-// (m, k) x (k, n) -> (m, n), after the transpositions asked for. Leading axes are a batch, (b, m, k) x (b, k, n); a plain
-// matrix on the left or right serves every member of the batch.
+// (m, k) x (k, n) -> (m, n), after the transpositions asked for. Leading axes are a batch, (b, m, k) x (b, k, n); a
+// plain matrix on the left or right serves every member of the batch.
 Var matmul(const Var& a, const Var& b, Transpose transpose_a = Transpose::no, Transpose transpose_b = Transpose::no);
 
 // activation(x w + bias) in one pass: x is (..., in), w (in, out), bias (out) or an empty Var.

@@ -25,23 +25,29 @@ const std::vector<Sample> standardize_samples = {
     {"", {{3, 4}}, [](auto x) { return standardize(x[0]); }},
     {"more axes", {{2, 2, 3}}, [](auto x) { return standardize(x[0], 0.1); }},
 };
-const std::vector<Sample> cross_entropy_samples = {{"", {{4, 3}}, [](auto x) {
-  return cross_entropy(x[0], Tensor::from({4}, {0, 2, 1, 2}, DType::i64, x[0].device()));
-}, -2, 2}};
+const std::vector<Sample> cross_entropy_samples = {
+    {"",
+     {{4, 3}},
+     [](auto x) {
+       return cross_entropy(x[0], Tensor::from({4}, {0, 2, 1, 2}, DType::i64, x[0].device()));
+     },
+     -2,
+     2}};
 
 const Op softmax_op{"softmax", axes(softmax)};
-const Op softmax_slope_op{"softmax_slope", axes(softmax)};
+const Op softmax_slope_op{"softmax_slope", axes(softmax), Algebra::linear_after_first};
 const Op log_softmax_op{"log_softmax", axes(log_softmax)};
-const Op log_softmax_slope_op{"log_softmax_slope", axes(log_softmax)};
-const Op l2_normalize_op{"l2_normalize", {{"", {{3, 4}}, [](auto x) { return l2_normalize(x[0]); }, 0.1, 1},
-                                          {"more axes", {{2, 2, 3}}, [](auto x) { return l2_normalize(x[0]); }, 0.1, 1},
-                                          {"below epsilon", {{2, 3}}, [](auto x) { return l2_normalize(x[0], 10); }}}};
+const Op log_softmax_slope_op{"log_softmax_slope", axes(log_softmax), Algebra::linear_after_first};
+const Op l2_normalize_op{"l2_normalize",
+                         {{"", {{3, 4}}, [](auto x) { return l2_normalize(x[0]); }, 0.1, 1},
+                          {"more axes", {{2, 2, 3}}, [](auto x) { return l2_normalize(x[0]); }, 0.1, 1},
+                          {"below epsilon", {{2, 3}}, [](auto x) { return l2_normalize(x[0], 10); }}}};
 const Op standardize_op{"standardize", standardize_samples};
-const Op standardize_slope_op{"standardize_slope", standardize_samples};
+const Op standardize_slope_op{"standardize_slope", standardize_samples, Algebra::linear_after_first};
 const Op layer_norm_op{"layer_norm",
                        {{"", {{2, 3, 4}, {4}, {4}}, [](auto x) { return layer_norm(x[0], x[1], x[2]); }}}};
 const Op cross_entropy_op{"cross_entropy", cross_entropy_samples};
-const Op cross_entropy_slope_op{"cross_entropy_slope", cross_entropy_samples};
+const Op cross_entropy_slope_op{"cross_entropy_slope", cross_entropy_samples, Algebra::linear_after_first};
 
 // One value per row, held against every element of the row.
 Var wide(const Var& v, const Var& rows) { return repeat(v, -1, rows.shape()[-1]); }
@@ -81,12 +87,13 @@ Var standardize_slope(const Var& x, const Var& y, const Tensor& rstd, double eps
   Tensor dx = Tensor::like(g.value());
   backend(g.device()).standardize_rows_pullback(y.value(), rstd, g.value(), dx);
   return record(standardize_slope_op, dx,
-                from(x, [=](const Var& h) {
-                  const Var r = rsqrt(variance(x, -1) + epsilon), gy = mean(g * y, -1), hy = mean(h * y, -1);
-                  const Var by_r = mean(g * h, -1) - mean(g, -1) * mean(h, -1) - gy * hy;
-                  const Var by_y = -(wide(r, g) * (h * wide(gy, g) + g * wide(hy, g)));
-                  return standardize_slope(x, y, rstd, epsilon, by_y) - wide(by_r * square(r), y) * y;
-                }),
+                from(x,
+                     [=](const Var& h) {
+                       const Var r = rsqrt(variance(x, -1) + epsilon), gy = mean(g * y, -1), hy = mean(h * y, -1);
+                       const Var by_r = mean(g * h, -1) - mean(g, -1) * mean(h, -1) - gy * hy;
+                       const Var by_y = -(wide(r, g) * (h * wide(gy, g) + g * wide(hy, g)));
+                       return standardize_slope(x, y, rstd, epsilon, by_y) - wide(by_r * square(r), y) * y;
+                     }),
                 from(g, [=](const Var& h) { return standardize_slope(x, y, rstd, epsilon, h); }));
 }
 
@@ -94,11 +101,9 @@ Var standardize_slope(const Var& x, const Var& y, const Tensor& rstd, double eps
 Var cross_entropy_slope(const Var& x, const Tensor& targets, const Var& g) {
   Tensor dx = Tensor::like(x.value());
   backend(x.device()).cross_entropy_rows_pullback(x.value(), targets, g.value(), dx);
-  return record(cross_entropy_slope_op, dx,
-                from(x, [=](const Var& h) { return mul_along(softmax_slope(softmax(x), h), g, 0); }),
-                from(g, [=](const Var& h) {
-                  return sum((softmax(x) - one_hot(targets, x.shape()[1], x.dtype())) * h, -1);
-                }));
+  return record(
+      cross_entropy_slope_op, dx, from(x, [=](const Var& h) { return mul_along(softmax_slope(softmax(x), h), g, 0); }),
+      from(g, [=](const Var& h) { return sum((softmax(x) - one_hot(targets, x.shape()[1], x.dtype())) * h, -1); }));
 }
 
 }  // namespace

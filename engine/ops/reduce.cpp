@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "engine/backend.h"
+#include "engine/ops/checks.h"
 #include "engine/ops/elementwise.h"
 #include "engine/ops/index.h"
 #include "engine/ops/normalize.h"
@@ -15,7 +16,7 @@ namespace {
 Shape flat(const Var& x) { return {x.size()}; }
 
 Tensor reduced(const Op& op, Reduction kind, const Var& x, int axis) {
-  require(x.defined() && is_floating(x.dtype()), op.name, ": a floating tensor is needed, not ", x.dtype());
+  floating(op, x);
   Tensor y(x.shape().without(axis), x.dtype(), x.device());
   backend(x.device()).reduce(kind, x.value(), Along(x.shape(), axis), y);
   return y;
@@ -38,38 +39,52 @@ Sample all(Var (*f)(const Var&), double low = -1, double high = 1) {
   return {"all", {{2, 3}}, [f](auto x) { return f(x[0]); }, low, high};
 }
 
-const Op sum_op{"sum", axes(sum)};
-const Op sum_all_op{"sum of all", {all(sum)}};
-const Op sum_outside_op{"sum_outside", axes(sum_outside)};
-const Op repeat_op{"repeat", {{"in front", {{3, 2}}, [](auto x) { return repeat(x[0], 0, 4); }},
-                              {"between", {{3, 2}}, [](auto x) { return repeat(x[0], 1, 4); }},
-                              {"at the end", {{3, 2}}, [](auto x) { return repeat(x[0], -1, 4); }}}};
-const Op mean_op{"mean", axes(mean)};
+const Op sum_op{"sum", axes(sum), Algebra::linear};
+const Op sum_all_op{"sum of all", {all(sum)}, Algebra::linear};
+const Op sum_outside_op{"sum_outside", axes(sum_outside), Algebra::linear};
+const Op repeat_op{"repeat",
+                   {{"in front", {{3, 2}}, [](auto x) { return repeat(x[0], 0, 4); }},
+                    {"between", {{3, 2}}, [](auto x) { return repeat(x[0], 1, 4); }},
+                    {"at the end", {{3, 2}}, [](auto x) { return repeat(x[0], -1, 4); }}},
+                   Algebra::linear};
+const Op mean_op{"mean", axes(mean), Algebra::linear};
 const Op max_op{"max", axes(max)};
 const Op min_op{"min", axes(min)};
 const Op prod_op{"prod", axes(prod)};
 const Op log_sum_exp_op{"log_sum_exp", axes(log_sum_exp)};
-const Op variance_op{"variance", {{"", {{2, 3, 4}}, [](auto x) { return variance(x[0], 1); }},
-                                  {"unbiased", {{2, 3, 4}}, [](auto x) { return variance(x[0], -1, 1); }}}};
+const Op variance_op{"variance",
+                     {{"", {{2, 3, 4}}, [](auto x) { return variance(x[0], 1); }},
+                      {"unbiased", {{2, 3, 4}}, [](auto x) { return variance(x[0], -1, 1); }}}};
 const Op norm_op{"norm", axes(norm)};
 const Op norm_all_op{"norm of all", {all(norm)}};
 const Op cumulative_sum_op{"cumulative_sum",
                            {{"", {{2, 3, 4}}, [](auto x) { return cumulative_sum(x[0], 1); }},
-                            {"reverse", {{2, 3, 4}}, [](auto x) { return cumulative_sum(x[0], -1, true); }}}};
-const Op top_k_op{"top_k", {{"largest", {{3, 5}}, [](auto x) { return top_k(x[0], 2).values; }},
-                            {"smallest along axis 0", {{5, 3}}, [](auto x) { return top_k(x[0], 2, 0, false).values; }}}};
+                            {"reverse", {{2, 3, 4}}, [](auto x) { return cumulative_sum(x[0], -1, true); }}},
+                           Algebra::linear};
+const Op top_k_op{"top_k",
+                  {{"largest", {{3, 5}}, [](auto x) { return top_k(x[0], 2).values; }},
+                   {"smallest along axis 0", {{5, 3}}, [](auto x) { return top_k(x[0], 2, 0, false).values; }}}};
 const Op sort_op{"sort", {{"", {{3, 5}}, [](auto x) { return sort(x[0]).values; }}}};
+
+// The other axes keep their order.
+Var moved_to_end(const Var& x, int axis) {
+  std::vector<int64_t> order;
+  for (int i = 0; i < x.shape().rank(); ++i)
+    if (i != axis) order.push_back(i);
+  order.push_back(axis);
+  return permute(x, Shape(order));
+}
 
 // The extreme's cotangent, shared equally among the elements that attain it. The shares are constants.
 Var extreme(const Op& op, Reduction kind, const Var& x, int axis) {
   require(x.shape()[axis] > 0, op.name, ": axis ", axis, " of ", x.shape(), " is empty");
   const int64_t extent = x.shape()[axis];
   return record(op, reduced(op, kind, x, axis), from(x, [=](const Var& g, const Var& y) {
-    const Tensor peaks = repeat(detach(y), axis, extent).value();
-    const Tensor attained = equal(x.value(), peaks).to(x.dtype());
-    const Var share = reciprocal(sum(Var(attained), axis));
-    return repeat(g * share, axis, extent) * Var(attained);
-  }));
+                  const Tensor peaks = repeat(detach(y), axis, extent).value();
+                  const Tensor attained = equal(x.value(), peaks).to(x.dtype());
+                  const Var share = reciprocal(sum(Var(attained), axis));
+                  return repeat(g * share, axis, extent) * Var(attained);
+                }));
 }
 
 }  // namespace
@@ -77,22 +92,22 @@ Var extreme(const Op& op, Reduction kind, const Var& x, int axis) {
 Var sum(const Var& x, int axis) {
   axis = x.shape().index(axis);
   const int64_t extent = x.shape()[axis];
-  return record(sum_op, reduced(sum_op, Reduction::sum, x, axis), from(x, [=](const Var& g) { return repeat(g, axis, extent); }));
+  return record(sum_op, reduced(sum_op, Reduction::sum, x, axis),
+                from(x, [=](const Var& g) { return repeat(g, axis, extent); }));
 }
 Var sum(const Var& x) {
   const Tensor all = x.value().reshape(flat(x));
-  return record(sum_all_op, reduced(sum_all_op, Reduction::sum, all, 0), from(x, [shape = x.shape()](const Var& g) {
-    return reshape(repeat(g, 0, shape.size()), shape);
-  }));
+  return record(sum_all_op, reduced(sum_all_op, Reduction::sum, all, 0),
+                from(x, [shape = x.shape()](const Var& g) { return reshape(repeat(g, 0, shape.size()), shape); }));
 }
 Var sum_outside(const Var& x, int axis) {
   axis = x.shape().index(axis);
-  require(is_floating(x.dtype()), "sum_outside: a floating tensor is needed, not ", x.dtype());
+  floating(sum_outside_op, x);
   Tensor y({x.shape()[axis]}, x.dtype(), x.device());
   backend(x.device()).reduce_outside(x.value(), Along(x.shape(), axis), y);
   return record(sum_outside_op, y, from(x, [=, shape = x.shape()](const Var& g) {
-    return add_along(Var(Tensor::zeros(shape, g.dtype(), g.device())), g, axis);
-  }));
+                  return add_along(Var(Tensor::zeros(shape, g.dtype(), g.device())), g, axis);
+                }));
 }
 Var repeat(const Var& x, int axis, int64_t count) {
   require(count >= 0, "repeat: a count of ", count);
@@ -122,26 +137,28 @@ Var prod(const Var& x) { return prod(reshape(x, flat(x)), 0); }
 Var prod(const Var& x, int axis) {
   axis = x.shape().index(axis);
   return record(prod_op, reduced(prod_op, Reduction::product, x, axis), from(x, [=](const Var& g) {
-    const int64_t extent = x.shape()[axis];
-    const Shape one = x.shape().with(axis, 1);
-    const auto at = [&](int64_t i) { return slice(x, axis, i, i + 1); };
-    std::vector<Var> others(static_cast<size_t>(extent));
-    Var before = Tensor::full(one, 1, x.dtype(), x.device()), after = before;
-    for (int64_t i = 0; i < extent; before = before * at(i++)) others[static_cast<size_t>(i)] = before;
-    for (int64_t i = extent; i-- > 0; after = after * at(i)) others[static_cast<size_t>(i)] = others[static_cast<size_t>(i)] * after;
-    if (others.empty()) return Var(Tensor::zeros(x.shape(), x.dtype(), x.device()));
-    return repeat(g, axis, extent) * concat(others, axis);
-  }));
+                  const int64_t extent = x.shape()[axis];
+                  const Shape one = x.shape().with(axis, 1);
+                  const auto at = [&](int64_t i) { return slice(x, axis, i, i + 1); };
+                  std::vector<Var> others(static_cast<size_t>(extent));
+                  Var before = Tensor::full(one, 1, x.dtype(), x.device()), after = before;
+                  for (int64_t i = 0; i < extent; before = before * at(i++)) others[static_cast<size_t>(i)] = before;
+                  for (int64_t i = extent; i-- > 0; after = after * at(i))
+                    others[static_cast<size_t>(i)] = others[static_cast<size_t>(i)] * after;
+                  if (others.empty()) return Var(Tensor::zeros(x.shape(), x.dtype(), x.device()));
+                  return repeat(g, axis, extent) * concat(others, axis);
+                }));
 }
 
 Var log_sum_exp(const Var& x, int axis) {
   axis = x.shape().index(axis);
   const int last = x.shape().rank() - 1;
-  if (axis != last) return log_sum_exp(swap_axes(x, axis, last), last);
-  require(is_floating(x.dtype()), "log_sum_exp: a floating tensor is needed, not ", x.dtype());
+  if (axis != last) return log_sum_exp(moved_to_end(x, axis), last);
+  floating(log_sum_exp_op, x);
   Tensor y(x.shape().without(last), x.dtype(), x.device());
   backend(x.device()).log_sum_exp_rows(x.value(), y);
-  return record(log_sum_exp_op, y, from(x, [=](const Var& g) { return repeat(g, last, x.shape()[last]) * softmax(x, last); }));
+  return record(log_sum_exp_op, y,
+                from(x, [=](const Var& g) { return repeat(g, last, x.shape()[last]) * softmax(x, last); }));
 }
 
 Var variance(const Var& x, int axis, int64_t lost_degrees) {
@@ -157,16 +174,17 @@ Var norm(const Var& x, int axis) {
   axis = x.shape().index(axis);
   const Tensor y = sqrt(sum(square(detach(x)), axis)).value();
   return record(norm_op, y, from(x, [=](const Var& g, const Var& y) {
-    const Tensor zeros = Tensor::zeros(y.shape(), y.dtype(), y.device());
-    const Var divisor = where(equal(y.value(), zeros), Tensor::full(y.shape(), 1, y.dtype(), y.device()), y);
-    return x * repeat(g / divisor, axis, x.shape()[axis]);
-  }));
+                  const Tensor zeros = Tensor::zeros(y.shape(), y.dtype(), y.device());
+                  const Var divisor =
+                      where(equal(y.value(), zeros), Tensor::full(y.shape(), 1, y.dtype(), y.device()), y);
+                  return x * repeat(g / divisor, axis, x.shape()[axis]);
+                }));
 }
 Var norm(const Var& x) { return norm(reshape(x, flat(x)), 0); }
 
 Var cumulative_sum(const Var& x, int axis, bool reverse) {
   axis = x.shape().index(axis);
-  require(is_floating(x.dtype()), "cumulative_sum: a floating tensor is needed, not ", x.dtype());
+  floating(cumulative_sum_op, x);
   Tensor y = Tensor::like(x.value());
   backend(x.device()).cumulative_sum(x.value(), Along(x.shape(), axis), reverse, y);
   return record(cumulative_sum_op, y, from(x, [=](const Var& g) { return cumulative_sum(g, axis, !reverse); }));
@@ -178,7 +196,7 @@ Tensor argmin(const Tensor& x, int axis) { return arg_reduced("argmin", Reductio
 TopK top_k(const Var& x, int64_t k, int axis, bool largest) {
   axis = x.shape().index(axis);
   const int64_t extent = x.shape()[axis];
-  require(is_floating(x.dtype()), "top_k: a floating tensor is needed, not ", x.dtype());
+  floating(top_k_op, x);
   require(k >= 0 && k <= extent, "top_k: ", k, " of the ", extent, " elements along axis ", axis, " of ", x.shape());
   Tensor values(x.shape().with(axis, k), x.dtype(), x.device()), indices(values.shape(), DType::i64, x.device());
   backend(x.device()).top_k(x.value(), Along(x.shape(), axis), k, largest, values, indices);

@@ -6,8 +6,8 @@ namespace weft {
 
 Var sum(const Var& x);
 Var sum(const Var& x, int axis);
-Var sum_outside(const Var& x, int axis);              // over every axis but one: a vector
-Var repeat(const Var& x, int axis, int64_t count);    // a new axis of equal slices; the adjoint of sum along it
+Var sum_outside(const Var& x, int axis);            // over every axis but one: a vector
+Var repeat(const Var& x, int axis, int64_t count);  // a new axis of equal slices; the adjoint of sum along it
 Var mean(const Var& x);
 Var mean(const Var& x, int axis);
 

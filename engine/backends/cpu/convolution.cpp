@@ -48,15 +48,25 @@ template <class F> void for_each_run(const Convolution& c, int64_t first, int64_
   }
 }
 
-/// Rows [first, first + count) of the column matrix of x. Whole vectors are stored, and what they spill behind a run the
-/// next run overwrites.
+/// Rows [first, first + count) of the column matrix of x. Whole vectors are stored, and what they spill behind a run
+/// the next run overwrites.
 template <class T> const T* gather(const Convolution& c, const T* x, int64_t first, int64_t count) {
   thread_local Scratch<T> memory;
   T* const columns = memory.at_least(count * row_length(c) + lanes<T>);
   const int64_t size = c.batch * c.height * c.width * c.channels;
+  const int64_t ahead = 4 * c.width * c.channels;  // far enough for x to arrive in time when it comes from memory
   for_each_run(c, first, count, [&](int64_t column, int64_t image, int64_t length) {
-    for (int64_t i = 0; i < length; i += lanes<T>)
-      store(columns + column + i, image < 0 ? Vector<T>{} : load_next(x + image + i, size - image - i));
+    T* const to = columns + column;
+    const T* const from = x + image;
+    if (image < 0)
+      for (int64_t i = 0; i < length; i += lanes<T>) store(to + i, Vector<T>{});
+    else if (image + length + lanes<T> <= size)
+      for (int64_t i = 0; i < length; i += lanes<T>) {
+        store(to + i, load(from + i));
+        __builtin_prefetch(from + i + ahead);
+      }
+    else
+      for (int64_t i = 0; i < length; i += lanes<T>) store(to + i, load_next(from + i, length - i));
   });
   return columns;
 }
@@ -105,14 +115,25 @@ template <class T> void input_gradient(const Convolution& c, const T* g, const T
   const int64_t k = row_length(c), rows = row_count(c), height = tile_height<T>(c);
   weights.pack(true, k, c.out_channels, w, c.out_channels);
   T* const columns = memory.at_least(height * k);
-  for (int64_t pixel = 0; pixel < c.batch * c.height * c.width; ++pixel)
-    for (int64_t channel = 0; channel < c.channels; ++channel)
-      dx[pixel * c.channels + channel] = bias ? bias[channel] : T(0);
+  // Images start from the bias just before the first tile adds to them, so that they are still in cache.
+  const int64_t image_rows = c.out_height * c.out_width, image_size = c.height * c.width * c.channels;
+  int64_t started = 0;
+  const auto start_until = [&](int64_t image) {
+    T* const end = dx + image * image_size;
+    T* to = dx + started * image_size;
+    if (!bias)
+      std::fill(to, end, T(0));
+    else
+      for (; to < end; to += c.channels) std::copy_n(bias, c.channels, to);
+    started = image;
+  };
   for (int64_t first = 0; first < rows; first += height) {
     const int64_t count = std::min(height, rows - first);
     gemm(false, count, g + first * c.out_channels, c.out_channels, weights, columns, k);
+    start_until((first + count + image_rows - 1) / image_rows);
     scatter(c, columns, first, count, dx);
   }
+  start_until(c.batch);  // for output without pixels
 }
 
 template <class T> void weight_gradient(const Convolution& c, const T* x, const T* g, T* dw) {

@@ -5,18 +5,12 @@
 #include <cstdint>
 
 #include "engine/backends/cpu/gemm.h"
+#include "engine/convolution.h"
 
 namespace weft::cpu {
 
-struct Convolution {
-  int64_t batch, height, width, channels;
-  int64_t kernel_height, kernel_width;
-  int64_t out_height, out_width, out_channels;
-  int64_t stride_y = 1, stride_x = 1, pad_y = 0, pad_x = 0, dilation_y = 1, dilation_x = 1;
-};
-
-/// y[b,oy,ox,o] = sum over ky,kx,c of x[b, oy*stride - pad + ky*dilation, ..., c] * w[ky,kx,c,o]. The epilogue sees y as
-/// a (batch * out_height * out_width) x out_channels matrix.
+/// y[b,oy,ox,o] = sum over ky,kx,c of x[b, oy*stride - pad + ky*dilation, ..., c] * w[ky,kx,c,o]. The epilogue sees y
+/// as a (batch * out_height * out_width) x out_channels matrix.
 template <class T> void forward(const Convolution&, const T* x, const T* w, T* y, const Epilogue<T>& epilogue = {});
 
 /// dx = the adjoint in x; also the forward of a transposed convolution, hence the bias: one value per channel of x, or

@@ -1,6 +1,6 @@
 #pragma once
-// The CPU as a Backend: one thread per rank. Each group of verbs is one .cpp file of this folder; the verbs unwrap tensors
-// and dispatch on the element type, the kernels below them work on plain pointers.
+// The CPU as a Backend: one thread per rank. Each group of verbs is one .cpp file of this folder; the verbs unwrap
+// tensors and dispatch on the element type, the kernels below them work on plain pointers.
 #include "engine/backend.h"
 
 namespace weft {

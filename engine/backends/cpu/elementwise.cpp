@@ -12,8 +12,7 @@ namespace {
 constexpr int64_t block = 512;  // values that stay in L1 between two passes over them
 
 // The loop behind every elementwise verb. Out of line, so that bf16 shares the loops of float.
-template <class F, class Y, class... X>
-[[gnu::noinline]] void loop(const F f, int64_t n, Y* y, const X*... x) {
+template <class F, class Y, class... X> [[gnu::noinline]] void loop(const F f, int64_t n, Y* y, const X*... x) {
   for (int64_t i = 0; i < n; ++i) y[i] = f(x[i]...);
 }
 
@@ -29,8 +28,7 @@ const float* widened(const BFloat16* x, int64_t n, Buffer&& buffer = Buffer()) {
 }
 
 // The same for every type, bf16 through float, a block at a time.
-template <class F, class Y, class... X>
-void map(const F& f, int64_t n, Y* y, const X*... x) {
+template <class F, class Y, class... X> void map(F f, int64_t n, Y* y, const X*... x) {
   if constexpr (!(std::is_same_v<X, BFloat16> || ...)) {
     loop(f, n, y, x...);
   } else {
@@ -44,8 +42,14 @@ void map(const F& f, int64_t n, Y* y, const X*... x) {
 }
 
 // What the three derivatives of a unary op do to one element.
-template <class O> struct Value { O op; template <class T> T operator()(T x) const { return op.f(x); } };
-template <class O> struct Slope { O op; template <class T> T operator()(T s, T g) const { return op.df(s) * g; } };
+template <class O> struct Value {
+  O op;
+  template <class T> T operator()(T x) const { return op.f(x); }
+};
+template <class O> struct Slope {
+  O op;
+  template <class T> T operator()(T s, T g) const { return op.df(s) * g; }
+};
 template <class O> struct Curvature {
   O op;
   template <class T> T operator()(T s, T g, T h) const { return op.ddf(s) * g * h; }
@@ -53,35 +57,39 @@ template <class O> struct Curvature {
 template <template <class> class Order, class... X>
 void map_unary(Unary op, Scalars scalars, Tensor& y, const X&... x) {
   visit_floating(y.dtype(), [&]<class T>() {
-    with(op, scalars, [&]<class O>(const O& o) { map(Order<O>{o}, y.size(), y.mutate<T>(), x.template data<T>()...); });
+    with(op, scalars, [&]<class O>(O o) { map(Order<O>{o}, y.size(), y.mutate<T>(), x.template data<T>()...); });
   });
 }
 
 // v is written out over a block of values as they meet a, so that only one loop per op and type is needed.
-template <class O, class T>
-void map_along(const O& op, const T* a, const T* v, Along along, T* y) {
+template <class O, class T> void map_along(O op, const T* a, const T* v, Along along, T* y) {
   const auto [outer, extent, inner] = along;
   const int64_t row = extent * inner;
-  T pattern[block];
+  Compute<T> pattern[block];
   if (row <= block / 2) {  // several rows fill a block
     const int64_t rows = std::min(outer, block / std::max<int64_t>(row, 1));
     for (int64_t r = 0, i = 0; r < rows; ++r)
-      for (int64_t e = 0; e < extent; ++e, i += inner) std::fill_n(pattern + i, inner, v[e]);
+      for (int64_t e = 0; e < extent; ++e, i += inner) std::fill_n(pattern + i, inner, Compute<T>(v[e]));
     for (int64_t o = 0; o < outer; o += rows)
-      map(op, std::min(rows, outer - o) * row, y + o * row, a + o * row, static_cast<const T*>(pattern));
+      map(op, std::min(rows, outer - o) * row, y + o * row, a + o * row, static_cast<const Compute<T>*>(pattern));
   } else if (inner == 1) {
     for (int64_t o = 0; o < outer; ++o) map(op, row, y + o * row, a + o * row, v);
   } else {
     for (int64_t i = 0; i < outer * row; i += inner) {
-      std::fill_n(pattern, std::min(inner, block), v[i / inner % extent]);
+      std::fill_n(pattern, std::min(inner, block), Compute<T>(v[i / inner % extent]));
       for (int64_t j = i; j < i + inner; j += block)
-        map(op, std::min(block, i + inner - j), y + j, a + j, static_cast<const T*>(pattern));
+        map(op, std::min(block, i + inner - j), y + j, a + j, static_cast<const Compute<T>*>(pattern));
     }
   }
 }
 
-struct Select { template <class T> T operator()(uint8_t condition, T a, T b) const { return condition ? a : b; } };
-struct Accumulate { double scale; template <class T> T operator()(T x, T y) const { return y + T(scale) * x; } };
+struct Select {
+  template <class T> T operator()(uint8_t condition, T a, T b) const { return condition ? a : b; }
+};
+struct Accumulate {
+  double scale;
+  template <class T> T operator()(T x, T y) const { return y + T(scale) * x; }
+};
 
 // Integers have the ops that are exact on them.
 template <class O, class T>
@@ -91,8 +99,10 @@ constexpr bool has_op = std::is_floating_point_v<Compute<T>> || std::is_same_v<O
 template <class F> void visit_binary(Binary op, DType type, F&& run) {
   visit(type, [&]<class T>() {
     with(op, [&]<class O>(O o) {
-      if constexpr (has_op<O, T>) run.template operator()<T>(o);
-      else fail({"binary kernel: not for ", text(type)});
+      if constexpr (has_op<O, T>)
+        run.template operator()<T>(o);
+      else
+        fail({"binary kernel: not for ", text(type)});
     });
   });
 }
@@ -100,7 +110,7 @@ template <class F> void visit_binary(Binary op, DType type, F&& run) {
 }  // namespace
 
 template <class T> void apply(Unary op, Scalars scalars, int64_t n, const T* x, T* y) {
-  with(op, scalars, [&]<class O>(const O& o) { loop(Value<O>{o}, n, y, x); });
+  with(op, scalars, [&]<class O>(O o) { loop(Value<O>{o}, n, y, x); });
 }
 template void apply(Unary, Scalars, int64_t, const float*, float*);
 template void apply(Unary, Scalars, int64_t, const double*, double*);
@@ -122,19 +132,18 @@ void CpuBackend::unary(Unary op, Scalars scalars, const Tensor& x, Tensor& y) {
 void CpuBackend::slope(Unary op, Scalars scalars, const Tensor& saved, const Tensor& g, Tensor& y) {
   cpu::map_unary<cpu::Slope>(op, scalars, y, saved, g);
 }
-void CpuBackend::curvature(Unary op, Scalars scalars, const Tensor& saved, const Tensor& g, const Tensor& h, Tensor& y) {
+void CpuBackend::curvature(Unary op, Scalars scalars, const Tensor& saved, const Tensor& g, const Tensor& h,
+                           Tensor& y) {
   cpu::map_unary<cpu::Curvature>(op, scalars, y, saved, g, h);
 }
 
 void CpuBackend::binary(Binary op, const Tensor& a, const Tensor& b, Tensor& y) {
-  cpu::visit_binary(op, y.dtype(), [&]<class T>(auto o) {
-    cpu::map(o, y.size(), y.mutate<T>(), a.data<T>(), b.data<T>());
-  });
+  cpu::visit_binary(op, y.dtype(),
+                    [&]<class T>(auto o) { cpu::map(o, y.size(), y.mutate<T>(), a.data<T>(), b.data<T>()); });
 }
 void CpuBackend::binary_along(Binary op, const Tensor& a, const Tensor& v, Along along, Tensor& y) {
-  cpu::visit_binary(op, y.dtype(), [&]<class T>(auto o) {
-    cpu::map_along(o, a.data<T>(), v.data<T>(), along, y.mutate<T>());
-  });
+  cpu::visit_binary(op, y.dtype(),
+                    [&]<class T>(auto o) { cpu::map_along(o, a.data<T>(), v.data<T>(), along, y.mutate<T>()); });
 }
 void CpuBackend::compare(Comparison op, const Tensor& a, const Tensor& b, Tensor& y) {
   visit(a.dtype(), [&]<class T>() {
@@ -143,7 +152,8 @@ void CpuBackend::compare(Comparison op, const Tensor& a, const Tensor& b, Tensor
 }
 void CpuBackend::where(const Tensor& condition, const Tensor& a, const Tensor& b, Tensor& y) {
   visit(y.dtype(), [&]<class T>() {
-    cpu::loop(cpu::Select{}, y.size(), y.mutate<T>(), condition.data<uint8_t>(), a.data<T>(), b.data<T>());
+    using Bits = std::conditional_t<std::is_same_v<T, BFloat16>, uint16_t, T>;  // a class would not vectorise
+    cpu::loop(cpu::Select{}, y.size(), y.mutate<Bits>(), condition.data<uint8_t>(), a.data<Bits>(), b.data<Bits>());
   });
 }
 void CpuBackend::accumulate(double scale, const Tensor& x, Tensor& y) {

@@ -8,8 +8,8 @@
 namespace weft::cpu {
 namespace {
 
-// A strip of a (tile_rows x block_k) stays in L1 while it sweeps over a block of b (block_k x block_n) in L2. The finish
-// hook sees rows of at most `longest_piece`, so that a strip of c is still at hand.
+// A strip of a (tile_rows x block_k) stays in L1 while it sweeps over a block of b (block_k x block_n) in L2. The
+// finish hook sees rows of at most `longest_piece`, so that a strip of c is still at hand.
 constexpr int64_t largest_block_k = 384;
 template <class T> constexpr int64_t largest_block = 768 * 1024 / int64_t(sizeof(T));
 template <class T> constexpr int64_t longest_piece = 4096 / int64_t(sizeof(T));
@@ -114,11 +114,11 @@ template <class T> struct Block {
   bool packed;
 };
 
-/// A tile done beside c and taken there: at the right edge, where a whole vector does not fit, and if there is a factor,
-/// because a factor inside the tiles would be fused into the addition in some of them and in others not.
+/// A tile done beside c and taken there: at the right edge, where a whole vector does not fit, and if there is a
+/// factor, because a factor inside the tiles would be fused into the addition in some of them and in others not.
 template <class T>
 void multiply_aside(Tile<T> tile, int64_t rows, int64_t columns, int64_t k, const View<T>& a, const T* b, int64_t ldb,
-                    const T* next, T alpha, const Output<T>& out) {
+                    const T* next, T alpha, const TileOutput<T>& out) {
   constexpr int64_t width = tile_columns<T>;
   alignas(vector_bytes) T sums[tile_rows * width];
   tile(k, a.data, a.stride, b, ldb, next, {sums, width, nullptr, false});
@@ -134,7 +134,7 @@ void multiply_aside(Tile<T> tile, int64_t rows, int64_t columns, int64_t k, cons
 /// A strip of a against a block of b.
 template <class T>
 void multiply_strip(int64_t rows, int64_t columns, int64_t k, const View<T>& a, const Block<T>& b, const T* next,
-                    T alpha, Output<T> out) {
+                    T alpha, TileOutput<T> out) {
   const T* panel = b.data;
   for (int64_t column = 0; column < columns;) {
     const int64_t vectors = panel_vectors<T>(columns - column), width = vectors * lanes<T>;
@@ -183,7 +183,7 @@ void multiply(const View<T>& a, const View<T>& b, const T* packed, int64_t m, in
       for (int64_t s = 0; s < strips; ++s) {
         const int64_t row = m * s / strips, rows = m * (s + 1) / strips - row;
         const T* bias = first && epilogue.bias ? epilogue.bias + column : nullptr;
-        const Output<T> out{c + row * ldc + column, ldc, bias, !first || epilogue.accumulate};
+        const TileOutput<T> out{c + row * ldc + column, ldc, bias, !first || epilogue.accumulate};
         const View<T> left = a.at(row, p);
         if (copy_strips) {
           const View<T> copy = pack_strip(left, rows, depth, m - row, k - p, strip);

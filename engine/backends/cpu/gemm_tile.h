@@ -26,7 +26,7 @@ template <int count, class F> [[gnu::always_inline]] inline void unroll(F&& body
 }
 
 /// Where a tile goes: c = sum + bias, or c += the same.
-template <class T> struct Output {
+template <class T> struct TileOutput {
   T* c;
   int64_t ldc;
   const T* bias;  // or null
@@ -38,10 +38,10 @@ template <class T> struct Output {
   }
 };
 
-/// One tile: rows x (vectors * lanes) sums over k. Element (i, p) of a is a[i * lda + p] if `by_row`, else a[p * lda + i].
-/// Every step also fetches a line from `next` on.
+/// One tile: rows x (vectors * lanes) sums over k. Element (i, p) of a is a[i * lda + p] if `by_row`, else a[p * lda +
+/// i]. Every step also fetches a line from `next` on.
 template <class T, int rows, int vectors, bool by_row>
-void multiply_tile(int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb, const T* next, Output<T> out) {
+void multiply_tile(int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb, const T* next, TileOutput<T> out) {
   Vector<T> sum[rows][vectors] = {};
   const auto step = [&]() __attribute__((always_inline)) {
     Vector<T> right[vectors];
@@ -77,7 +77,7 @@ void multiply_tile(int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb, 
   out.add ? write(std::true_type{}) : write(std::false_type{});
 }
 
-template <class T> using Tile = void (*)(int64_t, const T*, int64_t, const T*, int64_t, const T*, Output<T>);
+template <class T> using Tile = void (*)(int64_t, const T*, int64_t, const T*, int64_t, const T*, TileOutput<T>);
 
 template <class T, int vectors, bool by_row, int... i>
 constexpr std::array<Tile<T>, tile_rows> tiles_of_height(std::integer_sequence<int, i...>) {

@@ -19,32 +19,41 @@ int joined_axes(const Shape& x, const Shape& order, Axis* axes) {
     const int s = static_cast<int>(source);
     const int64_t extent = x[s], stride = x.product(s + 1, x.rank());
     if (extent == 1) continue;
-    if (rank > 0 && axes[rank - 1].from == extent * stride) axes[rank - 1] = {axes[rank - 1].extent * extent, stride, 0};
-    else axes[rank++] = {extent, stride, 0};
+    if (rank > 0 && axes[rank - 1].from == extent * stride)
+      axes[rank - 1] = {axes[rank - 1].extent * extent, stride, 0};
+    else
+      axes[rank++] = {extent, stride, 0};
   }
   for (int64_t i = rank, stride = 1; i-- > 0; stride *= axes[i].extent) axes[i].to = stride;
   return rank;
 }
 
-template <class T, class F>
-void for_each_place(const Axis* axes, int rank, const T* x, T* y, const F& body) {
+template <class T, class F> void for_each_place(const Axis* axes, int rank, const T* x, T* y, const F& body) {
   if (rank == 0) return body(x, y);
   for (int64_t i = 0; i < axes->extent; ++i)
     for_each_place(axes + 1, rank - 1, x + i * axes->from, y + i * axes->to, body);
 }
 
-// Tiles that fit into L1 with their cache lines on both sides.
-template <class T>
-void transpose(const Axis& along_x, const Axis& along_y, const T* x, T* y) {
-  constexpr int64_t tile = 32;
+// Tiles keep the cache lines of both sides in use; inside the borders their extents are constants and the copy unrolls.
+template <class T> void transpose(const Axis& along_x, const Axis& along_y, const T* __restrict x, T* __restrict y) {
+  constexpr int64_t tile = 8;
   for (int64_t i = 0; i < along_x.extent; i += tile)
-    for (int64_t j = 0; j < along_y.extent; j += tile)
-      for (int64_t p = i; p < std::min(i + tile, along_x.extent); ++p)
-        for (int64_t q = j; q < std::min(j + tile, along_y.extent); ++q) y[p * along_x.to + q] = x[p + q * along_y.from];
+    for (int64_t j = 0; j < along_y.extent; j += tile) {
+      const T* from = x + i + j * along_y.from;
+      T* to = y + i * along_x.to + j;
+      const auto copy = [&](int64_t rows, int64_t columns) __attribute__((always_inline)) {
+        for (int64_t p = 0; p < rows; ++p)
+          for (int64_t q = 0; q < columns; ++q) to[p * along_x.to + q] = from[p + q * along_y.from];
+      };
+      const int64_t rows = along_x.extent - i, columns = along_y.extent - j;
+      if (rows >= tile && columns >= tile)
+        copy(tile, tile);
+      else
+        copy(std::min(rows, tile), std::min(columns, tile));
+    }
 }
 
-template <class T>
-void permute(const Shape& shape, const Shape& order, const T* x, T* y) {
+template <class T> void permute(const Shape& shape, const Shape& order, const T* x, T* y) {
   Axis axes[Shape::max_rank + 1];
   int rank = joined_axes(shape, order, axes);
   if (rank == 0) axes[rank++] = {1, 1, 1};
@@ -59,20 +68,26 @@ void permute(const Shape& shape, const Shape& order, const T* x, T* y) {
   for_each_place(axes, rank - 1, x, y, [&](const T* from, T* to) { transpose(along_x, last, from, to); });
 }
 
-// Calls body(pixel of the window, offset of its channels in x, or -1 outside) for each window, in the order of y.
-template <class F>
-void for_each_tap(const Convolution& c, const F& body) {
+// Calls body(place in the windows, place in the image or -1 outside, count) for all values of all windows, in their
+// order and in runs that are contiguous on both sides.
+template <class F> void for_each_run(const Convolution& c, const F& body) {
   int64_t tap = 0;
   for (int64_t b = 0; b < c.batch; ++b)
     for (int64_t oy = 0; oy < c.out_height; ++oy)
       for (int64_t ox = 0; ox < c.out_width; ++ox)
-        for (int64_t ky = 0; ky < c.kernel_height; ++ky)
-          for (int64_t kx = 0; kx < c.kernel_width; ++kx, ++tap) {
-            const int64_t iy = oy * c.stride_y - c.pad_y + ky * c.dilation_y;
-            const int64_t ix = ox * c.stride_x - c.pad_x + kx * c.dilation_x;
-            const bool inside = 0 <= iy && iy < c.height && 0 <= ix && ix < c.width;
-            body(tap * c.channels, inside ? ((b * c.height + iy) * c.width + ix) * c.channels : -1);
+        for (int64_t ky = 0; ky < c.kernel_height; ++ky) {
+          const int64_t y = oy * c.stride_y - c.pad_y + ky * c.dilation_y, left = ox * c.stride_x - c.pad_x;
+          const auto inside = [&](int64_t kx) {
+            const int64_t x = left + kx * c.dilation_x;
+            return 0 <= y && y < c.height && 0 <= x && x < c.width;
+          };
+          for (int64_t kx = 0, run; kx < c.kernel_width; kx += run, tap += run) {
+            run = 1;
+            while (c.dilation_x == 1 && kx + run < c.kernel_width && inside(kx + run) == inside(kx)) ++run;
+            const int64_t pixel = (b * c.height + y) * c.width + left + kx * c.dilation_x;
+            body(tap * c.channels, inside(kx) ? pixel * c.channels : -1, run * c.channels);
           }
+        }
 }
 
 }  // namespace
@@ -136,9 +151,11 @@ void CpuBackend::unfold(const Convolution& c, const Tensor& x, Tensor& y) {
   visit_floating(x.dtype(), [&]<class T>() {
     const T* from = x.data<T>();
     T* to = y.mutate<T>();
-    cpu::for_each_tap(c, [&](int64_t tap, int64_t pixel) {
-      if (pixel < 0) std::fill_n(to + tap, c.channels, T(0));
-      else std::copy_n(from + pixel, c.channels, to + tap);
+    cpu::for_each_run(c, [&](int64_t window, int64_t image, int64_t count) {
+      if (image < 0)
+        std::fill_n(to + window, count, T(0));
+      else
+        std::copy_n(from + image, count, to + window);
     });
   });
 }
@@ -150,8 +167,8 @@ void CpuBackend::fold(const Convolution& c, const Tensor& x, Tensor& y) {
     const cpu::Output<T> output(y);
     C* to = output;
     std::fill_n(to, y.size(), C(0));
-    cpu::for_each_tap(c, [&](int64_t tap, int64_t pixel) {
-      for (int64_t i = 0; pixel >= 0 && i < c.channels; ++i) to[pixel + i] += C(from[tap + i]);
+    cpu::for_each_run(c, [&](int64_t window, int64_t image, int64_t count) {
+      for (int64_t i = 0; image >= 0 && i < count; ++i) to[image + i] += C(from[window + i]);
     });
   });
 }

@@ -10,8 +10,7 @@ namespace weft {
 namespace {
 
 // An Epilogue in the terms of gemm; the activation runs over each piece of a row while it is in L1.
-template <class T>
-class Finishing {
+template <class T> class Finishing {
  public:
   explicit Finishing(const Epilogue& epilogue) : activation_(epilogue.activation) {
     if (epilogue.bias) bias_.emplace(*epilogue.bias);
@@ -31,12 +30,6 @@ class Finishing {
   Activation activation_;
   std::optional<cpu::Input<T>> bias_;
 };
-
-cpu::Convolution geometry(const Convolution& c) {
-  return {c.batch,        c.height,     c.width,     c.channels, c.kernel_height, c.kernel_width, c.out_height,
-          c.out_width,    c.out_channels, c.stride_y, c.stride_x, c.pad_y,         c.pad_x,        c.dilation_y,
-          c.dilation_x};
-}
 
 }  // namespace
 
@@ -64,19 +57,19 @@ void CpuBackend::matmul(const Tensor& a, bool transpose_a, const Tensor& b, bool
 void CpuBackend::convolve(const Convolution& c, const Tensor& x, const Tensor& w, const Epilogue& epilogue, Tensor& y) {
   visit_floating(y.dtype(), [&]<class T>() {
     Finishing<T> finishing(epilogue);
-    cpu::forward<Compute<T>>(geometry(c), cpu::Input<T>(x), cpu::Input<T>(w), cpu::Output<T>(y), finishing());
+    cpu::forward<Compute<T>>(c, cpu::Input<T>(x), cpu::Input<T>(w), cpu::Output<T>(y), finishing());
   });
 }
 
 void CpuBackend::convolve_input_gradient(const Convolution& c, const Tensor& g, const Tensor& w, Tensor& dx) {
   visit_floating(dx.dtype(), [&]<class T>() {
-    cpu::input_gradient<Compute<T>>(geometry(c), cpu::Input<T>(g), cpu::Input<T>(w), cpu::Output<T>(dx));
+    cpu::input_gradient<Compute<T>>(c, cpu::Input<T>(g), cpu::Input<T>(w), cpu::Output<T>(dx));
   });
 }
 
 void CpuBackend::convolve_weight_gradient(const Convolution& c, const Tensor& x, const Tensor& g, Tensor& dw) {
   visit_floating(dw.dtype(), [&]<class T>() {
-    cpu::weight_gradient<Compute<T>>(geometry(c), cpu::Input<T>(x), cpu::Input<T>(g), cpu::Output<T>(dw));
+    cpu::weight_gradient<Compute<T>>(c, cpu::Input<T>(x), cpu::Input<T>(g), cpu::Output<T>(dw));
   });
 }
 

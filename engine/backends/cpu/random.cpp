@@ -8,8 +8,8 @@ namespace {
 
 constexpr int64_t block = 512;
 
-// `block` draws from number `first` on, a multiple of four. Asked for side by side, and with an offset that the compiler
-// knows, the four floats or two doubles of one philox block cost one call of it, and the loop over blocks vectorises.
+// `block` draws from number `first` on, a multiple of four. Asked for side by side, and with an offset that the
+// compiler knows, the four floats or two doubles of one philox block cost one call of it, and the loop vectorises.
 template <class C, uint64_t... lane>
 void draw_block(uint64_t seed, uint64_t stream, uint64_t first, C* __restrict draws,
                 std::integer_sequence<uint64_t, lane...>) {

@@ -36,8 +36,7 @@ void reduce_columns(F f, int64_t extent, int64_t stride, int64_t width, const T*
 }
 
 // One outer slice: y[j] = the reduction of x[e * inner + j] over e.
-template <class F, class T, class Y>
-void reduce_slice(F f, int64_t extent, int64_t inner, const T* x, Y* y) {
+template <class F, class T, class Y> void reduce_slice(F f, int64_t extent, int64_t inner, const T* x, Y* y) {
   Compute<T> sum[block];
   if (inner > lanes / 2) {
     for (int64_t j = 0; j < inner; j += block) {
@@ -59,8 +58,7 @@ void reduce_slice(F f, int64_t extent, int64_t inner, const T* x, Y* y) {
   convert<Y>(inner, sum, y);
 }
 
-template <class F, class T, class Y>
-void reduce_all(F f, const T* x, Along along, Y* y) {
+template <class F, class T, class Y> void reduce_all(F f, const T* x, Along along, Y* y) {
   const auto [outer, extent, inner] = along;
   if (extent == 0) std::fill_n(y, outer * inner, static_cast<Y>(F::template identity<Compute<T>>));
   for (int64_t o = 0; extent * inner > 0 && o < outer; ++o)
@@ -70,10 +68,15 @@ void reduce_all(F f, const T* x, Along along, Y* y) {
 // The ops with the value that a reduction of nothing has. Unlike Maximum and Minimum, Largest and Smallest are nested
 // selects of single comparisons, which g++ still vectorises when several are chained.
 template <class T> using Limits = std::numeric_limits<T>;
-struct Sum : Add { template <class T> static constexpr T identity = 0; };
-struct Product : Multiply { template <class T> static constexpr T identity = 1; };
+struct Sum : Add {
+  template <class T> static constexpr T identity = 0;
+};
+struct Product : Multiply {
+  template <class T> static constexpr T identity = 1;
+};
 struct Largest {
-  template <class T> static constexpr T identity = Limits<T>::has_infinity ? -Limits<T>::infinity() : Limits<T>::lowest();
+  template <class T>
+  static constexpr T identity = Limits<T>::has_infinity ? -Limits<T>::infinity() : Limits<T>::lowest();
   template <class T> T operator()(T a, T b) const {
     const T larger = a > b ? a : b;
     return a != a ? a : larger;
@@ -96,8 +99,7 @@ template <class F> void with(Reduction op, F&& run) {
 }
 
 // y[j] = the first e whose x[e * inner + j] is the extreme.
-template <class T>
-void find_first(int64_t extent, int64_t inner, const T* x, const Compute<T>* extreme, int64_t* y) {
+template <class T> void find_first(int64_t extent, int64_t inner, const T* x, const Compute<T>* extreme, int64_t* y) {
   const auto found = [](Compute<T> value, Compute<T> wanted) {
     return (value == wanted) | ((value != value) & (wanted != wanted));
   };
@@ -108,33 +110,33 @@ void find_first(int64_t extent, int64_t inner, const T* x, const Compute<T>* ext
       for (int64_t j = 0; j < lanes; ++j) hits += found(x[e + j], wanted);
       if (hits > 0) break;
     }
-    while (!found(x[e], wanted)) ++e;
+    while (e < extent && !found(x[e], wanted)) ++e;
     *y = e;
     return;
   }
+  std::fill_n(y, inner, int64_t{0});
   for (int64_t e = extent; e-- > 0;)
     for (int64_t j = 0; j < inner; ++j) y[j] = found(x[e * inner + j], extreme[j]) ? e : y[j];
 }
 
 // Values with their places, in the order of a stable sort that takes NaN for the largest value.
-template <class C>
-struct Ranked {
+template <class C> struct Ranked {
   C value;
   int64_t index;
 };
-template <class C>
-void rank(std::span<Ranked<C>> all, int64_t k, bool largest) {
+template <class C> void rank(std::span<Ranked<C>> all, int64_t k, bool largest) {
   const auto below = [](C a, C b) { return a < b || (b != b && a == a); };
   const auto before = [=](const Ranked<C>& a, const Ranked<C>& b) {
     if (below(a.value, b.value)) return !largest;
     if (below(b.value, a.value)) return largest;
     return a.index < b.index;
   };
-  if (k < static_cast<int64_t>(all.size()) / 8) std::partial_sort(all.begin(), all.begin() + k, all.end(), before);
-  else std::sort(all.begin(), all.end(), before);
+  if (k < static_cast<int64_t>(all.size()) / 8)
+    std::partial_sort(all.begin(), all.begin() + k, all.end(), before);
+  else
+    std::sort(all.begin(), all.end(), before);
 }
-template <class T>
-void top_k(const T* x, Along along, int64_t k, bool largest, T* values, int64_t* indices) {
+template <class T> void top_k(const T* x, Along along, int64_t k, bool largest, T* values, int64_t* indices) {
   const auto [outer, extent, inner] = along;
   const Temporary<Ranked<Compute<T>>> memory(extent);
   Ranked<Compute<T>>* all = memory;
@@ -150,8 +152,7 @@ void top_k(const T* x, Along along, int64_t k, bool largest, T* values, int64_t*
 }
 
 // Floating sums run in double: a long sequence of additions has no pairs to keep its error small.
-template <class T>
-void cumulative_sum(const T* x, Along along, bool reverse, T* y) {
+template <class T> void cumulative_sum(const T* x, Along along, bool reverse, T* y) {
   using Running = std::conditional_t<std::is_integral_v<T>, T, double>;
   const auto [outer, extent, inner] = along;
   const auto step = [=](Running& sum, int64_t at) {
@@ -175,18 +176,18 @@ void cumulative_sum(const T* x, Along along, bool reverse, T* y) {
 }  // namespace cpu
 
 void CpuBackend::reduce(Reduction op, const Tensor& x, Along along, Tensor& y) {
-  visit(x.dtype(), [&]<class T>() {
-    cpu::with(op, [&](auto f) { cpu::reduce_all(f, x.data<T>(), along, y.mutate<T>()); });
-  });
+  visit(x.dtype(),
+        [&]<class T>() { cpu::with(op, [&](auto f) { cpu::reduce_all(f, x.data<T>(), along, y.mutate<T>()); }); });
 }
 
 void CpuBackend::reduce_outside(const Tensor& x, Along along, Tensor& y) {
   visit(x.dtype(), [&]<class T>() {
-    if (along.inner == 1) return cpu::reduce_all(cpu::Sum{}, x.data<T>(), Along(1, along.outer, along.extent), y.mutate<T>());
-    const cpu::Temporary<Compute<T>> memory(along.outer * along.extent);
-    Compute<T>* inside = memory;
-    cpu::reduce_all(cpu::Sum{}, x.data<T>(), Along(along.outer * along.extent, along.inner, 1), inside);
-    cpu::reduce_all(cpu::Sum{}, static_cast<const Compute<T>*>(inside), Along(1, along.outer, along.extent), y.mutate<T>());
+    const Along outside(1, along.outer, along.extent), inside(along.outer * along.extent, along.inner, 1);
+    if (along.inner == 1) return cpu::reduce_all(cpu::Sum{}, x.data<T>(), outside, y.mutate<T>());
+    const cpu::Temporary<Compute<T>> memory(inside.outer);
+    Compute<T>* sums = memory;
+    cpu::reduce_all(cpu::Sum{}, x.data<T>(), inside, sums);
+    cpu::reduce_all(cpu::Sum{}, static_cast<const Compute<T>*>(sums), outside, y.mutate<T>());
   });
 }
 
@@ -195,8 +196,10 @@ void CpuBackend::repeat(const Tensor& x, Along along, Tensor& y) {
     const T* from = x.data<T>();
     T* to = y.mutate<T>();
     for (int64_t o = 0; o < along.outer; ++o, from += along.inner) {
-      if (along.inner == 1) to = std::fill_n(to, along.extent, *from);
-      else for (int64_t e = 0; e < along.extent; ++e) to = std::copy_n(from, along.inner, to);
+      if (along.inner == 1)
+        to = std::fill_n(to, along.extent, T(*from));
+      else
+        for (int64_t e = 0; e < along.extent; ++e) to = std::copy_n(from, along.inner, to);
     }
   });
 }
@@ -205,10 +208,11 @@ void CpuBackend::arg_reduce(Reduction op, const Tensor& x, Along along, Tensor& 
   visit(x.dtype(), [&]<class T>() {
     const cpu::Temporary<Compute<T>> memory(along.inner);
     Compute<T>* extreme = memory;
-    for (int64_t o = 0; o < along.outer; ++o) {
-      const T* from = x.data<T>() + o * along.extent * along.inner;
+    const T* from = x.data<T>();
+    int64_t* to = y.mutate<int64_t>();
+    for (int64_t o = 0; o < along.outer; ++o, from += along.extent * along.inner, to += along.inner) {
       cpu::with(op, [&](auto f) { cpu::reduce_all(f, from, Along(1, along.extent, along.inner), extreme); });
-      cpu::find_first<T>(along.extent, along.inner, from, extreme, y.mutate<int64_t>() + o * along.inner);
+      cpu::find_first(along.extent, along.inner, from, extreme, to);
     }
   });
 }
@@ -218,9 +222,8 @@ void CpuBackend::cumulative_sum(const Tensor& x, Along along, bool reverse, Tens
 }
 
 void CpuBackend::top_k(const Tensor& x, Along along, int64_t k, bool largest, Tensor& values, Tensor& indices) {
-  visit(x.dtype(), [&]<class T>() {
-    cpu::top_k(x.data<T>(), along, k, largest, values.mutate<T>(), indices.mutate<int64_t>());
-  });
+  visit(x.dtype(),
+        [&]<class T>() { cpu::top_k(x.data<T>(), along, k, largest, values.mutate<T>(), indices.mutate<int64_t>()); });
 }
 
 void CpuBackend::flip(const Tensor& x, Along along, Tensor& y) {
@@ -228,8 +231,10 @@ void CpuBackend::flip(const Tensor& x, Along along, Tensor& y) {
     const T* from = x.data<T>();
     T* to = y.mutate<T>();
     for (int64_t o = 0; o < along.outer; ++o, from += along.extent * along.inner) {
-      if (along.inner == 1) to = std::reverse_copy(from, from + along.extent, to);
-      else for (int64_t e = along.extent; e-- > 0;) to = std::copy_n(from + e * along.inner, along.inner, to);
+      if (along.inner == 1)
+        to = std::reverse_copy(from, from + along.extent, to);
+      else
+        for (int64_t e = along.extent; e-- > 0;) to = std::copy_n(from + e * along.inner, along.inner, to);
     }
   });
 }

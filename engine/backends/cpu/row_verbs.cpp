@@ -42,7 +42,8 @@ void CpuBackend::standardize_rows(double epsilon, const Tensor& x, Tensor& y, Te
   visit_floating(x.dtype(), [&]<class T>() {
     using C = Compute<T>;
     const cpu::Temporary<C> mean(rows.count);
-    cpu::layer_norm<C>(rows.count, rows.n, static_cast<C>(epsilon), cpu::Input<T>(x), cpu::Output<T>(y), mean, cpu::Output<T>(rstd));
+    cpu::layer_norm<C>(rows.count, rows.n, static_cast<C>(epsilon), cpu::Input<T>(x), cpu::Output<T>(y), mean,
+                       cpu::Output<T>(rstd));
   });
 }
 

@@ -10,9 +10,7 @@
 namespace weft::cpu {
 namespace {
 
-constexpr int64_t leaf = 4096;         // longer rows are summed by halves, so that errors grow with log n
-constexpr int64_t column_block = 512;  // columns summed side by side
-constexpr int64_t row_leaf = 64;       // rows summed one after the other
+constexpr int64_t leaf = 4096;  // longer rows are summed by halves, so that errors grow with log n
 
 template <class T> constexpr T infinity = std::numeric_limits<T>::infinity();
 
@@ -87,22 +85,6 @@ template <class T> T sum_exp(int64_t n, const T* __restrict x, T shift) {
   return sum;
 }
 
-template <class T> void sum_column_block(int64_t rows, int64_t n, int64_t width, const T* x, T* __restrict y) {
-  if (rows > row_leaf) {
-    const int64_t half = (rows + 2 * row_leaf - 1) / (2 * row_leaf) * row_leaf;
-    T rest[column_block];
-    sum_column_block(half, n, width, x, y);
-    sum_column_block(rows - half, n, width, x + half * n, rest);
-    for (int64_t j = 0; j < width; ++j) y[j] += rest[j];
-    return;
-  }
-  std::fill_n(y, width, T(0));
-  for (; rows >= 4; rows -= 4, x += 4 * n)
-    for (int64_t j = 0; j < width; ++j) y[j] += (x[j] + x[n + j]) + (x[2 * n + j] + x[3 * n + j]);
-  for (; rows > 0; --rows, x += n)
-    for (int64_t j = 0; j < width; ++j) y[j] += x[j];
-}
-
 }  // namespace
 
 template <class T> void softmax(int64_t rows, int64_t n, const T* __restrict x, T* __restrict y) {
@@ -170,42 +152,14 @@ void layer_norm_pullback(int64_t rows, int64_t n, const T* __restrict y, const T
   }
 }
 
-template <class T>
-void l2_normalize(int64_t rows, int64_t n, T epsilon, const T* __restrict x, T* __restrict y, T* __restrict norm) {
-  for (; rows > 0; --rows, x += n, y += n, ++norm) {
-    const T length = maths::sqrt(sum_of<T>(n, [x](auto at) { return at(x) * at(x); }));
-    const T divisor = length < epsilon ? epsilon : length;
-    for (int64_t i = 0; i < n; ++i) y[i] = x[i] / divisor;
-    *norm = length;
-  }
-}
-
-template <class T> void sum(int64_t rows, int64_t n, const T* x, T* y) {
-  for (; rows > 0; --rows, x += n) *y++ = sum_of<T>(n, [x](auto at) { return at(x); });
-}
-
-template <class T> void max(int64_t rows, int64_t n, const T* x, T* y) {
-  const auto greater = [](auto a, auto b) { return ((b > a) | (b != b)) ? b : a; };  // a NaN stays: nothing exceeds it
-  for (; rows > 0; --rows, x += n) *y++ = fold(0, n, -infinity<T>, greater, [x](auto at) { return at(x); });
-}
-
-template <class T> void sum_columns(int64_t rows, int64_t n, const T* x, T* y) {
-  for (int64_t j = 0; j < n; j += column_block) sum_column_block(rows, n, std::min(column_block, n - j), x + j, y + j);
-}
-
-#define WEFT_ROWS(T)                                                                     \
-  template void softmax(int64_t, int64_t, const T*, T*);                                 \
-  template void softmax_pullback(int64_t, int64_t, const T*, const T*, T*);              \
-  template void log_softmax(int64_t, int64_t, const T*, T*);                             \
-  template void log_softmax_pullback(int64_t, int64_t, const T*, const T*, T*);          \
-  template void logsumexp(int64_t, int64_t, const T*, T*);                               \
-  template void layer_norm(int64_t, int64_t, T, const T*, T*, T*, T*);                   \
-  template void layer_norm_pullback(int64_t, int64_t, const T*, const T*, const T*, T*); \
-  template void l2_normalize(int64_t, int64_t, T, const T*, T*, T*);                     \
-  template void sum(int64_t, int64_t, const T*, T*);                                     \
-  template void max(int64_t, int64_t, const T*, T*);                                     \
-  template void sum_columns(int64_t, int64_t, const T*, T*);
-
+#define WEFT_ROWS(T)                                                            \
+  template void softmax(int64_t, int64_t, const T*, T*);                        \
+  template void softmax_pullback(int64_t, int64_t, const T*, const T*, T*);     \
+  template void log_softmax(int64_t, int64_t, const T*, T*);                    \
+  template void log_softmax_pullback(int64_t, int64_t, const T*, const T*, T*); \
+  template void logsumexp(int64_t, int64_t, const T*, T*);                      \
+  template void layer_norm(int64_t, int64_t, T, const T*, T*, T*, T*);          \
+  template void layer_norm_pullback(int64_t, int64_t, const T*, const T*, const T*, T*);
 WEFT_ROWS(float)
 WEFT_ROWS(double)
 #undef WEFT_ROWS

@@ -5,7 +5,7 @@
 //
 // Sums run in a fixed order that depends on n and the vector width only, so a row's result does not depend on how many
 // rows come with it: element i of a row goes to running sum i mod (4 vectors), these are added pairwise, and rows above
-// 4096 elements are halved first. sum_columns instead adds the rows of a column pairwise above runs of 64.
+// 4096 elements are halved first.
 #include <cstdint>
 
 namespace weft::cpu {
@@ -20,12 +20,5 @@ template <class T> void logsumexp(int64_t rows, int64_t n, const T* x, T* y);  /
 // y = (x - mean) rstd with rstd = 1 / sqrt(variance + epsilon); the variance is that of x - mean, over n.
 template <class T> void layer_norm(int64_t rows, int64_t n, T epsilon, const T* x, T* y, T* mean, T* rstd);
 template <class T> void layer_norm_pullback(int64_t rows, int64_t n, const T* y, const T* rstd, const T* g, T* dx);
-
-// y = x / max(norm, epsilon). Squares beyond the range of T are not guarded against.
-template <class T> void l2_normalize(int64_t rows, int64_t n, T epsilon, const T* x, T* y, T* norm);
-
-template <class T> void sum(int64_t rows, int64_t n, const T* x, T* y);          // y has `rows` values
-template <class T> void max(int64_t rows, int64_t n, const T* x, T* y);          // of an empty row: -inf
-template <class T> void sum_columns(int64_t rows, int64_t n, const T* x, T* y);  // y has n values
 
 }  // namespace weft::cpu

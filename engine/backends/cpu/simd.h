@@ -43,8 +43,8 @@ template <class T> inline void store_aligned(T* to, Vector<T> v) {
   *static_cast<Vector<T>*>(__builtin_assume_aligned(static_cast<void*>(to), vector_bytes)) = v;
 }
 
-/// The first `count` lanes from memory, zeros behind them; never touches memory past `from + count`. (Out of line and in
-/// this form, the compiler sees a masked load; the same below.)
+/// The first `count` lanes from memory, zeros behind them; never touches memory past `from + count`. (Out of line and
+/// in this form, the compiler sees a masked load; the same below.)
 template <class T> [[gnu::noinline]] Vector<T> load_partial(const T* from, int64_t count) {
   alignas(vector_bytes) T values[lanes<T>];
   for (int i = 0; i < lanes<T>; ++i) values[i] = i < count ? from[i] : T(0);

@@ -5,14 +5,12 @@
 
 namespace weft::cpu {
 
-template <class To, class From>
-void convert(int64_t n, const From* x, To* y) {
+template <class To, class From> void convert(int64_t n, const From* x, To* y) {
   for (int64_t i = 0; i < n; ++i) y[i] = static_cast<To>(static_cast<Compute<To>>(static_cast<Compute<From>>(x[i])));
 }
 
 // Pooled memory for the length of a scope.
-template <class T>
-class Temporary {
+template <class T> class Temporary {
  public:
   explicit Temporary(int64_t count)
       : bytes_(static_cast<size_t>(count) * sizeof(T)), data_(static_cast<T*>(pool::take(bytes_))) {}
@@ -27,8 +25,7 @@ class Temporary {
 };
 
 // A tensor as a kernel reads it: the values themselves, or a copy in float of bf16 ones.
-template <class T>
-class Input {
+template <class T> class Input {
  public:
   explicit Input(const Tensor& x) : data_(x.data<T>()) {}
   operator const T*() const { return data_; }
@@ -36,8 +33,7 @@ class Input {
  private:
   const T* data_;
 };
-template <>
-class Input<BFloat16> {
+template <> class Input<BFloat16> {
  public:
   explicit Input(const Tensor& x) : data_(x.size()) { convert<float>(x.size(), x.data<BFloat16>(), data_); }
   operator const float*() const { return data_; }
@@ -47,8 +43,7 @@ class Input<BFloat16> {
 };
 
 // A tensor as a kernel writes it; bf16 values are rounded when the scope ends. Every value must be written.
-template <class T>
-class Output {
+template <class T> class Output {
  public:
   explicit Output(Tensor& y) : data_(y.mutate<T>()) {}
   operator T*() const { return data_; }
@@ -56,8 +51,7 @@ class Output {
  private:
   T* data_;
 };
-template <>
-class Output<BFloat16> {
+template <> class Output<BFloat16> {
  public:
   explicit Output(Tensor& y) : y_(y), data_(y.size()) {}
   ~Output() { convert<BFloat16>(y_.size(), static_cast<const float*>(data_), y_.mutate<BFloat16>()); }

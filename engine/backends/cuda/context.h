@@ -1,5 +1,5 @@
 #pragma once
-// What one rank owns on its card: a stream, a cuBLAS handle, staging memory for uploads, and the pool behind its tensors.
+// What one rank owns on its card: a stream, a cuBLAS handle, staging memory for uploads, and its tensors' pool.
 //
 // A thread leases a context on first use and hands it back when it ends; the next thread takes it over, stream and all.
 // Contexts are never destroyed, so a block always has an owner to go back to and stream order is never broken.
@@ -47,8 +47,8 @@ class Context {
   static void give(Storage* storage);  // Storage::release
 
  private:
-  static constexpr size_t slot_bytes = size_t{2} << 20;
-  static constexpr int slots = 4;
+  static constexpr size_t slot_bytes = size_t{512} << 10;
+  static constexpr int slots = 16;
 
   void keep(Block* block);
   Block* cached(int size_class);
@@ -75,8 +75,7 @@ class Context {
 Context& context();  // this thread's
 
 // Memory for the duration of one verb. It may be reused as soon as the verb returns, since that is later on the stream.
-template <class T>
-class Scratch {
+template <class T> class Scratch {
  public:
   explicit Scratch(int64_t count) : block_(context().take(static_cast<size_t>(count) * sizeof(T))) {}
   T* data() const { return static_cast<T*>(block_->data); }

@@ -7,8 +7,7 @@ namespace cuda {
 namespace {
 
 // to[r][w] = from[row(r)][w]: rows are `length` words, `from_stride` and `to_stride` apart.
-template <class Word>
-struct CopyRows {
+template <class Word> struct CopyRows {
   const Word* from;
   Word* to;
   int64_t length, from_stride, to_stride;
@@ -26,15 +25,14 @@ struct RowCopy {
   void run(const int64_t* indices) const {
     Grain().with(from).with(to).with(length).with(from_stride).with(to_stride).visit([this, indices]<class Word>() {
       const int64_t words = in_words<Word>(length);
-      for_each(rows * words, CopyRows<Word>{in_words<Word>(from), in_words<Word>(to), words, in_words<Word>(from_stride),
-                                            in_words<Word>(to_stride), indices});
+      for_each(rows * words, CopyRows<Word>{in_words<Word>(from), in_words<Word>(to), words,
+                                            in_words<Word>(from_stride), in_words<Word>(to_stride), indices});
     });
   }
 };
 
 // y[o][e][j] = x[o][j], or x[o][extent - 1 - e][j].
-template <class Word>
-struct Repeat {
+template <class Word> struct Repeat {
   const Word* x;
   int64_t extent, inner;
   Word* y;
@@ -43,8 +41,7 @@ struct Repeat {
     y[i] = x[split(line, extent).quotient * inner + j];
   }
 };
-template <class Word>
-struct Flip {
+template <class Word> struct Flip {
   const Word* x;
   int64_t extent, inner;
   Word* y;
@@ -54,21 +51,20 @@ struct Flip {
     y[i] = x[(o * extent + extent - 1 - e) * inner + j];
   }
 };
-template <template <class> class Kernel>
-void move_along(const Tensor& x, Along along, Tensor& y) {
+template <template <class> class Kernel> void move_along(const Tensor& x, Along along, Tensor& y) {
   const void* from = x.data();
   void* to = y.mutate();
-  const int64_t inner = along.inner * static_cast<int64_t>(size_of(x.dtype())), bytes = along.outer * along.extent * inner;
+  const int64_t inner = along.inner * static_cast<int64_t>(size_of(x.dtype()));
+  const int64_t bytes = along.outer * along.extent * inner;
   Grain().with(from).with(to).with(inner).visit([&]<class Word>() {
     for_each(in_words<Word>(bytes),
              Kernel<Word>{in_words<Word>(from), along.extent, in_words<Word>(inner), in_words<Word>(to)});
   });
 }
 
-// Reads every index for every element of y, so that sums have one order and need no atomics: rows(x) * size(y) steps, but
-// the indices come from cache and are the same for a whole warp where rows are long.
-template <class T>
-struct ScatterAdd {
+// Reads every index for every element of y, so that sums have one order and need no atomics: rows(x) * size(y) steps.
+// The indices come from cache, and where rows are long one read serves a whole warp.
+template <class T> struct ScatterAdd {
   const T* x;
   const int64_t* indices;
   int64_t count, length;
@@ -83,8 +79,7 @@ struct ScatterAdd {
   }
 };
 
-template <class T>
-struct OneHot {
+template <class T> struct OneHot {
   const int64_t* indices;
   int64_t classes;
   T* y;
@@ -115,8 +110,7 @@ struct Axes {
     if (rank == 0) extents[0] = strides[rank++] = 1;
   }
 };
-template <class Word>
-struct Permute {
+template <class Word> struct Permute {
   const Word* x;
   Axes axes;
   Word* y;
@@ -152,37 +146,33 @@ __global__ void __launch_bounds__(block_threads)
   }
 }
 
-template <class Word>
-void permute(const Word* x, const Axes& axes, int64_t size, Word* y) {
+template <class Word> void permute(const Word* x, const Axes& axes, int64_t size, Word* y) {
   const int last = axes.rank - 1;
   const int64_t rows = axes.extents[last], columns = axes.strides[last];
   const bool one_matrix = last == 1 && axes.extents[0] == columns && axes.strides[0] == 1;
-  const bool matrices = last == 2 && axes.extents[1] == columns && axes.strides[1] == 1 && axes.strides[0] == rows * columns;
+  const bool matrices =
+      last == 2 && axes.extents[1] == columns && axes.strides[1] == 1 && axes.strides[0] == rows * columns;
   if (!one_matrix && !matrices) return for_each(size, Permute<Word>{x, axes, y});
   const int64_t tiles = (matrices ? axes.extents[0] : 1) * ceil_divide(rows, tile) * ceil_divide(columns, tile);
   launch(transpose_kernel<Word>, tiles, tiles, rows, columns, x, y);
 }
 
-template <class T>
-struct Draw {
+template <class T> struct Draw {
   Random random;
   Compute<T> shift, scale;
   T* y;
 };
-template <class T>
-struct UniformDraw : Draw<T> {
+template <class T> struct UniformDraw : Draw<T> {
   __device__ void operator()(int64_t i) const {
     this->y[i] = T(this->shift + this->scale * uniform_draw<Compute<T>>(this->random, static_cast<uint64_t>(i)));
   }
 };
-template <class T>
-struct NormalDraw : Draw<T> {
+template <class T> struct NormalDraw : Draw<T> {
   __device__ void operator()(int64_t i) const {
     this->y[i] = T(this->shift + this->scale * normal_draw<Compute<T>>(this->random, static_cast<uint64_t>(i)));
   }
 };
-template <template <class> class Kernel>
-void draw(Random random, double shift, double scale, Tensor& y) {
+template <template <class> class Kernel> void draw(Random random, double shift, double scale, Tensor& y) {
   visit_floating(y.dtype(), [&]<class T>() {
     using C = Compute<T>;
     for_each(y.size(), Kernel<T>{{random, static_cast<C>(shift), static_cast<C>(scale), y.mutate<T>()}});

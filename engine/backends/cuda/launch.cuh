@@ -1,7 +1,7 @@
 #pragma once
-// How to run over n elements or over rows. Grids are capped and threads stride, so any 64-bit count works, and nothing is
-// launched for no work. Who computes what, and in which order, depends on the extents alone: the same inputs give the
-// same bits, wherever in memory they lie.
+// How to run over n elements or over rows. Grids are capped and threads stride, so any 64-bit count works, and nothing
+// is launched for no work. Who computes what, and in which order, depends on the extents alone: the same inputs give
+// the same bits, wherever in memory they lie.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -30,7 +30,9 @@ void launch(void (*kernel)(Parameters...), int64_t blocks, const Arguments&... a
 }
 
 // i / n and i % n, in 32 bits where they suffice: a 64-bit division is a long subroutine on the device.
-struct Split { int64_t quotient, remainder; };
+struct Split {
+  int64_t quotient, remainder;
+};
 WEFT_HD inline Split split(int64_t i, int64_t n) {
   if (((i | n) >> 32) != 0) return {i / n, i % n};
   const uint32_t small = static_cast<uint32_t>(n), quotient = static_cast<uint32_t>(i) / small;
@@ -38,34 +40,28 @@ WEFT_HD inline Split split(int64_t i, int64_t n) {
 }
 
 // ---- One thread per element: f(i).
-template <class F>
-__global__ void __launch_bounds__(block_threads) for_each_kernel(int64_t n, F f) {
+template <class F> __global__ void __launch_bounds__(block_threads) for_each_kernel(int64_t n, F f) {
   const int64_t stride = int64_t{gridDim.x} * block_threads;
   for (int64_t i = int64_t{blockIdx.x} * block_threads + threadIdx.x; i < n; i += stride) f(i);
 }
-template <class F>
-void for_each(int64_t n, const F& f) {
+template <class F> void for_each(int64_t n, const F& f) {
   launch(for_each_kernel<F>, ceil_divide(n, block_threads), n, f);
 }
 
 // ---- Several neighbours per thread: y[i] = f(x[i]...), 16 bytes of the widest type in one access. y may be an x.
-template <class T, int N>
-struct alignas(sizeof(T) * N) Pack { T at[N]; };
+template <class T, int N> struct alignas(sizeof(T) * N) Pack { T at[N]; };
 
-template <class T, int N>
-__device__ bool whole(const T* place, int64_t count) {
+template <class T, int N> __device__ bool whole(const T* place, int64_t count) {
   return count >= N && reinterpret_cast<uintptr_t>(place) % sizeof(Pack<T, N>) == 0;
 }
-template <int N, class T>
-__device__ Pack<T, N> load(const T* from, int64_t count) {
+template <int N, class T> __device__ Pack<T, N> load(const T* from, int64_t count) {
   if (whole<T, N>(from, count)) return *reinterpret_cast<const Pack<T, N>*>(from);
   Pack<T, N> pack;
 #pragma unroll
   for (int k = 0; k < N; ++k) pack.at[k] = k < count ? from[k] : T{};
   return pack;
 }
-template <int N, class T>
-__device__ void store(const Pack<T, N>& pack, T* to, int64_t count) {
+template <int N, class T> __device__ void store(const Pack<T, N>& pack, T* to, int64_t count) {
   if (whole<T, N>(to, count)) {
     *reinterpret_cast<Pack<T, N>*>(to) = pack;
     return;
@@ -94,23 +90,20 @@ __global__ void __launch_bounds__(block_threads) map_kernel(int64_t n, F f, Y* y
   for (int64_t i = (int64_t{blockIdx.x} * block_threads + threadIdx.x) * N; i < n; i += stride)
     map_pack<N>(n - i, f, y + i, x + i...);
 }
-template <class F, class Y, class... X>
-void map(int64_t n, const F& f, Y* y, const X*... x) {
+template <class F, class Y, class... X> void map(int64_t n, const F& f, Y* y, const X*... x) {
   constexpr int N = pack_of<Y, X...>;
   launch(map_kernel<N, F, Y, X...>, ceil_divide(n, int64_t{block_threads} * N), n, f, y, x...);
 }
 
 // ---- A team per row: f(team, row). A team is a warp or a block; all its threads call its members together.
-template <class T> __device__ T swap_lanes(T value, int distance) { return __shfl_xor_sync(all_lanes, value, distance); }
+template <class T> __device__ T swap_lanes(T x, int distance) { return __shfl_xor_sync(all_lanes, x, distance); }
 
-template <int Size>
-struct Team {
+template <int Size> struct Team {
   static constexpr int size = Size, warps = Size / warp_threads;
   __device__ static int lane() { return static_cast<int>(threadIdx.x) % Size; }
 
   // Combines one value per thread, in an order of its own but always the same; every thread gets the result.
-  template <class T, class F>
-  __device__ T reduce(T value, const F& f) const {
+  template <class T, class F> __device__ T reduce(T value, const F& f) const {
     for (int distance = warp_threads / 2; distance > 0; distance /= 2) value = f(value, swap_lanes(value, distance));
     if constexpr (warps > 1) {
       __shared__ T of_warp[warps];
@@ -121,8 +114,7 @@ struct Team {
     return value;
   }
   // The sum of this and all earlier threads' values; `total` becomes the sum of all.
-  template <class T>
-  __device__ T scan(T value, T& total) const {
+  template <class T> __device__ T scan(T value, T& total) const {
     const int lane = static_cast<int>(threadIdx.x) % warp_threads, warp = static_cast<int>(threadIdx.x) / warp_threads;
     for (int distance = 1; distance < warp_threads; distance *= 2) {
       const T earlier = __shfl_up_sync(all_lanes, value, distance);
@@ -145,35 +137,37 @@ struct Team {
 
  private:
   // One lane's value of each warp, to all.
-  template <class T>
-  __device__ static void publish(const T& value, T* of_warp, int lane) {
+  template <class T> __device__ static void publish(const T& value, T* of_warp, int lane) {
     __syncthreads();  // what was published before has been read
     if (static_cast<int>(threadIdx.x) % warp_threads == lane) of_warp[threadIdx.x / warp_threads] = value;
     __syncthreads();
   }
 };
 
-template <int Size, class F>
-__global__ void __launch_bounds__(block_threads) team_kernel(int64_t rows, F f) {
+template <int Size, class F> __global__ void __launch_bounds__(block_threads) team_kernel(int64_t rows, F f) {
   constexpr int per_block = block_threads / Size;
-  for (int64_t row = int64_t{blockIdx.x} * per_block + threadIdx.x / Size; row < rows; row += int64_t{gridDim.x} * per_block)
+  const int64_t stride = int64_t{gridDim.x} * per_block;
+  for (int64_t row = int64_t{blockIdx.x} * per_block + threadIdx.x / Size; row < rows; row += stride)
     f(Team<Size>{}, row);
 }
-template <class F>
-void for_each_row(int64_t rows, int64_t length, const F& f) {
-  if (length <= 1024) launch(team_kernel<warp_threads, F>, ceil_divide(rows, block_threads / warp_threads), rows, f);
-  else launch(team_kernel<block_threads, F>, rows, rows, f);
+template <class F> void for_each_row(int64_t rows, int64_t length, const F& f) {
+  if (length <= 1024)
+    launch(team_kernel<warp_threads, F>, ceil_divide(rows, block_threads / warp_threads), rows, f);
+  else
+    launch(team_kernel<block_threads, F>, rows, rows, f);
 }
 
-// Calls visit(j, row[j]) for this thread's part of a row of n values.
-template <class Team, class T, class Visit>
-__device__ void for_each_value(Team team, const T* row, int64_t n, const Visit& visit) {
-  constexpr int N = pack_of<T>;
+// Calls visit(j, x[j]...) for this thread's part of a row of n values.
+template <class Team, class Visit, class... X>
+__device__ void for_each_value(Team team, int64_t n, const Visit& visit, const X*... x) {
+  constexpr int N = pack_of<X...>;
   for (int64_t j = team.lane() * N; j < n; j += Team::size * N) {
-    const Pack<T, N> pack = load<N>(row + j, n - j);
+    const auto apply = [&](const Pack<X, N>&... in) {
 #pragma unroll
-    for (int k = 0; k < N; ++k)
-      if (j + k < n) visit(j + k, pack.at[k]);
+      for (int k = 0; k < N; ++k)
+        if (j + k < n) visit(j + k, in.at[k]...);
+    };
+    apply(load<N>(x + j, n - j)...);
   }
 }
 // y[j] = f(x[j]...) for a row of n values.
@@ -181,6 +175,10 @@ template <class Team, class F, class Y, class... X>
 __device__ void map_row(Team team, int64_t n, const F& f, Y* y, const X*... x) {
   constexpr int N = pack_of<Y, X...>;
   for (int64_t j = team.lane() * N; j < n; j += Team::size * N) map_pack<N>(n - j, f, y + j, x + j...);
+}
+// Whether it is this thread that map_row lets write y[j], so that it may write it again.
+template <class Y, class... X, class Team> __device__ bool writes(Team team, int64_t j) {
+  return j / pack_of<Y, X...> % Team::size == team.lane();
 }
 
 }  // namespace weft::cuda

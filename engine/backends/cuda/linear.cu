@@ -12,8 +12,7 @@ template <class T> constexpr cudaDataType_t blas_type = CUDA_R_32F;
 template <> constexpr cudaDataType_t blas_type<double> = CUDA_R_64F;
 template <> constexpr cudaDataType_t blas_type<BFloat16> = CUDA_R_16BF;
 
-template <class T>
-struct Operand {
+template <class T> struct Operand {
   const T* data;
   bool transpose = false;
   int64_t step = 0;  // from one matrix to the next
@@ -25,27 +24,30 @@ struct Product {
   int64_t m, n, k, batch = 1;
   bool tf32 = false, accumulate = false;
 
-  template <class X, class Y>
-  void run(const Operand<X>& a, const Operand<X>& b, Y* y) const {
+  template <class X, class Y> void run(const Operand<X>& a, const Operand<X>& b, Y* y) const {
     using C = Compute<X>;
     const C one = 1, scale = accumulate ? 1 : 0;
     const auto operation = [](bool transpose) { return transpose ? CUBLAS_OP_T : CUBLAS_OP_N; };
-    check(cublasGemmStridedBatchedEx_64(context().blas(), operation(b.transpose), operation(a.transpose), n, m, k, &one,
-                                        b.data, blas_type<X>, b.transpose ? k : n, b.step,  //
-                                        a.data, blas_type<X>, a.transpose ? m : k, a.step, &scale,  //
-                                        y, blas_type<Y>, n, m * n, batch, compute<C>(), CUBLAS_GEMM_DEFAULT),
-          "cublasGemmStridedBatchedEx");
+    const cublasOperation_t left = operation(b.transpose), right = operation(a.transpose);
+    const int64_t width_a = a.transpose ? m : k, width_b = b.transpose ? k : n;
+    if (batch == 1)  // a call of its own, since it may also cut k
+      check(cublasGemmEx_64(context().blas(), left, right, n, m, k, &one, b.data, blas_type<X>, width_b, a.data,
+                            blas_type<X>, width_a, &scale, y, blas_type<Y>, n, compute<C>(), CUBLAS_GEMM_DEFAULT),
+            "cublasGemmEx");
+    else
+      check(cublasGemmStridedBatchedEx_64(context().blas(), left, right, n, m, k, &one, b.data, blas_type<X>, width_b,
+                                          b.step, a.data, blas_type<X>, width_a, a.step, &scale, y, blas_type<Y>, n,
+                                          m * n, batch, compute<C>(), CUBLAS_GEMM_DEFAULT),
+            "cublasGemmStridedBatchedEx");
   }
-  template <class C>
-  cublasComputeType_t compute() const {
+  template <class C> cublasComputeType_t compute() const {
     if constexpr (std::is_same_v<C, double>) return CUBLAS_COMPUTE_64F;
     return tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
   }
 };
 
 // y[b][oy][ox][tap][channel word] = x where the tap falls inside the image, else zero.
-template <class Word>
-struct Unfold {
+template <class Word> struct Unfold {
   Convolution c;
   int64_t words;  // per pixel
   const Word* x;
@@ -64,8 +66,7 @@ struct Unfold {
 };
 
 // The adjoint, gathered: each pixel sums the taps that saw it, in the order of the taps.
-template <class X, class Y>
-struct Fold {
+template <class X, class Y> struct Fold {
   Convolution c;
   const X* x;
   Y* y;
@@ -97,7 +98,9 @@ struct Fold {
 struct Windows {
   int64_t per_image, taps, pixels;
   explicit Windows(const Convolution& c)
-      : per_image(c.out_height * c.out_width), taps(c.kernel_height * c.kernel_width * c.channels), pixels(c.height * c.width) {}
+      : per_image(c.out_height * c.out_width),
+        taps(c.kernel_height * c.kernel_width * c.channels),
+        pixels(c.height * c.width) {}
 };
 // Whether the images are already what unfolding would make of them.
 bool pointwise(const Convolution& c) {
@@ -105,22 +108,22 @@ bool pointwise(const Convolution& c) {
          c.out_height == c.height && c.out_width == c.width;
 }
 
-template <class T>
-void unfold(const Convolution& c, const T* x, T* y) {
+template <class T> void unfold(const Convolution& c, const T* x, T* y) {
+  const void* const from = x;
+  void* const to = y;
   const int64_t pixel = c.channels * static_cast<int64_t>(sizeof(T));
-  const int64_t windows = c.batch * c.out_height * c.out_width * c.kernel_height * c.kernel_width;
-  Grain().with(x).with(y).with(pixel).visit([&]<class Word>() {
+  const int64_t taps = c.batch * c.out_height * c.out_width * c.kernel_height * c.kernel_width;
+  Grain().with(from).with(to).with(pixel).visit([&]<class Word>() {
     const int64_t words = in_words<Word>(pixel);
-    for_each(windows * words, Unfold<Word>{c, words, in_words<Word>(static_cast<const void*>(x)), in_words<Word>(static_cast<void*>(y))});
+    for_each(taps * words, Unfold<Word>{c, words, in_words<Word>(from), in_words<Word>(to)});
   });
 }
 
-// Calls run(geometry of a few images, number of the first), such that these fit into unfolded_bytes when unfolded.
-template <class F>
-void for_images(const Convolution& c, size_t value_bytes, const F& run) {
+// Calls run(geometry of a few images, number of the first): as many as unfold into unfolded_bytes.
+template <class F> void for_images(const Convolution& c, size_t value_bytes, const F& run) {
   const Windows windows(c);
-  const int64_t image_bytes = std::max<int64_t>(windows.per_image * windows.taps * static_cast<int64_t>(value_bytes), 1);
-  const int64_t images = std::clamp<int64_t>(unfolded_bytes / image_bytes, 1, std::max<int64_t>(c.batch, 1));
+  const int64_t bytes = std::max<int64_t>(windows.per_image * windows.taps * static_cast<int64_t>(value_bytes), 1);
+  const int64_t images = pointwise(c) ? c.batch : std::max<int64_t>(unfolded_bytes / bytes, 1);
   for (int64_t first = 0; first < c.batch; first += images) {
     Convolution part = c;
     part.batch = std::min(images, c.batch - first);
@@ -129,12 +132,12 @@ void for_images(const Convolution& c, size_t value_bytes, const F& run) {
 }
 
 // The unfolded images, or these themselves.
-template <class T>
-class Unfolded {
+template <class T> class Unfolded {
  public:
-  Unfolded(const Convolution& c, const T* x) : memory_(pointwise(c) ? 0 : c.batch * Windows(c).per_image * Windows(c).taps) {
+  Unfolded(const Convolution& c, const T* x)
+      : memory_(pointwise(c) ? 0 : c.batch * Windows(c).per_image * Windows(c).taps),
+        data_(pointwise(c) ? x : memory_.data()) {
     if (!pointwise(c)) unfold(c, x, memory_.data());
-    data_ = pointwise(c) ? x : memory_.data();
   }
   const T* data() const { return data_; }
 
@@ -156,28 +159,33 @@ void CudaBackend::matmul(const Tensor& a, bool transpose_a, const Tensor& b, boo
     m *= batch;
     batch = 1;
   }
-  if (k == 0) fill(0, y);
-  else visit_floating(y.dtype(), [&]<class T>() {
-    const cuda::Operand<T> left = {a.data<T>(), transpose_a, a_shared ? 0 : m * k};
-    const cuda::Operand<T> right = {b.data<T>(), transpose_b, b_shared ? 0 : k * n};
-    cuda::Product{m, n, k, batch, tf32_}.run(left, right, y.mutate<T>());
-  });
+  if (k == 0)
+    fill(0, y);
+  else
+    visit_floating(y.dtype(), [&]<class T>() {
+      const cuda::Operand<T> left = {a.data<T>(), transpose_a, a_shared ? 0 : m * k};
+      const cuda::Operand<T> right = {b.data<T>(), transpose_b, b_shared ? 0 : k * n};
+      cuda::Product{m, n, k, batch, tf32_}.run(left, right, y.mutate<T>());
+    });
   finish(epilogue, n, y);
 }
 
-void CudaBackend::convolve(const Convolution& c, const Tensor& x, const Tensor& w, const Epilogue& epilogue, Tensor& y) {
+void CudaBackend::convolve(const Convolution& c, const Tensor& x, const Tensor& w, const Epilogue& epilogue,
+                           Tensor& y) {
   if (y.size() == 0) return;
   const cuda::Windows windows(c);
-  if (windows.taps == 0) fill(0, y);
-  else visit_floating(y.dtype(), [&]<class T>() {
-    T* const to = y.mutate<T>();
-    cuda::for_images(c, sizeof(T), [&](const Convolution& part, int64_t first) {
-      const cuda::Unfolded<T> columns(part, x.data<T>() + first * windows.pixels * c.channels);
-      const cuda::Product product{part.batch * windows.per_image, c.out_channels, windows.taps, 1, tf32_};
-      product.run(cuda::Operand<T>{columns.data()}, cuda::Operand<T>{w.data<T>()},
-                  to + first * windows.per_image * c.out_channels);
+  if (windows.taps == 0)
+    fill(0, y);
+  else
+    visit_floating(y.dtype(), [&]<class T>() {
+      T* const to = y.mutate<T>();
+      cuda::for_images(c, sizeof(T), [&](const Convolution& part, int64_t first) {
+        const cuda::Unfolded<T> columns(part, x.data<T>() + first * windows.pixels * c.channels);
+        const cuda::Product product{part.batch * windows.per_image, c.out_channels, windows.taps, 1, tf32_};
+        product.run(cuda::Operand<T>{columns.data()}, cuda::Operand<T>{w.data<T>()},
+                    to + first * windows.per_image * c.out_channels);
+      });
     });
-  });
   finish(epilogue, c.out_channels, y);
 }
 

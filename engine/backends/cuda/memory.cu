@@ -11,8 +11,8 @@ namespace weft {
 namespace cuda {
 namespace {
 
-constexpr size_t alignment = 256;                     // what cudaMalloc gives
-constexpr size_t blas_workspace = size_t{32} << 20;   // what NVIDIA recommends for Hopper
+constexpr size_t alignment = 256;                    // what cudaMalloc gives
+constexpr size_t blas_workspace = size_t{32} << 20;  // what NVIDIA recommends for Hopper
 
 // Every context there is, and those that no thread leases. Never destroyed: blocks come back while the program ends.
 struct Contexts {
@@ -52,7 +52,8 @@ struct Lease {
 }  // namespace
 
 void check(cudaError_t code, const char* call) {
-  if (code == cudaSuccess) [[likely]] return;
+  if (code == cudaSuccess) [[likely]]
+    return;
   cudaGetLastError();  // forgets an error that is not sticky, so that the next call does not report it again
   fail({"cuda: ", call, " failed: ", cudaGetErrorString(code)});
 }
@@ -76,7 +77,9 @@ void use_device(int index) {
 }
 
 Block::Block(void* data, int size_class, Context& owner)
-    : Storage(data, SizeClass::bytes(size_class), Device::cuda, &Context::give), owner(&owner), size_class(size_class) {}
+    : Storage(data, SizeClass::bytes(size_class), Device::cuda, &Context::give),
+      owner(&owner),
+      size_class(size_class) {}
 
 Context::Context(int device) : device_(device) {
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
@@ -95,6 +98,7 @@ cublasHandle_t Context::blas() {
 
 Block* Context::take(size_t bytes) {
   const int size_class = SizeClass::of(std::max(bytes, alignment));
+  require(size_class < SizeClass::count, "cuda: no card has memory for ", bytes, " bytes");
   const int64_t size = static_cast<int64_t>(SizeClass::bytes(size_class));
   Block* block = cached(size_class);
   if (!block) {
@@ -199,7 +203,8 @@ void Context::trim() {
 // Through pinned memory, since a plain asynchronous copy from pageable memory would first wait for the stream.
 void Context::upload(void* to, const char* from, size_t bytes) {
   if (!staging_) [[unlikely]] {
-    for (cudaEvent_t& event : slot_free_) check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreate");
+    for (cudaEvent_t& event : slot_free_)
+      check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
     check(cudaMallocHost(&staging_, slots * slot_bytes), "cudaMallocHost");
   }
   for (size_t done = 0; done < bytes; slot_ = (slot_ + 1) % slots) {

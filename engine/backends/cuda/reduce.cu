@@ -10,10 +10,15 @@ namespace {
 
 // The binary ops with the value that a reduction of nothing has.
 template <class T> using Limits = std::numeric_limits<T>;
-struct Sum : Add { template <class T> static constexpr T identity = 0; };
-struct Product : Multiply { template <class T> static constexpr T identity = 1; };
+struct Sum : Add {
+  template <class T> static constexpr T identity = 0;
+};
+struct Product : Multiply {
+  template <class T> static constexpr T identity = 1;
+};
 struct Largest : Maximum {
-  template <class T> static constexpr T identity = Limits<T>::has_infinity ? -Limits<T>::infinity() : Limits<T>::lowest();
+  template <class T>
+  static constexpr T identity = Limits<T>::has_infinity ? -Limits<T>::infinity() : Limits<T>::lowest();
 };
 struct Smallest : Minimum {
   template <class T> static constexpr T identity = Limits<T>::has_infinity ? Limits<T>::infinity() : Limits<T>::max();
@@ -40,8 +45,7 @@ struct Parts {
 };
 
 // y[outer][part] over contiguous values: a team for each.
-template <class F, class X, class Y>
-struct ReduceRows {
+template <class F, class X, class Y> struct ReduceRows {
   const X* x;
   Along along;
   Parts parts;
@@ -51,15 +55,15 @@ struct ReduceRows {
     const auto [o, part] = split(row, parts.count);
     const int64_t begin = part * parts.length, left = along.extent - begin;
     C sum = F::template identity<C>;
-    for_each_value(team, x + o * along.extent + begin, left < parts.length ? left : parts.length,
-                   [&](int64_t, X value) { sum = F{}(sum, C(value)); });
+    for_each_value(
+        team, left < parts.length ? left : parts.length, [&](int64_t, X value) { sum = F{}(sum, C(value)); },
+        x + o * along.extent + begin);
     sum = team.reduce(sum, F{});
     if (team.lane() == 0) y[row] = static_cast<Y>(sum);
   }
 };
 // y[outer][part][inner]: a thread for each, neighbours side by side along inner.
-template <class F, class X, class Y>
-struct ReduceColumns {
+template <class F, class X, class Y> struct ReduceColumns {
   const X* x;
   Along along;
   Parts parts;
@@ -76,14 +80,14 @@ struct ReduceColumns {
     y[i] = static_cast<Y>(sum);
   }
 };
-template <class F, class X, class Y>
-void reduce_parts(const X* x, Along along, Parts parts, Y* y) {
+template <class F, class X, class Y> void reduce_parts(const X* x, Along along, Parts parts, Y* y) {
   const int64_t outputs = along.outer * parts.count * along.inner;
-  if (along.inner == 1 && parts.length > 16) for_each_row(outputs, parts.length, ReduceRows<F, X, Y>{x, along, parts, y});
-  else for_each(outputs, ReduceColumns<F, X, Y>{x, along, parts, y});
+  if (along.inner == 1 && parts.length > 16)
+    for_each_row(outputs, parts.length, ReduceRows<F, X, Y>{x, along, parts, y});
+  else
+    for_each(outputs, ReduceColumns<F, X, Y>{x, along, parts, y});
 }
-template <class F, class X, class Y>
-void reduce_along(const X* x, Along along, Y* y) {
+template <class F, class X, class Y> void reduce_along(const X* x, Along along, Y* y) {
   const Parts parts = Parts::of(along);
   if (parts.count == 1) return reduce_parts<F>(x, along, parts, y);
   const Scratch<Compute<X>> of_parts(along.outer * parts.count * along.inner);
@@ -93,24 +97,20 @@ void reduce_along(const X* x, Along along, Y* y) {
 }
 
 // A value and where it stands; `index` is -1 where there is none. Trivial, since it lies in shared memory.
-template <class T>
-struct Candidate {
+template <class T> struct Candidate {
   T value;
   int64_t index;
 };
-template <class T>
-__device__ Candidate<T> swap_lanes(Candidate<T> c, int distance) {
+template <class T> __device__ Candidate<T> swap_lanes(Candidate<T> c, int distance) {
   return {cuda::swap_lanes(c.value, distance), cuda::swap_lanes(c.index, distance)};
 }
 // Whether a comes before b in descending (or ascending) order; NaN is the largest value.
-template <bool descending, class T>
-__device__ bool precedes(T a, T b) {
+template <bool descending, class T> __device__ bool precedes(T a, T b) {
   const bool less = a < b || (b != b && a == a), greater = a > b || (a != a && b == b);
   return descending ? greater : less;
 }
 // The better one, NaN best of all, the earlier one of equals.
-template <bool largest>
-struct Better {
+template <bool largest> struct Better {
   template <class T> __device__ Candidate<T> operator()(const Candidate<T>& a, const Candidate<T>& b) const {
     if (a.index < 0 || b.index < 0) return a.index < 0 ? b : a;
     const bool a_nan = a.value != a.value, b_nan = b.value != b.value;
@@ -120,22 +120,20 @@ struct Better {
     return a.index < b.index ? a : b;
   }
 };
-template <bool largest, class T>
-struct ArgRows {
+template <bool largest, class T> struct ArgRows {
   const T* x;
   int64_t extent;
   int64_t* y;
   template <class Team> __device__ void operator()(Team team, int64_t row) const {
     using C = Compute<T>;
     Candidate<C> best = {C(0), -1};
-    for_each_value(team, x + row * extent, extent,
-                   [&](int64_t e, T value) { best = Better<largest>{}(best, Candidate<C>{C(value), e}); });
+    const auto visit = [&](int64_t e, T value) { best = Better<largest>{}(best, Candidate<C>{C(value), e}); };
+    for_each_value(team, extent, visit, x + row * extent);
     best = team.reduce(best, Better<largest>{});
     if (team.lane() == 0) y[row] = best.index;
   }
 };
-template <bool largest, class T>
-struct ArgColumns {
+template <bool largest, class T> struct ArgColumns {
   const T* x;
   Along along;
   int64_t* y;
@@ -148,17 +146,17 @@ struct ArgColumns {
     y[i] = best.index;
   }
 };
-template <bool largest, class T>
-void arg_reduce(const T* x, Along along, int64_t* y) {
-  if (along.inner == 1) for_each_row(along.outer, along.extent, ArgRows<largest, T>{x, along.extent, y});
-  else for_each(along.outer * along.inner, ArgColumns<largest, T>{x, along, y});
+template <bool largest, class T> void arg_reduce(const T* x, Along along, int64_t* y) {
+  if (along.inner == 1)
+    for_each_row(along.outer, along.extent, ArgRows<largest, T>{x, along.extent, y});
+  else
+    for_each(along.outer * along.inner, ArgColumns<largest, T>{x, along, y});
 }
 
 // Floating sums run in double, as on the CPU: a long sequence of additions has no pairs to keep its error small.
 template <class T> using Running = std::conditional_t<std::is_integral_v<T>, T, double>;
 
-template <class T>
-struct CumulateRows {
+template <class T> struct CumulateRows {
   const T* x;
   int64_t extent;
   bool reverse;
@@ -174,8 +172,7 @@ struct CumulateRows {
     }
   }
 };
-template <class T>
-struct CumulateColumns {
+template <class T> struct CumulateColumns {
   const T* x;
   Along along;
   bool reverse;
@@ -192,8 +189,7 @@ struct CumulateColumns {
 };
 
 // An element's place is how many come before it: no sorting and no shared state, at extent^2 comparisons per line.
-template <bool largest, class T>
-struct Rank {
+template <bool largest, class T> struct Rank {
   const T* x;
   Along along;
   int64_t k;
@@ -240,16 +236,22 @@ void CudaBackend::reduce_outside(const Tensor& x, Along along, Tensor& y) {
 
 void CudaBackend::arg_reduce(Reduction op, const Tensor& x, Along along, Tensor& y) {
   visit(x.dtype(), [&]<class T>() {
-    if (op == Reduction::maximum) cuda::arg_reduce<true>(x.data<T>(), along, y.mutate<int64_t>());
-    else cuda::arg_reduce<false>(x.data<T>(), along, y.mutate<int64_t>());
+    if (op == Reduction::maximum)
+      cuda::arg_reduce<true>(x.data<T>(), along, y.mutate<int64_t>());
+    else
+      cuda::arg_reduce<false>(x.data<T>(), along, y.mutate<int64_t>());
   });
 }
 
 void CudaBackend::cumulative_sum(const Tensor& x, Along along, bool reverse, Tensor& y) {
   const auto [outer, extent, inner] = along;
   visit(x.dtype(), [&]<class T>() {
-    if (inner == 1) cuda::for_each_row(outer, extent, cuda::CumulateRows<T>{x.data<T>(), extent, reverse, y.mutate<T>()});
-    else cuda::for_each(outer * inner, cuda::CumulateColumns<T>{x.data<T>(), along, reverse, y.mutate<T>()});
+    const T* const from = x.data<T>();
+    T* const to = y.mutate<T>();
+    if (inner == 1)
+      cuda::for_each_row(outer, extent, cuda::CumulateRows<T>{from, extent, reverse, to});
+    else
+      cuda::for_each(outer * inner, cuda::CumulateColumns<T>{from, along, reverse, to});
   });
 }
 
@@ -257,8 +259,10 @@ void CudaBackend::top_k(const Tensor& x, Along along, int64_t k, bool largest, T
   visit(x.dtype(), [&]<class T>() {
     T* const to = values.mutate<T>();
     int64_t* const places = indices.mutate<int64_t>();
-    if (largest) cuda::for_each(x.size(), cuda::Rank<true, T>{x.data<T>(), along, k, to, places});
-    else cuda::for_each(x.size(), cuda::Rank<false, T>{x.data<T>(), along, k, to, places});
+    if (largest)
+      cuda::for_each(x.size(), cuda::Rank<true, T>{x.data<T>(), along, k, to, places});
+    else
+      cuda::for_each(x.size(), cuda::Rank<false, T>{x.data<T>(), along, k, to, places});
   });
 }
 

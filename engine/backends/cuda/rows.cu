@@ -8,52 +8,56 @@ namespace weft {
 namespace cuda {
 namespace {
 
-// Sum of f(value) over a row.
-template <class Team, class T, class F>
-__device__ Compute<T> sum_over(Team team, const T* row, int64_t n, const F& f) {
+// Sum over a row of f(values...), one from each of `rows`.
+template <class Team, class F, class T, class... Others>
+__device__ Compute<T> sum_over(Team team, int64_t n, const F& f, const T* row, const Others*... rows) {
   Compute<T> sum = 0;
-  for_each_value(team, row, n, [&](int64_t j, T value) { sum += f(j, Compute<T>(value)); });
+  for_each_value(
+      team, n, [&](int64_t, auto... values) { sum += f(Compute<T>(values)...); }, row, rows...);
   return team.reduce(sum, Add{});
 }
 
-// log of the sum of exp(row), as the maximum and the log of what is left. A maximum that is not finite stays outside,
-// so that rows of only -inf, or with inf or NaN, come out as they should.
-template <class C>
-struct LogSumExp {
-  C shift, log_sum;
-  __device__ C value() const { return shift + log_sum; }
+struct Same {
+  template <class T> __device__ T operator()(T x) const { return x; }
 };
-template <class Team, class T>
-__device__ LogSumExp<Compute<T>> log_sum_exp(Team team, const T* row, int64_t n) {
-  using C = Compute<T>;
-  constexpr C infinity = std::numeric_limits<C>::infinity();
-  C top = -infinity;
-  for_each_value(team, row, n, [&](int64_t, T value) { top = Maximum{}(top, C(value)); });
-  top = team.reduce(top, Maximum{});
-  const C shift = top > -infinity && top < infinity ? top : C(0);
-  const C sum = sum_over(team, row, n, [&](int64_t, C value) { return maths::exp(value - shift); });
-  return {shift, maths::log(sum)};
+
+template <class Team, class T> __device__ Compute<T> greatest(Team team, const T* row, int64_t n) {
+  Compute<T> top = -std::numeric_limits<Compute<T>>::infinity();
+  for_each_value(
+      team, n, [&](int64_t, T value) { top = Maximum{}(top, Compute<T>(value)); }, row);
+  return team.reduce(top, Maximum{});
+}
+template <class Team, class T> __device__ Compute<T> sum_exp(Team team, const T* row, int64_t n, Compute<T> shift) {
+  return sum_over(
+      team, n, [&](Compute<T> value) { return maths::exp(value - shift); }, row);
 }
 
-template <Normalizer kind, class T>
-struct Normalize {
+// log(sum of exp(row)) in two parts. A maximum that is not finite stays outside, where inf - inf would make it NaN.
+template <class C> struct LogSumExp { C shift, rest; };
+template <class Team, class T> __device__ LogSumExp<Compute<T>> log_sum_exp(Team team, const T* row, int64_t n) {
+  using C = Compute<T>;
+  const C top = greatest(team, row, n), shift = maths::abs(top) < std::numeric_limits<C>::infinity() ? top : C(0);
+  return {shift, maths::log(sum_exp(team, row, n, shift))};
+}
+
+template <Normalizer kind, class T> struct Normalize {
   int64_t n;
   const T* x;
   T* y;
   template <class Team> __device__ void operator()(Team team, int64_t row) const {
     using C = Compute<T>;
-    const LogSumExp<C> total = log_sum_exp(team, x + row * n, n);
+    const C top = greatest(team, x + row * n, n), sum = sum_exp(team, x + row * n, n, top), log_sum = maths::log(sum);
     const auto finish = [&](T value) {
-      const C log_share = C(value) - total.shift - total.log_sum;
-      if constexpr (kind == Normalizer::softmax) return T(maths::exp(log_share));
-      else return T(log_share);
+      if constexpr (kind == Normalizer::softmax)
+        return T(maths::exp(C(value) - top) / sum);
+      else
+        return T(C(value) - top - log_sum);
     };
     map_row(team, n, finish, y + row * n, x + row * n);
   }
 };
 
-template <Normalizer kind, class T>
-struct NormalizePullback {
+template <Normalizer kind, class T> struct NormalizePullback {
   int64_t n;
   const T *y, *g;
   T* dx;
@@ -61,30 +65,28 @@ struct NormalizePullback {
     using C = Compute<T>;
     const T *const values = y + row * n, *const slopes = g + row * n;
     if constexpr (kind == Normalizer::softmax) {
-      const C sum = sum_over(team, slopes, n, [&](int64_t j, C slope) { return slope * C(values[j]); });
+      const C sum = sum_over(team, n, Multiply{}, slopes, values);
       const auto finish = [&](T value, T slope) { return T(C(value) * (C(slope) - sum)); };
       map_row(team, n, finish, dx + row * n, values, slopes);
     } else {
-      const C sum = sum_over(team, slopes, n, [](int64_t, C slope) { return slope; });
+      const C sum = sum_over(team, n, Same{}, slopes);
       const auto finish = [&](T value, T slope) { return T(C(slope) - maths::exp(C(value)) * sum); };
       map_row(team, n, finish, dx + row * n, values, slopes);
     }
   }
 };
 
-template <class T>
-struct LogSumExpRows {
+template <class T> struct LogSumExpRows {
   int64_t n;
   const T* x;
   T* y;
   template <class Team> __device__ void operator()(Team team, int64_t row) const {
     const auto total = log_sum_exp(team, x + row * n, n);
-    if (team.lane() == 0) y[row] = T(total.value());
+    if (team.lane() == 0) y[row] = T(total.shift + total.rest);
   }
 };
 
-template <class T>
-struct Standardize {
+template <class T> struct Standardize {
   int64_t n;
   Compute<T> epsilon;
   const T* x;
@@ -92,17 +94,17 @@ struct Standardize {
   template <class Team> __device__ void operator()(Team team, int64_t row) const {
     using C = Compute<T>;
     const T* const values = x + row * n;
-    const C mean = sum_over(team, values, n, [](int64_t, C value) { return value; }) / C(n);
-    const auto squared = [&](int64_t, C value) { return (value - mean) * (value - mean); };
-    const C variance = sum_over(team, values, n, squared) / C(n);
+    const C mean = sum_over(team, n, Same{}, values) / C(n);
+    const auto squared = [&](C value) { return (value - mean) * (value - mean); };
+    const C variance = sum_over(team, n, squared, values) / C(n);
     const C scale = C(1) / maths::sqrt(variance + epsilon);
-    map_row(team, n, [&](T value) { return T((C(value) - mean) * scale); }, y + row * n, values);
+    map_row(
+        team, n, [&](T value) { return T((C(value) - mean) * scale); }, y + row * n, values);
     if (team.lane() == 0) rstd[row] = T(scale);
   }
 };
 
-template <class T>
-struct StandardizePullback {
+template <class T> struct StandardizePullback {
   int64_t n;
   const T *y, *rstd, *g;
   T* dx;
@@ -110,27 +112,25 @@ struct StandardizePullback {
     using C = Compute<T>;
     const T *const values = y + row * n, *const slopes = g + row * n;
     const C scale = C(rstd[row]);
-    const C mean = sum_over(team, slopes, n, [](int64_t, C slope) { return slope; }) / C(n);
-    const C along = sum_over(team, slopes, n, [&](int64_t j, C slope) { return slope * C(values[j]); }) / C(n);
+    const C mean = sum_over(team, n, Same{}, slopes) / C(n);
+    const C along = sum_over(team, n, Multiply{}, slopes, values) / C(n);
     const auto finish = [&](T value, T slope) { return T(scale * (C(slope) - mean - C(value) * along)); };
     map_row(team, n, finish, dx + row * n, values, slopes);
   }
 };
 
-template <class T>
-struct CrossEntropy {
+template <class T> struct CrossEntropy {
   int64_t n;
   const T* x;
   const int64_t* targets;
   T* losses;
   template <class Team> __device__ void operator()(Team team, int64_t row) const {
     const auto total = log_sum_exp(team, x + row * n, n);
-    if (team.lane() == 0) losses[row] = T(total.log_sum + (total.shift - Compute<T>(x[row * n + targets[row]])));
+    if (team.lane() == 0) losses[row] = T(total.rest + (total.shift - Compute<T>(x[row * n + targets[row]])));
   }
 };
 
-template <class T>
-struct CrossEntropyPullback {
+template <class T> struct CrossEntropyPullback {
   int64_t n;
   const T* x;
   const int64_t* targets;
@@ -138,19 +138,18 @@ struct CrossEntropyPullback {
   T* dx;
   template <class Team> __device__ void operator()(Team team, int64_t row) const {
     using C = Compute<T>;
-    const auto total = log_sum_exp(team, x + row * n, n);
-    const C slope = C(g[row]);
+    const T* const values = x + row * n;
+    const C top = greatest(team, values, n), sum = sum_exp(team, values, n, top), slope = C(g[row]);
+    const auto share = [&](T value) { return maths::exp(C(value) - top) / sum; };
+    map_row(
+        team, n, [&](T value) { return T(slope * share(value)); }, dx + row * n, values);
     const int64_t target = targets[row];
-    for_each_value(team, x + row * n, n, [&](int64_t j, T value) {
-      const C share = maths::exp(C(value) - total.shift - total.log_sum);
-      dx[row * n + j] = T(slope * (share - C(j == target)));
-    });
+    if (writes<T, T>(team, target)) dx[row * n + target] = T(slope * (share(values[target]) - C(1)));
   }
 };
 
-// Runs Kernel<T>{n, arguments...} for each row of x.
-template <class F>
-void for_rows_of(const Tensor& x, const F& kernel) {
+// Runs kernel(n) for each row of x, n values long.
+template <class F> void for_rows_of(const Tensor& x, const F& kernel) {
   const int64_t n = x.shape()[-1];
   for_each_row(x.shape().product(0, x.shape().rank() - 1), n, kernel(n));
 }
@@ -165,17 +164,22 @@ void CudaBackend::normalize_rows(Normalizer kind, const Tensor& x, Tensor& y) {
     const T* from = x.data<T>();
     T* to = y.mutate<T>();
     using enum Normalizer;
-    if (kind == softmax) for_rows_of(x, [&](int64_t n) { return cuda::Normalize<softmax, T>{n, from, to}; });
-    else for_rows_of(x, [&](int64_t n) { return cuda::Normalize<log_softmax, T>{n, from, to}; });
+    if (kind == softmax)
+      for_rows_of(x, [&](int64_t n) { return cuda::Normalize<softmax, T>{n, from, to}; });
+    else
+      for_rows_of(x, [&](int64_t n) { return cuda::Normalize<log_softmax, T>{n, from, to}; });
   });
 }
 void CudaBackend::normalize_rows_pullback(Normalizer kind, const Tensor& y, const Tensor& g, Tensor& dx) {
   visit_floating(y.dtype(), [&]<class T>() {
-    const T *values = y.data<T>(), *slopes = g.data<T>();
+    const T *out = y.data<T>(), *slopes = g.data<T>();
     T* to = dx.mutate<T>();
     using enum Normalizer;
-    if (kind == softmax) for_rows_of(y, [&](int64_t n) { return cuda::NormalizePullback<softmax, T>{n, values, slopes, to}; });
-    else for_rows_of(y, [&](int64_t n) { return cuda::NormalizePullback<log_softmax, T>{n, values, slopes, to}; });
+    using cuda::NormalizePullback;
+    if (kind == softmax)
+      for_rows_of(y, [&](int64_t n) { return NormalizePullback<softmax, T>{n, out, slopes, to}; });
+    else
+      for_rows_of(y, [&](int64_t n) { return NormalizePullback<log_softmax, T>{n, out, slopes, to}; });
   });
 }
 void CudaBackend::log_sum_exp_rows(const Tensor& x, Tensor& y) {

@@ -6,7 +6,9 @@
 
 namespace weft::cuda {
 
-struct alignas(16) Quad { uint64_t low, high; };
+struct alignas(16) Quad {
+  uint64_t low, high;
+};
 
 // What a move touches, in bytes: addresses, run lengths and strides. The widest word divides each of them.
 class Grain {
@@ -17,8 +19,7 @@ class Grain {
     return *this;
   }
   // Calls run.template operator()<Word>().
-  template <class F>
-  void visit(F&& run) const {
+  template <class F> void visit(F&& run) const {
     switch (std::countr_zero(all_ | 16)) {
       case 0: return run.template operator()<uint8_t>();
       case 1: return run.template operator()<uint16_t>();

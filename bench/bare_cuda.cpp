@@ -1,0 +1,40 @@
+#include <cublas_v2.h>
+#include <cuda_runtime_api.h>
+
+#include "bench/bare.h"
+
+namespace weft::bench::bare {
+namespace {
+
+void check(int status, const char* call) { require(status == 0, call, ": status ", status); }
+
+cublasHandle_t handle() {
+  static const cublasHandle_t made = [] {
+    cublasHandle_t h;
+    check(cublasCreate(&h), "cublasCreate");
+    return h;
+  }();
+  return made;
+}
+
+}  // namespace
+
+bool present() { return true; }
+
+// Column-major: the transpose of c = a b is b^T a^T.
+void matmul(DType dtype, int64_t n, const void* a, const void* b, void* c) {
+  const cudaDataType_t type = dtype == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F;
+  const int size = static_cast<int>(n);
+  const float one = 1, zero = 0;
+  check(cublasGemmEx(handle(), CUBLAS_OP_N, CUBLAS_OP_N, size, size, size, &one, b, type, size, a, type, size, &zero, c,
+                     type, size, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
+        "cublasGemmEx");
+}
+
+void copy(void* to, const void* from, size_t bytes) {
+  check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice), "cudaMemcpyAsync");
+}
+
+void wait() { check(cudaDeviceSynchronize(), "cudaDeviceSynchronize"); }
+
+}  // namespace weft::bench::bare

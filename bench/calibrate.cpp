@@ -1,0 +1,78 @@
+#include "bench/calibrate.h"
+
+#include <cstdlib>
+#include <cstring>
+
+#include "bench/goal.h"
+#include "engine/backends/cpu/simd.h"
+#include "engine/tensor.h"
+
+namespace weft::bench {
+namespace {
+
+constexpr int chains = 12;  // enough independent sums to cover the latency of two FMA units
+constexpr int64_t steps = 1 << 16;
+
+// The compiler must believe that the factors can be anything and that the sums are read, or it removes the loop.
+void fma_loop() {
+  using V = cpu::Vector<float>;
+  volatile float opaque = 0.999f;
+  const V factor = cpu::broadcast<float>(opaque), addend = cpu::broadcast<float>(opaque);
+  V sum[chains];
+  for (V& s : sum) s = addend;
+  for (int64_t i = 0; i < steps; ++i) {
+#pragma GCC unroll 12
+    for (int c = 0; c < chains; ++c) sum[c] = sum[c] * factor + addend;
+  }
+  for (int c = 1; c < chains; ++c) sum[0] += sum[c];
+  volatile float escape = sum[0][0];
+  static_cast<void>(escape);
+}
+
+}  // namespace
+
+Burst fma_peak() { return per(2.0 * steps * chains * cpu::lanes<float>, timed(fma_loop)); }
+
+Burst triad() {
+  constexpr int64_t n = 1 << 24;
+  Tensor a({n}), b = Tensor::full({n}, 1), c = Tensor::full({n}, 2);
+  return per(12.0 * n, timed([=]() mutable {
+               float* to = a.mutate<float>();
+               const float *x = b.data<float>(), *y = c.data<float>();
+               for (int64_t i = 0; i < n; ++i) to[i] = x[i] + 3.0f * y[i];
+             }));
+}
+
+Burst plain_copy(double bytes) {
+  const Tensor from = Tensor::full({static_cast<int64_t>(bytes)}, 1, DType::u8);
+  Tensor to = from.clone();
+  return per(bytes, timed([=]() mutable { std::memcpy(to.mutate(), from.data(), from.bytes()); }));
+}
+
+namespace {
+
+// What a program without a pool pays for a buffer this large: the system hands out zeroed pages and takes them back.
+void fresh_buffer() {
+  constexpr size_t bytes = 64 << 20;
+  volatile char* block = static_cast<char*>(std::malloc(bytes));
+  for (size_t i = 0; i < bytes; i += 4096) block[i] = 1;
+  std::free(const_cast<char*>(block));
+}
+
+std::vector<Check> measure() {
+  constexpr double large = 128 << 20, cached = 256 << 10;
+  const Rounds rounds({fma_peak(), triad(), plain_copy(large), plain_copy(cached), timed(fresh_buffer)}, 5);
+  const auto line = [&](size_t which, const char* what, const char* unit) {
+    return Check{what, rate(1e-9 / rounds.median(which), unit), "", spread(scaled(rounds.of(which), 1e9))};
+  };
+  return {line(0, "fused multiply-adds", "GFLOP"),
+          line(1, "triad", "GB"),
+          line(2, "copy of 128 MB", "GB"),
+          line(3, "copy of 256 KB", "GB"),
+          {"malloc, touch, free 64 MB", duration(rounds.median(4)), "", spread(scaled(rounds.of(4), 1e9))}};
+}
+
+const Goal goal{"machine", "what one core of this machine does at best (value: ns per unit)", measure};
+
+}  // namespace
+}  // namespace weft::bench

@@ -1,0 +1,130 @@
+// weft_bench                   measures every goal and prints a table
+// weft_bench GOAL...           measures some
+// weft_bench --json GOAL...    prints one JSON line per goal instead, after the goal has been measured
+// weft_bench --list            says what there is
+//
+// Exit status: 0 all hold, 1 one does not, 3 one could not be measured here (and the others hold), 64 wrong usage.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "bench/goal.h"
+#include "engine/backend.h"
+
+namespace weft::bench {
+namespace {
+
+struct Outcome {
+  const Goal& goal;
+  std::vector<Check> checks;
+  std::string skipped;  // why it could not be measured
+  double neighbours = 0;
+
+  bool holds() const {
+    return std::all_of(checks.begin(), checks.end(), [](const Check& check) { return check.holds(); });
+  }
+  int status() const { return !skipped.empty() ? 3 : holds() ? 0 : 1; }
+};
+
+Outcome measure(const Goal& goal) {
+  Outcome outcome{goal, {}, "", 0};
+  const Neighbours neighbours;
+  try {
+    outcome.checks = goal.measure();
+  } catch (const Unavailable& reason) {
+    outcome.skipped = reason.reason;
+  }
+  outcome.neighbours = neighbours.cores();
+  return outcome;
+}
+
+const char* symbol(Sense sense) { return sense == Sense::at_least ? ">=" : sense == Sense::at_most ? "<=" : ""; }
+
+void print(const Outcome& outcome) {
+  fmt::print("{}: {}\n", outcome.goal.name, outcome.goal.statement);
+  if (!outcome.skipped.empty()) fmt::print("  not measured: {}\n", outcome.skipped);
+  for (const Check& check : outcome.checks) {
+    const Spread& v = check.value;
+    const bool bounded = check.sense != Sense::shown;
+    fmt::print("  {:<38} {:>14} {:>14} {:>9.4g}  {:>6.4g}..{:<6.4g} {:>2} {:<6} {}{}\n", check.what, check.ours,
+               check.theirs, v.median, v.low, v.high, symbol(check.sense),
+               bounded ? fmt::format("{:.4g}", check.bound) : "",
+               !bounded        ? ""
+               : check.holds() ? "holds"
+                               : "DOES NOT HOLD",
+               v.high - v.low > 0.15 * v.median ? "  (spread above 15 %)" : "");
+  }
+  if (outcome.neighbours > 0.05) fmt::print("  (other processes kept {:.1f} cores busy)\n", outcome.neighbours);
+  std::fflush(stdout);
+}
+
+nlohmann::ordered_json json(const Check& check) {
+  return {{"what", check.what},           {"ours", check.ours},     {"theirs", check.theirs},
+          {"value", check.value.median},  {"low", check.value.low}, {"high", check.value.high},
+          {"sense", symbol(check.sense)}, {"bound", check.bound},   {"holds", check.holds()}};
+}
+
+// The check with the least margin speaks for the goal.
+void print_json(const Outcome& outcome) {
+  nlohmann::ordered_json line = {{"goal", outcome.goal.name}};
+  const auto least = [](const Check& a, const Check& b) { return a.margin() < b.margin(); };
+  const auto worst = std::min_element(outcome.checks.begin(), outcome.checks.end(), least);
+  if (worst == outcome.checks.end()) {
+    line.update({{"value", nullptr}, {"bound", nullptr}, {"holds", nullptr}, {"skipped", outcome.skipped}});
+  } else {
+    line.update(json(*worst));
+    for (const Check& check : outcome.checks) line["checks"].push_back(json(check));
+    line["neighbours"] = outcome.neighbours;
+  }
+  fmt::print("{}\n", line.dump());
+  std::fflush(stdout);
+}
+
+int usage(const std::string& complaint) {
+  fmt::print(stderr, "{}\nusage: weft_bench [--list] [--json] [GOAL...]\ngoals:", complaint);
+  for (const Goal* goal : Goal::all()) fmt::print(stderr, " {}", goal->name);
+  fmt::print(stderr, "\n");
+  return 64;
+}
+
+int run(const std::vector<std::string>& arguments) {
+  std::vector<const Goal*> goals;
+  bool as_json = false;
+  for (const std::string& argument : arguments) {
+    if (argument == "--json") {
+      as_json = true;
+    } else if (argument == "--list") {
+      for (const Goal* goal : Goal::all()) fmt::print("{:<11} {}\n", goal->name, goal->statement);
+      return 0;
+    } else if (const Goal* goal = Goal::find(argument)) {
+      goals.push_back(goal);
+    } else {
+      return usage("there is no goal " + argument);
+    }
+  }
+  if (goals.empty()) goals = Goal::all();
+  if (!as_json)
+    fmt::print("{}\n{:<40} {:>14} {:>14} {:>9}  {:>6}..{:<6} bound\n", backend(Device::cpu).description(), "", "ours",
+               "theirs", "value", "min", "max");
+  int status = 0;
+  for (const Goal* goal : goals) {
+    const Outcome outcome = measure(*goal);
+    as_json ? print_json(outcome) : print(outcome);
+    if (status != 1 && outcome.status() != 0) status = outcome.status();
+  }
+  return status;
+}
+
+}  // namespace
+}  // namespace weft::bench
+
+int main(int count, char** arguments) {
+  try {
+    return weft::bench::run({arguments + 1, arguments + count});
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "weft_bench: {}\n", error.what());
+    return 2;
+  }
+}

@@ -1,0 +1,55 @@
+#pragma once
+// How everything in this folder is timed.
+//
+// What is compared runs alternately in one process (A B, B A, A B, ...), so that clock speed, heat and neighbours meet
+// both sides alike. A round keeps the shortest of a few bursts of each, because a disturbance only ever makes a burst
+// longer; goals are judged by the median over rounds of the ratio within a round.
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace weft::bench {
+
+struct Spread {
+  double median = 0, low = 0, high = 0;
+};
+Spread spread(std::vector<double> values);
+
+// Measures once; returns seconds per call or, after `per`, per operation, element or byte.
+using Burst = std::function<double()>;
+
+// Repeats the call until a burst lasts long enough to be timed. `finish` waits for work that a call only enqueues.
+Burst timed(std::function<void()> call, std::function<void()> finish = {});
+Burst per(double units, Burst burst);
+
+class Rounds {
+ public:
+  explicit Rounds(const std::vector<Burst>& bursts, int rounds = 7, int repeats = 3);
+
+  const std::vector<double>& of(size_t burst) const { return times_[burst]; }  // one value per round
+  std::vector<double> ratio(size_t numerator, size_t denominator) const;
+  double median(size_t burst) const { return spread(times_[burst]).median; }
+
+ private:
+  std::vector<std::vector<double>> times_;
+};
+
+// Values that several runs of rounds have in common: their geometric mean, round by round.
+std::vector<double> geometric_mean(const std::vector<std::vector<double>>& values);
+std::vector<double> scaled(std::vector<double> values, double factor);
+
+// How many cores other processes kept busy since this was made: above 0.05 the results deserve doubt.
+class Neighbours {
+ public:
+  Neighbours();
+  double cores() const;
+
+ private:
+  double others_, wall_;
+};
+
+// "3.21 us", "277 GFLOP/s".
+std::string duration(double seconds);
+std::string rate(double per_second, const std::string& unit);
+
+}  // namespace weft::bench

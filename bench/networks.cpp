@@ -1,0 +1,67 @@
+#include "bench/networks.h"
+
+#include "engine/backend.h"
+#include "engine/ops/images.h"
+#include "engine/ops/matmul.h"
+#include "engine/ops/normalize.h"
+#include "engine/ops/reduce.h"
+#include "engine/ops/shape_ops.h"
+
+namespace weft::bench {
+namespace {
+
+const Activation relu_activation{Unary::Relu, {}};
+
+Tensor every_class_in_turn(int64_t batch, int64_t classes) {
+  Tensor targets({batch}, DType::i64);
+  for (int64_t i = 0; i < batch; ++i) targets.mutate<int64_t>()[i] = i % classes;
+  return targets;
+}
+
+}  // namespace
+
+const Parameter& Network::parameter(const Shape& shape, double bound) {
+  const std::string name = std::to_string(parameters_.size());
+  return parameters_.emplace_back(name, Tensor::uniform(shape, {1, parameters_.size()}, -bound, bound));
+}
+
+void Network::step() {
+  {
+    Tape tape;
+    tape.backward(loss(tape), gradients_);
+  }
+  for (Parameter& p : parameters_) backend(p.value.device()).accumulate(-learning_rate, gradients_[p], p.value);
+  gradients_.clear();
+}
+
+Mlp::Mlp(int64_t batch, int64_t in, int64_t hidden, int64_t out)
+    : x(Tensor::uniform({batch, in}, {2})),
+      targets(every_class_in_turn(batch, out)),
+      w1(parameter({in, hidden}, 0.05)),
+      b1(parameter({hidden}, 0.05)),
+      w2(parameter({hidden, out}, 0.05)),
+      b2(parameter({out}, 0.05)) {}
+
+Var Mlp::loss(Tape& tape) {
+  const Var h = linear(tape.constant(x), tape.watch(w1), tape.watch(b1), relu_activation);
+  return mean(cross_entropy(linear(h, tape.watch(w2), tape.watch(b2)), targets));
+}
+
+ConvEncoder::ConvEncoder(int64_t batch)
+    : x(Tensor::uniform({batch, 28, 28, 1}, {2})),
+      targets(every_class_in_turn(batch, 128)),
+      w1(parameter({3, 3, 1, 32}, 0.3)),
+      b1(parameter({32}, 0.3)),
+      w2(parameter({3, 3, 32, 64}, 0.06)),
+      b2(parameter({64}, 0.06)),
+      w3(parameter({7 * 7 * 64, 128}, 0.02)),
+      b3(parameter({128}, 0.02)) {}
+
+Var ConvEncoder::loss(Tape& tape) {
+  const Sliding halving{.stride = {2, 2}, .padding = {1, 1}};
+  Var h = conv2d(tape.constant(x), tape.watch(w1), tape.watch(b1), halving, relu_activation);
+  h = conv2d(h, tape.watch(w2), tape.watch(b2), halving, relu_activation);
+  return mean(cross_entropy(linear(flatten(h), tape.watch(w3), tape.watch(b3)), targets));
+}
+
+}  // namespace weft::bench

@@ -1,0 +1,5 @@
+#include "bench/rivals.h"
+
+namespace weft::bench {
+Gemm onednn_gemm() { return nullptr; }
+}  // namespace weft::bench

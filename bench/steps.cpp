@@ -1,0 +1,39 @@
+// P3 and conv: whole training steps against PyTorch.
+#include "bench/goal.h"
+#include "bench/networks.h"
+#include "bench/torch.h"
+
+namespace weft::bench {
+namespace {
+
+// Holds against the stronger of the two settings only if it holds against both.
+std::vector<Check> against_torch(Network& net, const std::string& workload, double bound) {
+  Torch installed(Torch::Setting::as_installed), strongest(Torch::Setting::strongest);
+  const Rounds rounds({timed([&] { net.step(); }), installed.step(workload), strongest.step(workload)});
+  const auto check = [&](size_t which, const std::string& setting) {
+    return Check{"times PyTorch " + installed.version() + ", " + setting,
+                 duration(rounds.median(0)),
+                 duration(rounds.median(which)),
+                 spread(rounds.ratio(which, 0)),
+                 Sense::at_least,
+                 bound};
+  };
+  return {check(1, "as installed"), check(2, "strongest")};
+}
+
+std::vector<Check> tiny_mlp() {
+  Mlp net(16, 16, 32, 8);
+  return against_torch(net, "tiny MLP", 15);
+}
+
+std::vector<Check> conv_encoder() {
+  ConvEncoder net(512);
+  return against_torch(net, "conv encoder", 1.0);
+}
+
+const Goal p3{"P3", "a training step of a tiny MLP (16-32-8, batch 16) at least 15 times as fast as PyTorch's",
+              tiny_mlp};
+const Goal conv{"conv", "a step of a conv encoder (1-32-64, 28x28, 512 images) no slower than PyTorch's", conv_encoder};
+
+}  // namespace
+}  // namespace weft::bench

@@ -1,0 +1,24 @@
+#include "collectives/case.h"
+
+namespace weft {
+
+static std::vector<const DistributedCase*>& registry() {
+  static std::vector<const DistributedCase*> cases;
+  return cases;
+}
+
+DistributedCase::DistributedCase(std::string name, decltype(shapes) shapes, decltype(call) call,
+                                 decltype(specification) specification, double low, double high)
+    : name(std::move(name)),
+      shapes(std::move(shapes)),
+      call(std::move(call)),
+      specification(std::move(specification)),
+      low(low),
+      high(high) {
+  registry().push_back(this);
+}
+DistributedCase::~DistributedCase() { std::erase(registry(), this); }
+
+const std::vector<const DistributedCase*>& DistributedCase::all() { return registry(); }
+
+}  // namespace weft

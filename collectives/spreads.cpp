@@ -1,0 +1,135 @@
+#include "collectives/spreads.h"
+
+#include <numeric>
+
+#include "collectives/case.h"
+#include "collectives/ops.h"
+#include "engine/ops/elementwise.h"
+#include "engine/ops/shape_ops.h"
+#include "engine/record.h"
+
+namespace weft {
+namespace {
+
+constexpr Spread R = Spread::replicated, I = Spread::invariant, V = Spread::varying, P = Spread::partial;
+
+struct Conversion : Op {  // moves data in one direction at least, so it replays like any collective
+  explicit Conversion(std::string name) : Op(std::move(name), {}, Algebra::own, Replay::always) {}
+};
+const Conversion vary_op{"vary"}, all_reduce_equal_op{"all_reduce_equal"}, all_gather_equal_op{"all_gather_equal"},
+    own_rows_op{"own_rows"};
+const Op keep_on_op{"keep_on", {{"a scale", {{2, 3}}, [](auto x) { return x[0] * 1; }}}, Algebra::own};
+
+bool follows(const Var& x) { return x.tape() && x.tape()->follows_spreads(); }
+
+Rows equal_rows(const Communicator& comm, int64_t each) { return Rows(static_cast<size_t>(comm.size()), each); }
+int64_t rows_before(const Rows& rows, const Communicator& comm) {
+  return std::accumulate(rows.begin(), rows.begin() + comm.rank().value, int64_t{0});
+}
+int64_t total(const Rows& rows) { return std::accumulate(rows.begin(), rows.end(), int64_t{0}); }
+
+// Invariant values have equal cotangents, which the plain inner product over ranks would count once per rank; so the
+// cases lead back to values that each rank owns.
+std::vector<Shape> matrix(int, int) { return {{2, 3}}; }
+std::vector<Shape> blocks(int, int ranks) { return {{2 * ranks, 3}}; }
+const DistributedCase cases[] = {
+    {"all_reduce_equal and vary", matrix, [](auto x, auto& comm) { return vary(all_reduce_equal(x[0], comm), comm); }},
+    {"vary before use by each rank alone", matrix,
+     [](auto x, auto& comm) { return vary(square(all_reduce_equal(x[0], comm)), comm) * x[0]; }},
+    {"all_gather_equal and own_rows", matrix,
+     [](auto x, auto& comm) {
+       const Rows rows = equal_rows(comm, 2);
+       return own_rows(square(all_gather_equal(x[0], rows, comm)), rows, comm);
+     }},
+    {"own_rows of a Replicated value, padded_rows", blocks,
+     [](auto x, auto& comm) {
+       const Rows rows = equal_rows(comm, 2);
+       return all_reduce(padded_rows(square(own_rows(all_reduce(x[0], comm), rows, comm)), rows, comm), comm);
+     }},
+    {"keep_on", matrix,
+     [](auto x, auto& comm) { return all_reduce(keep_on(all_reduce(x[0], comm), {comm.size() - 1}, comm), comm); }},
+};
+
+}  // namespace
+
+Spread spread_of(const Var& x, const Communicator& comm) {
+  return x.tape() ? x.spreads().in(x.tape()->group(&comm, comm.size())) : x.spreads().elsewhere();
+}
+
+Var spread_as(const Var& x, const Communicator& comm, Spread spread) {
+  return follows(x) ? with_spreads(x, x.spreads().with(x.tape()->group(&comm, comm.size()), spread)) : x;
+}
+
+void expect_spread(const std::string& op, const Var& x, const Communicator& comm, std::initializer_list<Spread> allowed,
+                   const char* advice) {
+  if (!follows(x)) return;
+  const Spread spread = spread_of(x, comm);
+  bool ok = spread == Spread::unknown;
+  std::string names;
+  for (const Spread s : allowed) {
+    ok = ok || s == spread;
+    names += (names.empty() ? "" : " or ") + text(s);
+  }
+  if (!ok)
+    fail({op, ": its input is ", text(spread), " over ", comm.description(), ", but ", names, " is needed; ", advice});
+}
+
+Var vary(const Var& x, Communicator& comm, Site site) {
+  expect_spread("vary", x, comm, {I}, "only Invariant values need it");
+  const Var y =
+      record(vary_op, x.value(), from(x, [=, &comm](const Var& g) { return all_reduce_equal(g, comm, site); }));
+  return spread_as(y, comm, R);
+}
+
+Var all_reduce_equal(const Var& x, Communicator& comm, Site site) {
+  expect_spread("all_reduce_equal", x, comm, {P, V}, "its value is complete on every rank already");
+  const Var y = record(all_reduce_equal_op, comm.all_reduce(x.value(), ReduceOp::sum, site),
+                       from(x, [=, &comm](const Var& g) { return vary(g, comm, site); }));
+  return spread_as(y, comm, I);
+}
+
+Var all_gather_equal(const Var& x, const Rows& rows, Communicator& comm, Site site) {
+  expect_spread("all_gather_equal", x, comm, {V}, "its value is complete on every rank already");
+  const Var y = record(all_gather_equal_op, comm.all_gather_v(x.value(), rows, site),
+                       from(x, [=, &comm](const Var& g) { return own_rows(g, rows, comm, site); }));
+  return spread_as(y, comm, I);
+}
+
+Var own_rows(const Var& x, const Rows& rows, Communicator& comm, Site site) {
+  expect_spread("own_rows", x, comm, {R, I},
+                "reduce_scatter takes rows of a sum, and Varying rows are a rank's own already");
+  require(x.shape().rank() > 0 && x.shape()[0] == total(rows), "own_rows: the counts say ", total(rows),
+          " rows, the tensor is ", x.shape());
+  const bool equal_cotangents = follows(x) && spread_of(x, comm) == I;
+  const int64_t begin = rows_before(rows, comm), count = rows[static_cast<size_t>(comm.rank().value)];
+  const Var y = record(own_rows_op, x.value().slice(begin, begin + count), from(x, [=, &comm](const Var& g) {
+                         return equal_cotangents ? all_gather_equal(g, rows, comm, site) : padded_rows(g, rows, comm);
+                       }));
+  return spread_as(y, comm, V);
+}
+
+Var padded_rows(const Var& x, const Rows& rows, Communicator& comm) {
+  expect_spread("padded_rows", x, comm, {V}, "only a rank's own rows can be a part of a sum of all ranks' rows");
+  const int64_t before = rows_before(rows, comm);
+  return spread_as(pad(x, 0, before, total(rows) - before - rows[static_cast<size_t>(comm.rank().value)]), comm, P);
+}
+
+Var keep_on(const Var& x, GroupRank rank, Communicator& comm) {
+  expect_spread("keep_on", x, comm, {R}, "only one of equal values can stand for their sum");
+  const Var y = record(keep_on_op, comm.rank() == rank ? x.value() : Tensor::zeros(x.shape(), x.dtype(), x.device()),
+                       from(x, [=, &comm](const Var& g) { return keep_on(g, rank, comm); }));
+  return spread_as(y, comm, P);
+}
+
+Var as_partial(const Var& x, Communicator& comm) {
+  expect_spread("as_partial", x, comm, {V},
+                "an equal value would be counted once per rank; keep_on one rank counts it once");
+  return spread_as(x * 1, comm, P);
+}
+
+Var as_varying(const Var& x, Communicator& comm) {
+  expect_spread("as_varying", x, comm, {R}, "vary() an Invariant value, all_reduce a Partial one");
+  return spread_as(x * 1, comm, V);
+}
+
+}  // namespace weft

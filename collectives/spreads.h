@@ -1,0 +1,34 @@
+#pragma once
+// Spreads over a communicator's group (engine/spread.h says what they are), and the conversions between them. Each pair
+// below is forward / backward; every conversion is exact, none hides a factor.
+//
+//   vary               Invariant  -> Replicated   the same values / all_reduce
+//   all_reduce_equal   Partial, Varying -> Invariant   the sum / the same values
+//   all_gather_equal   Varying    -> Invariant    everybody's rows / my rows
+//   own_rows           Replicated, Invariant -> Varying   my rows / zeros around them, or everybody's rows
+//   padded_rows        Varying    -> Partial      zeros around my rows / my rows
+//   keep_on            Replicated -> Partial      the values on one rank, zeros elsewhere / the same
+//   as_partial         Varying    -> Partial      the same values, now a part of a sum / the same
+//   as_varying         Replicated -> Varying      the same values, now my own / the same
+#include "collectives/communicator.h"
+#include "engine/tape.h"
+
+namespace weft {
+
+Spread spread_of(const Var& x, const Communicator& comm);
+// The same value under another spread. Trusted: nothing is moved or checked.
+Var spread_as(const Var& x, const Communicator& comm, Spread spread);
+// Error unless x's spread over the group is one of these, or unknown.
+void expect_spread(const std::string& op, const Var& x, const Communicator& comm, std::initializer_list<Spread> allowed,
+                   const char* advice);
+
+Var vary(const Var& x, Communicator& comm, Site site = Site::here());
+Var all_reduce_equal(const Var& x, Communicator& comm, Site site = Site::here());
+Var all_gather_equal(const Var& x, const std::vector<int64_t>& rows, Communicator& comm, Site site = Site::here());
+Var own_rows(const Var& x, const std::vector<int64_t>& rows, Communicator& comm, Site site = Site::here());
+Var padded_rows(const Var& x, const std::vector<int64_t>& rows, Communicator& comm);
+Var keep_on(const Var& x, GroupRank rank, Communicator& comm);
+Var as_partial(const Var& x, Communicator& comm);
+Var as_varying(const Var& x, Communicator& comm);
+
+}  // namespace weft

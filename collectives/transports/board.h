@@ -1,0 +1,97 @@
+#pragma once
+// The layout of a group's board in a job's memory. All of it begins as zeros.
+#include <algorithm>
+
+#include "collectives/transports/shared_memory.h"
+
+namespace weft {
+
+struct SharedMemory::Slot {
+  static constexpr size_t capacity = 48;
+  std::atomic<uint64_t> filled;  // one more than the step it is filled for
+  uint64_t fingerprint;
+  alignas(16) std::byte bytes[capacity];
+};
+
+struct alignas(64) SharedMemory::Seat {
+  Slot slots[2];
+  uint64_t steps, calls;  // so far; the owner's
+};
+
+// What a slot holds when there is more to see than fits.
+struct SharedMemory::Shown {
+  bool in_place, result_in_place;
+  Offset bytes, result;
+};
+
+// A message is followed by its bytes. It is linked to the next one when that is sent, and has been left behind by the
+// receiver when that is received: then the sender may use its memory again.
+struct alignas(64) SharedMemory::Message {
+  std::atomic<Offset> next;
+  std::atomic<bool> left_behind;
+  uint64_t size;
+  Call call;
+};
+
+struct alignas(64) SharedMemory::Channel {
+  Message start;
+  Offset sent_last;  // the sender's
+  uint64_t sent;
+  alignas(64) Offset received_last;  // the receiver's
+  uint64_t received;
+};
+
+struct SharedMemory::Board {
+  int32_t group, size;
+  Offset members, seats, channels, staging;
+  size_t part;
+  alignas(64) Bell bell;
+};
+
+inline SharedMemory::Slot& SharedMemory::slot(int r, uint64_t step) const { return seats_[r].slots[step % 2]; }
+
+inline SharedMemory::Channel& SharedMemory::channel(int from, int to) const {
+  return job_->at<Channel>(board_->channels)[from * size_ + to];
+}
+
+inline std::byte* SharedMemory::staging(int r, uint64_t step) const {
+  return job_->at<std::byte>(board_->staging) + part_ * (static_cast<size_t>(r) * 4 + step % 2);
+}
+
+inline std::byte* SharedMemory::folded(int r, uint64_t step) const { return staging(r, step) + 2 * part_; }
+
+// One call of one rank: in the log from its beginning to its end, and its steps.
+class SharedMemory::Turn {
+ public:
+  Turn(SharedMemory& group, const Call& call, size_t longest)
+      : group_(group), job_(*group.job_), seat_(group.seats_[group.rank_]), call_(call) {
+    call_.sequence = ++seat_.calls;
+    fingerprint_ = call.fingerprint() + longest;
+    job_.begin(me(), call_, group.board_->group, group.size_);
+  }
+  Turn(const Turn&) = delete;
+  ~Turn() {
+    if (!std::uncaught_exceptions()) job_.end(me());
+  }
+
+  uint64_t step() const { return seat_.steps; }  // the coming one
+  Slot& slot() { return group_.slot(group_.rank_, seat_.steps); }
+  // Takes the coming step: my slot is filled, and all slots are when this returns. The calls agree then.
+  void take_step();
+
+ private:
+  int me() const { return group_.members_[group_.rank_]; }
+  bool filled(int r) const {
+    return group_.slot(r, seat_.steps - 1).filled.load(std::memory_order_seq_cst) >= seat_.steps;
+  }
+  void compare(int peers) const;
+  [[noreturn]] void report() const;
+
+  SharedMemory& group_;
+  Job& job_;
+  Seat& seat_;
+  Call call_;
+  uint64_t fingerprint_;
+};
+
+}  // namespace weft

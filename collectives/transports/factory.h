@@ -1,0 +1,17 @@
+#pragma once
+// Which transport connects the processes of a session.
+#include "collectives/transports/session.h"
+
+namespace weft {
+
+// The group of all ranks. By the session's option, else by WEFT_TRANSPORT, else the best that works:
+//   self     one rank
+//   shared   ranks on one node, through memory
+//   mpi      any ranks, through MPI's messages
+// May be called again; then the new one takes over from the old.
+std::unique_ptr<Transport> connect(Session& session);
+
+// "shared memory (4 ranks), MPICH 4.0.2"
+std::string description(const Session& session, const Transport& transport);
+
+}  // namespace weft

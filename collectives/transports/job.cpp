@@ -1,0 +1,240 @@
+#include "collectives/transports/job.h"
+
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+#include <ctime>
+#include <fstream>
+
+namespace weft {
+namespace {
+
+// Coarse: a few nanoseconds to read, right to some milliseconds.
+int64_t milliseconds_now() {
+  timespec time;
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &time);
+  return int64_t{time.tv_sec} * 1000 + time.tv_nsec / 1'000'000;
+}
+
+std::string seconds(int64_t milliseconds) {
+  const int64_t tenths = (milliseconds + 50) / 100;
+  return text(tenths / 10) + "." + text(tenths % 10) + " s";
+}
+
+constexpr uint64_t layout = 0x3130746665772001;  // changes with the structs below
+
+}  // namespace
+
+std::chrono::milliseconds default_deadline() {
+  const char* given = std::getenv("WEFT_TIMEOUT");
+  const double seconds = given ? std::atof(given) : 60;
+  require(seconds > 0, "WEFT_TIMEOUT: '", given ? given : "", "' is not a number of seconds");
+  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
+}
+
+struct Job::Header {
+  uint64_t layout;
+  int32_t ranks;
+  std::atomic<int32_t> groups;
+  std::atomic<Offset> used;
+  Offset world;
+  std::atomic<uint64_t> cores[16];  // one bit for each that some rank may run on
+  std::atomic<int32_t> failure;     // 0: none, 1: being written, 2: below
+  int32_t failed_rank, exit_code;
+  char message[8000];
+};
+
+Job::Job(Memory memory, std::chrono::milliseconds deadline) : memory_(std::move(memory)), deadline_(deadline) {}
+
+std::shared_ptr<Job> Job::create(Memory memory, int ranks, std::chrono::milliseconds deadline) {
+  std::shared_ptr<Job> job(new Job(std::move(memory), deadline));
+  const Offset end = sizeof(Header) + 64 + sizeof(Rank) * static_cast<size_t>(ranks);
+  job->memory_.reserve(0, end);
+  Header& header = *new (job->memory_.base()) Header{};
+  header.layout = layout;
+  header.ranks = ranks;
+  header.used = end;
+  for (int r = 0; r < ranks; ++r) new (&job->rank(r)) Rank{};
+  job->suspected_.resize(static_cast<size_t>(ranks));
+  return job;
+}
+
+std::shared_ptr<Job> Job::open(Memory memory, std::chrono::milliseconds deadline) {
+  std::shared_ptr<Job> job(new Job(std::move(memory), deadline));
+  require(job->header().layout == layout, "shared memory: ", job->memory_.path(),
+          " was made by another version of Weft");
+  job->suspected_.resize(static_cast<size_t>(job->ranks()));
+  return job;
+}
+
+Job::Rank& Job::rank(int r) const {
+  constexpr Offset first = (sizeof(Header) + 63) / 64 * 64;
+  return at<Rank>(first)[r];
+}
+
+int Job::ranks() const { return header().ranks; }
+int Job::new_group() { return header().groups++; }
+Offset Job::world() const { return header().world; }
+void Job::set_world(Offset board) { header().world = board; }
+
+void Job::join(int r, int global) {
+  cpu_set_t cores;
+  sched_getaffinity(0, sizeof cores, &cores);
+  for (int core = 0; core < 1024; ++core)
+    if (CPU_ISSET(core, &cores)) header().cores[core / 64] |= uint64_t{1} << core % 64;
+  rank(r).global = global;
+  rank(r).process = getpid();
+  rank(r).thread = static_cast<int>(syscall(SYS_gettid));
+}
+
+Patience Job::patience() const {
+  int cores = 0;
+  for (const auto& word : header().cores) cores += std::popcount(word.load());
+  return Patience::of(ranks(), cores);
+}
+
+Offset Job::allocate(size_t bytes) {
+  const size_t whole = (bytes + 63) / 64 * 64;
+  const Offset begin = (header().used.fetch_add(whole + 64) + 63) / 64 * 64;
+  memory_.reserve(begin, whole);
+  return begin;
+}
+
+void Job::begin(int r, const Call& call, int group, int group_size) {
+  Rank& mine = rank(r);
+  const uint64_t calls = mine.calls.load(std::memory_order_relaxed);
+  mine.log[calls % log_length].store({call, milliseconds_now(), group, group_size});
+  mine.ended.store(0, std::memory_order_relaxed);
+  mine.calls.store(calls + 1, std::memory_order_release);
+}
+
+void Job::end(int r) { rank(r).ended.store(milliseconds_now(), std::memory_order_relaxed); }
+
+Job::Entry Job::last(int r) const {
+  const uint64_t calls = rank(r).calls.load(std::memory_order_acquire);
+  return calls ? rank(r).log[(calls - 1) % log_length].load() : Entry{};
+}
+
+void Job::waits_for(int r, int awaited, Offset word, uint64_t value) {
+  Rank& mine = rank(r);
+  const Wait before = mine.wait.load();
+  const bool same = before.asleep && before.word == word && before.value == value;
+  if (same) return;
+  mine.changes.fetch_add(1);
+  mine.wait.store({word, value, before.asleep ? before.since : milliseconds_now(), awaited, 1});
+  mine.changes.fetch_add(1);
+}
+
+void Job::waits_no_more(int r) {
+  Rank& mine = rank(r);
+  mine.changes.fetch_add(1);
+  mine.wait.store({});
+  mine.changes.fetch_add(1);
+}
+
+void Job::still_waiting(int r) {
+  check();
+  if (const std::string waits = circle(r); !waits.empty())
+    fail(r, Fault(exit_codes::mismatch, "collective mismatch: these ranks wait for each other" + waits));
+  const Wait wait = rank(r).wait.load();
+  const int64_t waited = milliseconds_now() - wait.since;
+  if (waited >= deadline_.count())
+    fail(r, Fault(exit_codes::deadline, "deadline: " + name(r) + " has waited " + seconds(waited) + " for " +
+                                            name(wait.awaited) + " in " + doing(r) + table()));
+}
+
+// Follows from rank to rank awaited. Waiting in a circle is only proven when nobody in it has moved since the last
+// look: then all of them were asleep, for something not done, at one and the same time.
+std::string Job::circle(int r) {
+  std::string waits;
+  uint64_t look = 1;
+  for (int at_rank = r, n = 0; n < ranks(); ++n) {
+    const uint64_t changes = rank(at_rank).changes.load();
+    const Wait wait = rank(at_rank).wait.load();
+    if (!wait.asleep || at<std::atomic<uint64_t>>(wait.word)->load() >= wait.value) break;
+    waits += "\n  " + name(at_rank) + " waits for " + name(wait.awaited) + " in " + doing(at_rank);
+    look = look * 1'000'003 + changes;
+    at_rank = wait.awaited;
+    if (at_rank == r) return std::exchange(suspected_[static_cast<size_t>(r)], look) == look ? waits : "";
+  }
+  suspected_[static_cast<size_t>(r)] = 0;
+  return "";
+}
+
+bool Job::record(int r, const Fault& fault) {
+  Header& h = header();
+  int32_t none = 0;
+  if (!h.failure.compare_exchange_strong(none, 1)) return false;
+  h.failed_rank = r;
+  h.exit_code = fault.exit_code;
+  std::strncpy(h.message, fault.what(), sizeof h.message - 1);
+  h.failure.store(2, std::memory_order_release);
+  return true;
+}
+
+int Job::first_to_fail() const {
+  return header().failure.load(std::memory_order_acquire) == 2 ? header().failed_rank : -1;
+}
+
+void Job::fail(int r, const Fault& fault) {
+  if (!record(r, fault)) {
+    while (header().failure.load() == 1) let_others_run();
+    check();
+  }
+  end(fault, true);
+}
+
+void Job::check() {
+  const Header& h = header();
+  if (h.failure.load(std::memory_order_acquire) != 2) return;
+  end(Fault(h.exit_code, name(h.failed_rank) + " failed first: " + h.message), false);
+}
+
+void Job::end(const Fault& fault, bool first) {
+  if (ends) ends(fault, first);
+  throw fault;
+}
+
+std::string Job::name(int r) const { return r < 0 ? "its peers" : "rank " + text(rank(r).global.load()); }
+
+std::string Job::state(int r) const {
+  const std::string process = text(rank(r).process.load()), thread = text(rank(r).thread.load());
+  std::ifstream stat("/proc/" + process + "/task/" + thread + "/stat");
+  std::string line;
+  std::getline(stat, line);
+  const size_t name_end = line.rfind(')');
+  if (name_end == std::string::npos || name_end + 2 >= line.size()) return "DEAD";
+  switch (line[name_end + 2]) {
+    case 'T':
+    case 't': return "STOPPED (T)";
+    case 'Z':
+    case 'X': return "DEAD";
+    case 'R': return "running";
+    default: return "asleep";
+  }
+}
+
+std::string Job::doing(int r) const {
+  const Entry entry = last(r);
+  if (!entry.began) return "no call yet";
+  return "call " + text(entry.call.sequence) + " of group " + text(entry.group) + " (" + text(entry.group_size) +
+         " ranks): " + entry.call.text();
+}
+
+std::string Job::table() const {
+  const int64_t now = milliseconds_now();
+  std::string lines;
+  for (int r = 0; r < ranks(); ++r) {
+    const int64_t ended = rank(r).ended, began = last(r).began;
+    lines += "\n  " + name(r) + ", process " + text(rank(r).process.load()) + ", " + state(r) + ": ";
+    if (began) lines += ended ? "finished " + seconds(now - ended) + " ago " : "for " + seconds(now - began) + " in ";
+    lines += doing(r);
+  }
+  return lines;
+}
+
+}  // namespace weft

@@ -1,0 +1,110 @@
+#pragma once
+// What the ranks of one node have in common: a range of memory, in which groups find their boards; for every rank a
+// log of its last calls and what it waits for, readable by the others and, when it is a file, after everybody has
+// died; and who failed first.
+//
+// Nothing in the memory is an address, because processes see it at different places: everything is an Offset.
+#include <array>
+#include <chrono>
+#include <functional>
+#include <memory>
+
+#include "collectives/run_ranks.h"
+#include "collectives/transport.h"
+#include "collectives/transports/memory.h"
+#include "collectives/transports/waiting.h"
+
+namespace weft {
+
+class Job {
+ public:
+  static constexpr int log_length = 64;
+
+  struct Entry {
+    Call call;
+    int64_t began;              // milliseconds since the machine started
+    int32_t group, group_size;  // group 0 is everybody
+  };
+  // What a rank sleeps for: until *word reaches `value`, which is up to `awaited`.
+  struct Wait {
+    Offset word;
+    uint64_t value;
+    int64_t since;
+    int32_t awaited;
+    int32_t asleep;
+  };
+  struct alignas(64) Rank {
+    std::atomic<int32_t> process, thread, global;
+    std::atomic<uint64_t> calls;    // the current or last call is in log[(calls - 1) % log_length]
+    std::atomic<int64_t> ended;     // when, or 0 while it runs
+    std::atomic<uint64_t> changes;  // of `wait`
+    Glimpse<Wait> wait;
+    std::array<Glimpse<Entry>, log_length> log;
+  };
+
+  // Lays a new job out in fresh memory, or finds one that a peer has laid out.
+  static std::shared_ptr<Job> create(Memory memory, int ranks, std::chrono::milliseconds deadline);
+  static std::shared_ptr<Job> open(Memory memory, std::chrono::milliseconds deadline);
+
+  // Ranks are counted per node here; `global` is what people call this one. Once per rank, from its thread.
+  void join(int rank, int global);
+  void join(int rank) { join(rank, rank); }
+  int ranks() const;
+  Patience patience() const;  // meaningful once everybody has joined
+  std::chrono::milliseconds deadline() const { return deadline_; }
+  int new_group();
+  Offset world() const;  // where the board of all ranks is
+  void set_world(Offset board);
+
+  bool contains(const void* p) const { return memory_.contains(p); }
+  template <class T> T* at(Offset offset) const { return reinterpret_cast<T*>(memory_.base() + offset); }
+  // Also of and to addresses outside, for those who share them.
+  Offset offset_of(const void* p) const {
+    return reinterpret_cast<uintptr_t>(p) - reinterpret_cast<uintptr_t>(memory_.base());
+  }
+  const std::byte* address(Offset offset) const {
+    return reinterpret_cast<const std::byte*>(reinterpret_cast<uintptr_t>(memory_.base()) + offset);
+  }
+  Offset allocate(size_t bytes);  // zeros, 64-byte aligned, never given back
+  const Memory& memory() const { return memory_; }
+
+  // A rank's log.
+  void begin(int rank, const Call& call, int group, int group_size);
+  void end(int rank);
+  Entry last(int rank) const;
+
+  // Around sleeping. still_waiting throws if the job has failed, the deadline has passed, or the rank awaited has died
+  // or, over any number of others, waits for this one.
+  void waits_for(int rank, int awaited, Offset word, uint64_t value);
+  void still_waiting(int rank);
+  void waits_no_more(int rank);
+
+  // The first failure of the job is remembered; `record` tells whether this was it. `fail` then ends the calling rank,
+  // as `check` does when any rank has failed: with an exception or, where a lost rank would make the others hang, by
+  // `ends`.
+  bool record(int rank, const Fault& fault);
+  int first_to_fail() const;  // -1 while all is well
+  [[noreturn]] void fail(int rank, const Fault& fault);
+  void check();
+  using Ending = std::function<void(const Fault&, bool first)>;
+  Ending ends;
+
+  std::string doing(int rank) const;  // its current or last call: "call 17 of group 0 (3 ranks): all_reduce ..."
+  std::string table() const;          // a line per rank: what it did last, or is doing
+
+ private:
+  struct Header;
+  Job(Memory memory, std::chrono::milliseconds deadline);
+  Header& header() const { return *at<Header>(0); }
+  Rank& rank(int r) const;
+  [[noreturn]] void end(const Fault& fault, bool first);
+  std::string circle(int rank);
+  std::string name(int rank) const;   // "rank 3"
+  std::string state(int rank) const;  // "STOPPED (T)"
+
+  Memory memory_;
+  std::chrono::milliseconds deadline_;
+  std::vector<uint64_t> suspected_;  // per rank: what the circle it waits in looked like when last seen
+};
+
+}  // namespace weft

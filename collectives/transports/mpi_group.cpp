@@ -1,0 +1,203 @@
+#include "collectives/transports/mpi_group.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <thread>
+
+#include "engine/backend.h"
+
+namespace weft {
+namespace {
+
+constexpr size_t part_bytes = size_t{1} << 20;
+
+int as_count(size_t bytes) {
+  require(bytes <= INT32_MAX, "mpi: a message of ", bytes >> 20, " MiB is too long; send it in pieces");
+  return static_cast<int>(bytes);
+}
+
+}  // namespace
+
+void poll(Job& job, int rank_on_node, const std::function<bool()>& done) {
+  for (int i = 0, looks = job.patience().looks; i < looks; ++i)
+    if (done()) return;
+  for (int i = 0; i < 200; ++i, let_others_run())
+    if (done()) return;
+  job.waits_for(rank_on_node, -1, 0, 0);
+  for (; !done(); job.still_waiting(rank_on_node)) std::this_thread::sleep_for(std::chrono::microseconds(20));
+  job.waits_no_more(rank_on_node);
+}
+
+void finish(Job& job, int rank_on_node, MPI_Request& request) {
+  poll(job, rank_on_node, [&] {
+    int done = 0;
+    MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+    return done != 0;
+  });
+}
+
+void Outbox::forget_delivered() {
+  for (int done = 1; done && !letters.empty();) {
+    MPI_Test(&letters.front().request, &done, MPI_STATUS_IGNORE);
+    if (done) letters.pop_front();
+  }
+}
+
+MpiGroup::State::State(MPI_Comm comm, std::shared_ptr<Job> job, int rank_on_node, std::shared_ptr<Outbox> outbox,
+                       int number)
+    : comm(comm), job(std::move(job)), rank_on_node(rank_on_node), outbox(std::move(outbox)), number(number) {
+  MPI_Comm_rank(comm, &rank);
+  MPI_Comm_size(comm, &size);
+  std::vector<int> group_ranks(static_cast<size_t>(size));
+  std::iota(group_ranks.begin(), group_ranks.end(), 0);
+  members = group_ranks;
+  MPI_Group here, everybody;
+  MPI_Comm_group(comm, &here);
+  MPI_Comm_group(MPI_COMM_WORLD, &everybody);
+  MPI_Group_translate_ranks(here, size, group_ranks.data(), everybody, members.data());
+  MPI_Group_free(&here);
+  MPI_Group_free(&everybody);
+}
+
+GlobalRank MpiGroup::global(GroupRank rank) const {
+  require(rank.value >= 0 && rank.value < size(), "rank ", rank, " in a group of ", size());
+  return {state_->members[static_cast<size_t>(rank.value)]};
+}
+
+std::string MpiGroup::description() const { return "mpi (" + text(size()) + " ranks)"; }
+
+// One small exchange before any data: what everybody is about to do, and how much each has to show.
+std::vector<uint64_t> MpiGroup::sizes_if_all_agree(const Call& call, size_t mine, size_t longest) {
+  struct Announcement {
+    uint64_t fingerprint, sequence, longest, size;
+  };
+  const Announcement my{call.fingerprint(), call.sequence, longest, mine};
+  std::vector<Announcement> all(static_cast<size_t>(size()));
+  MPI_Request request;
+  MPI_Iallgather(&my, sizeof my, MPI_BYTE, all.data(), sizeof my, MPI_BYTE, state_->comm, &request);
+  finish(request);
+  std::vector<uint64_t> sizes;
+  bool agree = true;
+  for (const Announcement& a : all) {
+    agree &= a.fingerprint == all[0].fingerprint && a.sequence == all[0].sequence && a.longest == all[0].longest;
+    sizes.push_back(a.size);
+  }
+  if (!agree) report_mismatch(call);
+  return sizes;
+}
+
+// Everybody has seen the same disagreement, so everybody takes part in this.
+void MpiGroup::report_mismatch(const Call& call) {
+  std::vector<Call> all(static_cast<size_t>(size()));
+  MPI_Request request;
+  MPI_Iallgather(&call, sizeof call, MPI_BYTE, all.data(), sizeof call, MPI_BYTE, state_->comm, &request);
+  finish(request);
+  std::string calls;
+  for (int r = 0; r < size(); ++r) {
+    const Call& theirs = all[static_cast<size_t>(r)];
+    calls += "\n  rank " + text(global({r})) + " is in call " + text(theirs.sequence) + " of group " +
+             text(state_->number) + " (" + text(size()) + " ranks): " + theirs.text();
+  }
+  state_->job->fail(
+      state_->rank_on_node,
+      Fault(exit_codes::mismatch, "collective mismatch: the ranks of a group are in different calls" + calls));
+}
+
+void MpiGroup::meet(const Call& asked, Bytes mine, size_t longest, Read read) {
+  Call call = asked;
+  call.sequence = ++state_->calls;
+  begin(call);
+  const std::vector<uint64_t> sizes = sizes_if_all_agree(call, mine.size(), longest);
+  const size_t n = sizes.size(), part = std::min(part_bytes, longest);
+  staging_.resize(std::max(staging_.size(), n * part));
+  std::vector<int> counts(n), places(n);
+  std::vector<const std::byte*> peers(n);
+  for (size_t first = 0; first < longest; first += part) {
+    for (size_t r = 0; r < n; ++r) {
+      counts[r] = static_cast<int>(std::min(part, sizes[r] - std::min<size_t>(first, sizes[r])));
+      places[r] = r ? places[r - 1] + counts[r - 1] : 0;
+      peers[r] = staging_.data() + places[r];
+    }
+    MPI_Request request;
+    MPI_Iallgatherv(mine.data() + std::min(first, mine.size()), counts[static_cast<size_t>(rank())], MPI_BYTE,
+                    staging_.data(), counts.data(), places.data(), MPI_BYTE, state_->comm, &request);
+    finish(request);
+    read({first, std::min(first + part, longest), peers});
+  }
+  end();
+}
+
+void MpiGroup::send(Call call, GroupRank to, Bytes bytes) {
+  require(to.value >= 0 && to.value < size(), "send: to rank ", to, " of a group of ", size());
+  call.root = to.value;
+  call.sequence = ++state_->sent;
+  begin(call);
+  Outbox& outbox = *state_->outbox;
+  outbox.forget_delivered();
+  Outbox::Letter& letter = outbox.letters.emplace_back();
+  letter.bytes.resize(sizeof call + bytes.size());
+  std::memcpy(letter.bytes.data(), &call, sizeof call);
+  std::copy(bytes.begin(), bytes.end(), letter.bytes.begin() + sizeof call);
+  MPI_Isend(letter.bytes.data(), as_count(letter.bytes.size()), MPI_BYTE, to.value, 0, state_->comm, &letter.request);
+  end();
+}
+
+void MpiGroup::receive(Call call, GroupRank from, std::span<std::byte> bytes) {
+  require(from.value >= 0 && from.value < size(), "receive: from rank ", from, " of a group of ", size());
+  call.root = from.value;
+  call.sequence = ++state_->received;
+  begin(call);
+  MPI_Message envelope;
+  MPI_Status status;
+  poll(*state_->job, state_->rank_on_node, [&] {
+    int there = 0;
+    MPI_Improbe(from.value, 0, state_->comm, &there, &envelope, &status);
+    return there != 0;
+  });
+  int size = 0;
+  MPI_Get_count(&status, MPI_BYTE, &size);
+  std::vector<std::byte> letter(static_cast<size_t>(size));
+  MPI_Request request;
+  MPI_Imrecv(letter.data(), size, MPI_BYTE, &envelope, &request);
+  finish(request);
+  Call sent;
+  std::memcpy(&sent, letter.data(), sizeof sent);
+  if (!sent.same_message(call) || letter.size() != sizeof call + bytes.size())
+    state_->job->fail(state_->rank_on_node, wrong_message(sent, global(from), call, global({rank()})));
+  std::copy_n(letter.begin() + sizeof call, bytes.size(), bytes.begin());
+  end();
+}
+
+std::unique_ptr<Transport> MpiGroup::split(int color, int key, Site site) {
+  struct Choice {
+    int32_t color, key, groups;
+  };
+  const Choice mine{color, key, state_->outbox->groups};
+  int groups = 0;
+  meet(describe(Verb::split, site), std::as_bytes(std::span(&mine, 1)), sizeof mine, [&](const Part& part) {
+    for (const std::byte* peer : part.peers) {
+      Choice theirs;
+      std::memcpy(&theirs, peer, sizeof theirs);
+      groups = std::max(groups, theirs.groups);
+    }
+  });
+  state_->outbox->groups = groups + 1;
+  MPI_Comm comm;  // MPI has no polled form of this; everybody has just arrived, so it does not wait long
+  MPI_Comm_split(state_->comm, color < 0 ? MPI_UNDEFINED : color, key, &comm);
+  if (color < 0) return nullptr;
+  return std::make_unique<MpiGroup>(
+      std::make_shared<State>(comm, state_->job, state_->rank_on_node, state_->outbox, groups));
+}
+
+void MpiGroup::finalize(Site site) {
+  meet(describe(Verb::finalize, site), {}, 0, [](const Part&) {});
+  poll(*state_->job, state_->rank_on_node, [&] {
+    state_->outbox->forget_delivered();
+    return state_->outbox->letters.empty();
+  });
+}
+
+StorageHandle MpiGroup::allocate_shown(size_t bytes) { return StorageHandle(backend(Device::cpu).allocate(bytes)); }
+
+}  // namespace weft

@@ -1,0 +1,69 @@
+#pragma once
+// A group of MPI processes that need not see common memory. Every operation is started without waiting and then
+// polled, so that a deadline can end it and more ranks than cores do not stand in each other's way.
+#include <mpi.h>
+
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "collectives/transports/job.h"
+
+namespace weft {
+
+// Asks until done() holds, busily at first. Ends in a Fault when the job has failed or the deadline passes.
+void poll(Job& job, int rank_on_node, const std::function<bool()>& done);
+void finish(Job& job, int rank_on_node, MPI_Request& request);
+
+// What all groups of a process have in common: messages that MPI has not taken over yet.
+struct Outbox {
+  struct Letter {
+    std::vector<std::byte> bytes;
+    MPI_Request request;
+  };
+  std::deque<Letter> letters;
+  int groups = 1;  // made so far; for numbering them
+
+  void forget_delivered();
+};
+
+class MpiGroup : public Transport {
+ public:
+  // What a group is; a transport is a view of it.
+  struct State {
+    State(MPI_Comm comm, std::shared_ptr<Job> job, int rank_on_node, std::shared_ptr<Outbox> outbox, int number);
+    MPI_Comm comm;  // for this group alone; freeing it would be one more collective, so MPI keeps it
+    std::shared_ptr<Job> job;
+    int rank_on_node;
+    std::shared_ptr<Outbox> outbox;
+    int number;  // for reports: 0 is everybody
+    int rank = 0, size = 0;
+    std::vector<int> members;  // global ranks
+    uint64_t calls = 0, sent = 0, received = 0;
+  };
+  explicit MpiGroup(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+  int rank() const override { return state_->rank; }
+  int size() const override { return state_->size; }
+  GlobalRank global(GroupRank rank) const override;
+  std::string description() const override;
+  void meet(const Call& call, Bytes mine, size_t longest, Read read) override;
+  void send(Call call, GroupRank to, Bytes bytes) override;
+  void receive(Call call, GroupRank from, std::span<std::byte> bytes) override;
+  std::unique_ptr<Transport> split(int color, int key, Site site) override;
+  void finalize(Site site) override;
+  bool shows_device_memory() const override { return false; }
+  StorageHandle allocate_shown(size_t bytes) override;
+
+ private:
+  std::vector<uint64_t> sizes_if_all_agree(const Call& call, size_t mine, size_t longest);
+  [[noreturn]] void report_mismatch(const Call& call);
+  void begin(const Call& call) { state_->job->begin(state_->rank_on_node, call, state_->number, state_->size); }
+  void end() { state_->job->end(state_->rank_on_node); }
+  void finish(MPI_Request& request) { weft::finish(*state_->job, state_->rank_on_node, request); }
+
+  std::shared_ptr<State> state_;
+  std::vector<std::byte> staging_;
+};
+
+}  // namespace weft

@@ -1,0 +1,165 @@
+#include "collectives/transports/session.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <new>
+#include <thread>
+
+#include "collectives/transports/factory.h"
+#include "collectives/transports/shared_memory.h"
+
+namespace weft {
+namespace {
+
+// The handlers of std::set_terminate and std::atexit take no argument, so they find the session here.
+Session* the_session = nullptr;
+std::terminate_handler terminate_outside = nullptr;
+
+// In one piece, so that the reports of several ranks do not mix.
+void write_report(const std::string& report) {
+  const ssize_t written = write(STDERR_FILENO, report.data(), report.size());
+  (void)written;  // nobody to tell
+}
+
+int number_in(const char* variable) {
+  const char* given = std::getenv(variable);
+  return given ? std::atoi(given) : 0;
+}
+
+std::pair<int, std::string> what_went_wrong() {
+  try {
+    throw;
+  } catch (const Fault& fault) {
+    return {fault.exit_code, fault.what()};
+  } catch (const std::bad_alloc&) {
+    return {exit_codes::out_of_memory, "out of memory"};
+  } catch (const std::exception& exception) {
+    return {exit_codes::exception, std::string("exception: ") + exception.what()};
+  } catch (...) {
+    return {exit_codes::exception, "an exception that is not a std::exception"};
+  }
+}
+
+}  // namespace
+
+Session::Session(int& argc, char**& argv, SessionOptions options)
+    : options_(std::move(options)), processes_(start_mpi(argc, argv)), exceptions_before_(std::uncaught_exceptions()) {
+  require(!the_session, "session: there is one already");
+  the_session = this;
+  terminate_outside = std::set_terminate(on_terminate);
+  static const int registered = std::atexit(on_exit);
+  (void)registered;
+  try {
+    check_launcher();
+    join();
+  } catch (...) {  // a rank that left now would make the others wait for it
+    end_by_current_exception();
+  }
+}
+
+void Session::join() {
+  const Job::Ending ends = [this](const Fault& fault, bool first) { end(fault.exit_code, fault.what(), first); };
+  if (size() > 1) {
+    job_ = processes_->join(options_.deadline, ends);
+  } else {
+    job_ = Job::create(Memory::of_this_process(size_t{64} << 30), 1, options_.deadline);
+    job_->ends = ends;
+    job_->join(0);
+    SharedMemory::lay_out(*job_, SharedMemory::Sight::everything);
+  }
+}
+
+Session::~Session() {
+  if (std::uncaught_exceptions() > exceptions_before_)
+    end(exit_codes::unwinding, "an exception is leaving the session (run_session would tell which)");
+  connect(*this)->finalize(Site::here());
+  over_ = true;
+  the_session = nullptr;
+  std::set_terminate(terminate_outside);
+  job_->memory().remove_file();
+  if (processes_) processes_->finalize();
+}
+
+void Session::end(int exit_code, const std::string& what) {
+  end(exit_code, what, !job_ || job_->record(rank_on_node(), Fault(exit_code, what)));
+}
+
+void Session::end(int exit_code, const std::string& what, bool first) {
+  over_ = true;
+  // Only the first to fail reports, and ends everybody long before this is over.
+  if (!first) std::this_thread::sleep_for(std::chrono::seconds(2));
+  std::string report = "weft: rank " + text(rank()) + " of " + text(size()) + " ends the job with exit code " +
+                       text(exit_code) + "\n  " + what;
+  if (job_) {
+    if (const std::string doing = job_->doing(rank_on_node()); what.find(doing) == std::string::npos)
+      report += "\n  its last call was " + doing;
+    if (const std::string& path = job_->memory().path(); !path.empty())
+      report += "\n  the last calls of all ranks are in " + path;
+  }
+  write_report(report + "\n");
+  leave(exit_code);
+}
+
+void Session::leave(int exit_code) {
+  over_ = true;
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // mpiexec may drop what is written at the very end
+  if (processes_) processes_->abort(exit_code);
+  std::_Exit(exit_code);
+}
+
+void Session::end_by_current_exception() {
+  const auto [exit_code, what] = what_went_wrong();
+  end(exit_code, what);
+}
+
+void Session::on_terminate() {
+  if (!the_session) std::abort();
+  if (the_session->over_) std::_Exit(exit_codes::exception);
+  if (std::current_exception()) the_session->end_by_current_exception();
+  the_session->end(exit_codes::exception, "std::terminate was called");
+}
+
+void Session::on_exit() {
+  if (the_session && !the_session->over_)
+    the_session->end(exit_codes::premature_exit, "the program called exit before its session was over");
+}
+
+// A launcher that does not belong to this program's MPI starts several jobs of one rank, all of which look well.
+void Session::check_launcher() {
+  const int expected = options_.expected_ranks ? options_.expected_ranks : number_in("WEFT_RANKS");
+  std::string evidence;
+  int ranks = 0;
+  const auto believe = [&](const char* source, int said) {
+    if (ranks == 0 && said > 0 && said != size()) evidence = source, ranks = said;
+  };
+  believe("the number of ranks expected", expected);
+  if (!expected) {
+    believe("PMI_SIZE", number_in("PMI_SIZE"));
+    believe("OMPI_COMM_WORLD_SIZE", number_in("OMPI_COMM_WORLD_SIZE"));
+    if (size() == 1 && !std::getenv("PMI_SIZE")) believe("SLURM_NTASKS", number_in("SLURM_NTASKS"));
+  }
+  if (ranks == 0) return;
+  if (number_in("PMI_RANK") + number_in("OMPI_COMM_WORLD_RANK") + number_in("SLURM_PROCID") > 0 && size() == 1)
+    leave(exit_codes::wrong_launcher);                                          // one of these jobs tells it for all
+  if (rank() > 0) std::this_thread::sleep_for(std::chrono::milliseconds(200));  // rank 0 sees the same, if all do
+  const std::string built = processes_ ? processes_->library() : "no MPI";
+  const std::string remedy = processes_ ? "start it by the mpiexec of that library: " + processes_->launcher() +
+                                              " -n " + text(ranks) + " PROGRAM"
+                                        : "build it with MPI (-Dmpi=enabled) to run several processes";
+  end(exit_codes::wrong_launcher,
+      "wrong launcher: " + evidence + " is " + text(ranks) + ", but this job has " + text(size()) +
+          " rank(s). This program was built with " + built + ";\n  " + remedy +
+          ". If the number of ranks is as it should be, set WEFT_RANKS=" + text(size()) + ".");
+}
+
+int run_session(int argc, char** argv, const std::function<int(Session&)>& body, SessionOptions options) {
+  Session session(argc, argv, std::move(options));
+  try {
+    return body(session);
+  } catch (...) {
+    session.end_by_current_exception();
+  }
+}
+
+}  // namespace weft

@@ -1,0 +1,61 @@
+#pragma once
+// A program's part in a job of one or more processes: from MPI_Init, before anything that could fail on one rank only,
+// to MPI_Finalize, unless something failed. Then all ranks end, at once, with one report and the fixed exit code that
+// tells what it was, because a rank that merely left would make the others wait for ever, or make mpiexec report
+// success.
+//
+//   int main(int argc, char** argv) {
+//     return weft::run_session(argc, argv, [&](Session& session) { ...; return 0; });
+//   }
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "collectives/transports/mpi.h"
+
+namespace weft {
+
+struct SessionOptions {
+  std::chrono::milliseconds deadline = default_deadline();  // for any one wait
+  int expected_ranks = 0;                                   // 0: however many there are; or WEFT_RANKS
+  std::string transport;                                    // see factory.h
+};
+
+class Session {
+ public:
+  // argc and argv lose what belongs to MPI. One at a time, and one per program where there is MPI.
+  Session(int& argc, char**& argv, SessionOptions options = {});
+  Session(const Session&) = delete;
+  ~Session();
+
+  int rank() const { return processes_ ? processes_->rank() : 0; }
+  int size() const { return processes_ ? processes_->size() : 1; }
+  const SessionOptions& options() const { return options_; }
+  const std::shared_ptr<Job>& job() const { return job_; }
+  Processes* processes() const { return processes_.get(); }  // none in a build without MPI
+  int rank_on_node() const { return processes_ ? processes_->rank_on_node() : 0; }
+
+  // Ends the job: one report from this rank, then every rank exits with the code.
+  [[noreturn]] void end(int exit_code, const std::string& what);
+  [[noreturn]] void end_by_current_exception();
+
+ private:
+  static void on_terminate();
+  static void on_exit();
+  [[noreturn]] void end(int exit_code, const std::string& what, bool first);
+  void check_launcher();
+  void join();
+  [[noreturn]] void leave(int exit_code);
+
+  SessionOptions options_;
+  std::unique_ptr<Processes> processes_;
+  std::shared_ptr<Job> job_;
+  int exceptions_before_;
+  bool over_ = false;
+};
+
+// Runs the body in a session, and reports what it throws.
+int run_session(int argc, char** argv, const std::function<int(Session&)>& body, SessionOptions options = {});
+
+}  // namespace weft

@@ -1,0 +1,114 @@
+// Messages, sub-groups and the last call of a group in shared memory.
+#include <algorithm>
+#include <tuple>
+
+#include "collectives/transports/board.h"
+#include "engine/backend.h"
+
+namespace weft {
+namespace {
+
+constexpr size_t header_bytes = 256;  // of a message, before its bytes
+
+}  // namespace
+
+void SharedMemory::send(Call call, GroupRank to, Bytes bytes) {
+  static_assert(sizeof(Message) <= header_bytes);
+  require(to.value >= 0 && to.value < size_, "send: to rank ", to, " of a group of ", size_);
+  Channel& channel = this->channel(rank_, to.value);
+  call.root = to.value;
+  call.sequence = ++channel.sent;
+  job_->begin(members_[rank_], call, board_->group, size_);
+  auto& under_way = under_way_[static_cast<size_t>(to.value)];
+  const auto used = std::find_if(under_way.begin(), under_way.end(), [&](Offset o) {
+    return !job_->at<Message>(o)->left_behind.load(std::memory_order_acquire);
+  });
+  for (auto i = under_way.begin(); i != used; ++i) arena_->give(*i, header_bytes + job_->at<Message>(*i)->size);
+  under_way.erase(under_way.begin(), used);
+
+  const Offset place = arena_->take(header_bytes + bytes.size());
+  Message& message = *new (job_->at<void>(place)) Message{};
+  message.size = bytes.size();
+  message.call = call;
+  std::copy(bytes.begin(), bytes.end(), job_->at<std::byte>(place) + header_bytes);
+  job_->at<Message>(channel.sent_last)->next.store(place, std::memory_order_seq_cst);
+  channel.sent_last = place;
+  under_way.push_back(place);
+  if (board_->bell.anyone_asleep()) board_->bell.ring();
+  job_->end(members_[rank_]);
+}
+
+void SharedMemory::wait_for_message(const Channel& channel, int from) {
+  Message& last = *job_->at<Message>(channel.received_last);
+  const int me = members_[rank_];
+  bool asleep = false;
+  wait_for(
+      patience_, board_->bell, [&] { return last.next.load(std::memory_order_seq_cst) != 0; },
+      [&] {
+        asleep = true;
+        job_->waits_for(me, members_[from], job_->offset_of(&last.next), 1);
+        job_->still_waiting(me);
+      });
+  if (asleep) job_->waits_no_more(me);
+}
+
+void SharedMemory::receive(Call call, GroupRank from, std::span<std::byte> bytes) {
+  require(from.value >= 0 && from.value < size_, "receive: from rank ", from, " of a group of ", size_);
+  Channel& channel = this->channel(from.value, rank_);
+  call.root = from.value;
+  call.sequence = ++channel.received;
+  job_->begin(members_[rank_], call, board_->group, size_);
+  wait_for_message(channel, from.value);
+  Message& last = *job_->at<Message>(channel.received_last);
+  const Offset place = last.next.load(std::memory_order_acquire);
+  const Message& message = *job_->at<Message>(place);
+  if (!message.call.same_message(call) || message.size != bytes.size())
+    job_->fail(members_[rank_], wrong_message(message.call, global(from), call, {members_[rank_]}));
+  std::copy_n(job_->at<std::byte>(place) + header_bytes, bytes.size(), bytes.begin());
+  channel.received_last = place;
+  last.left_behind.store(true, std::memory_order_release);
+  job_->end(members_[rank_]);
+}
+
+std::unique_ptr<Transport> SharedMemory::split(int color, int key, Site site) {
+  struct Choice {
+    int32_t color, key;
+  };
+  const Choice mine{color, key};
+  std::vector<std::tuple<int, int>> chosen;  // key and rank in this group of those with my color
+  meet(describe(Verb::split, site), std::as_bytes(std::span(&mine, 1)), sizeof mine, [&](const Part& part) {
+    for (int r = 0; r < size_; ++r) {
+      Choice theirs;
+      std::memcpy(&theirs, part.peers[static_cast<size_t>(r)], sizeof theirs);
+      if (theirs.color == color) chosen.push_back({theirs.key, r});
+    }
+  });
+  std::sort(chosen.begin(), chosen.end());
+  std::vector<int> members;
+  for (const auto& [k, r] : chosen) members.push_back(members_[r]);
+  const int leader = std::get<1>(chosen.front());
+
+  Offset place = color >= 0 && leader == rank_ ? new_board(*job_, members, sight_) : 0;
+  const Offset made = place;
+  meet(describe(Verb::split, site), std::as_bytes(std::span(&made, 1)), sizeof made,
+       [&](const Part& part) { std::memcpy(&place, part.peers[static_cast<size_t>(leader)], sizeof place); });
+  if (color < 0) return nullptr;
+  const auto me = std::find(chosen.begin(), chosen.end(), std::tuple(key, rank_)) - chosen.begin();
+  return std::unique_ptr<Transport>(new SharedMemory(job_, static_cast<int>(me), sight_, place));
+}
+
+StorageHandle SharedMemory::allocate_shown(size_t bytes) {
+  return sight_ == Sight::everything ? StorageHandle(backend(Device::cpu).allocate(bytes)) : arena_->allocate(bytes);
+}
+
+void SharedMemory::finalize(Site site) {
+  meet(describe(Verb::finalize, site), {}, 0, [](const Part&) {});
+  for (int r = 0; r < size_; ++r)
+    if (const Offset next = job_->at<Message>(channel(r, rank_).received_last)->next.load())
+      job_->fail(members_[rank_],
+                 Fault(exit_codes::mismatch, "collective mismatch: a message was never received\n  rank " +
+                                                 text(members_[r]) + " sent it to rank " + text(members_[rank_]) +
+                                                 " in " + job_->at<Message>(next)->call.text()));
+}
+
+}  // namespace weft

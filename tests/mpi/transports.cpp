@@ -1,0 +1,131 @@
+// All that transports have to do, under mpiexec; and, by two arguments, a fault and the rank it is on, for faults.py.
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <thread>
+
+#include "collectives/transports/factory.h"
+#include "tests/transport_checks.h"
+
+using namespace weft;
+
+namespace {
+
+void meet(Transport& group, const Call& call, size_t size = 64) {
+  const std::vector<std::byte> mine(size);
+  group.meet(call, mine, size, [](const Transport::Part&) {});
+}
+Call sum(const Shape& shape, DType dtype = DType::f32, const char* name = "", ReduceOp op = ReduceOp::sum,
+         Site site = Site::here()) {
+  site.name = name;
+  return describe(Verb::all_reduce, Tensor::zeros(shape, dtype), site, op);
+}
+Call broadcast(int root) { return describe(Verb::broadcast, Tensor::zeros({4}), Site::here(), ReduceOp::sum, root); }
+
+using Fault = std::function<void(Transport& group, bool odd)>;
+const std::map<std::string, Fault> faults = {
+    {"none", [](Transport& group, bool) { meet(group, sum({4})); }},
+    {"kind",
+     [](Transport& group, bool odd) {
+       meet(group, odd ? describe(Verb::all_gather, Tensor::zeros({4}), Site::here()) : sum({4}));
+     }},
+    {"count", [](Transport& group, bool odd) { meet(group, sum({odd ? 8 : 4})); }},
+    {"dtype", [](Transport& group, bool odd) { meet(group, sum({4}, odd ? DType::i64 : DType::f32)); }},
+    {"operation", [](Transport& group,
+                     bool odd) { meet(group, sum({4}, DType::f32, "", odd ? ReduceOp::product : ReduceOp::sum)); }},
+    {"root", [](Transport& group, bool odd) { meet(group, broadcast(odd)); }},
+    {"order",
+     [](Transport& group, bool odd) {
+       meet(group, sum({4}, DType::f32, odd ? "bias" : "weights"));
+       meet(group, sum({4}, DType::f32, odd ? "weights" : "bias"));
+     }},
+    {"group",
+     [](Transport& group, bool odd) {
+       const auto twin = group.split(0, 0, Site::here());
+       meet(odd ? *twin : group, sum({4}));
+     }},
+    {"skip",
+     [](Transport& group, bool odd) {
+       if (!odd) meet(group, sum({4}));
+       meet(group, sum({5}));
+     }},
+    {"stop",
+     [](Transport& group, bool odd) {
+       if (odd) std::raise(SIGSTOP);
+       meet(group, sum({4}));
+     }},
+    {"sleep",
+     [](Transport& group, bool odd) {
+       if (odd) std::this_thread::sleep_for(std::chrono::seconds(30));
+       meet(group, sum({4}));
+     }},
+    {"throw",
+     [](Transport& group, bool odd) {
+       if (odd) throw std::runtime_error("the disk is on fire");
+       meet(group, sum({4}));
+     }},
+    {"throw_everywhere",
+     [](Transport& group, bool) {
+       if (group.size() > 0) throw std::runtime_error("the disk is on fire");
+     }},
+    {"throw_in_noexcept",
+     [](Transport& group, bool odd) {
+       const std::function<void()> fails = [] { throw std::runtime_error("the disk is on fire"); };
+       const auto careless = [&]() noexcept { fails(); };
+       if (odd) careless();
+       meet(group, sum({4}));
+     }},
+    {"throw_in_thread",
+     [](Transport& group, bool odd) {
+       if (odd) std::thread([] { throw std::runtime_error("the disk is on fire"); }).join();
+       meet(group, sum({4}));
+     }},
+    {"return",
+     [](Transport& group, bool odd) {
+       if (!odd) meet(group, sum({4}));
+     }},
+    {"return_from_group",
+     [](Transport& group, bool odd) {
+       const auto twin = group.split(0, 0, Site::here());
+       if (!odd) meet(*twin, sum({4}));
+     }},
+    {"exit_0",
+     [](Transport& group, bool odd) {
+       if (odd) std::exit(0);
+       meet(group, sum({4}));
+     }},
+    {"exit_1",
+     [](Transport& group, bool odd) {
+       if (odd) std::exit(1);
+       meet(group, sum({4}));
+     }},
+};
+
+// A session that exceptions leave by unwinding, as in a main that catches them outside of it.
+int unwind(int argc, char** argv) try {
+  Session session(argc, argv);
+  const auto group = connect(session);
+  if (session.rank() == std::atoi(argv[2])) throw std::runtime_error("the disk is on fire");
+  meet(*group, sum({4}));
+  return 0;
+} catch (const std::exception&) {
+  return 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc > 2 && argv[1] == std::string("unwind")) return unwind(argc, argv);
+  return run_session(argc, argv, [&](Session& session) {
+    const auto group = connect(session);
+    if (argc > 2) {
+      for (int i = 0; i < 100; ++i) meet(*group, sum({3}, DType::f32, "before"));
+      faults.at(argv[1])(*group, session.rank() == std::atoi(argv[2]));
+      return 0;
+    }
+    checks::everything_works(*group);
+    if (session.rank() == 0) std::printf("%s: all is well\n", description(session, *group).c_str());
+    return 0;
+  });
+}

@@ -1,0 +1,134 @@
+#pragma once
+// What every transport has to do, whatever connects the ranks. Each check is called by all ranks of a group and raises
+// an Error that names itself if something is not as it must be; so threads and MPI processes share them.
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "collectives/transport.h"
+
+namespace weft::checks {
+
+using Bytes = std::vector<std::byte>;
+
+inline Transport::Bytes bytes(const std::vector<float>& x) { return std::as_bytes(std::span(x)); }
+
+// Byte i of what rank r shows in a given round.
+inline std::byte pattern(int r, size_t i, int round = 0) {
+  return static_cast<std::byte>((static_cast<size_t>(r) * 131 + i * 7 + static_cast<size_t>(round) * 29) & 255);
+}
+inline Bytes shown_by(int r, size_t size, int round = 0) {
+  Bytes bytes(size);
+  for (size_t i = 0; i < size; ++i) bytes[i] = pattern(r, i, round);
+  return bytes;
+}
+inline Call call(Verb verb, Site site = Site::here()) { return describe(verb, site); }
+
+inline constexpr auto add_in_rank_order = [](const Transport::Part& part, std::byte* to) {
+  float* sums = reinterpret_cast<float*>(to);
+  const size_t n = (part.last - part.first) / sizeof(float), ranks = part.peers.size();
+  const auto value = [&](size_t r, size_t i) { return reinterpret_cast<const float*>(part.peers[r])[i]; };
+  constexpr size_t block = 1024;  // summed aside, because `to` may be one of the peers
+  float sum[block];
+  for (size_t first = 0; first < n; first += block) {
+    const size_t count = std::min(block, n - first);
+    for (size_t i = 0; i < count; ++i)
+      sum[i] = ranks > 1 ? value(0, first + i) + value(1, first + i) : value(0, first + i);
+    for (size_t r = 2; r < ranks; ++r)
+      for (size_t i = 0; i < count; ++i) sum[i] += value(r, first + i);
+    std::copy_n(sum, count, sums + first);
+  }
+};
+
+// Everybody shows `size` bytes, and rank r `r * uneven` bytes less; everybody reads everything.
+inline void all_see_all(Transport& group, size_t size, size_t uneven = 0, int round = 0) {
+  const auto size_of_rank = [&](int r) { return size - std::min(size, static_cast<size_t>(r) * uneven); };
+  const Bytes mine = shown_by(group.rank(), size_of_rank(group.rank()), round);
+  size_t next = 0;
+  group.meet(call(Verb::all_gather_v), mine, size, [&](const Transport::Part& part) {
+    require(part.first == next && part.last > part.first && part.last <= size, "meet: part ", part.first, " to ",
+            part.last);
+    next = part.last;
+    for (int r = 0; r < group.size(); ++r)
+      for (size_t i = part.first; i < std::min(part.last, size_of_rank(r)); ++i)
+        require(part.peers[static_cast<size_t>(r)][i - part.first] == pattern(r, i, round), "meet: byte ", i,
+                " of rank ", r, " of ", size);
+  });
+  require(next == size, "meet: parts end at ", next, " of ", size);
+}
+
+inline float element(int r, size_t i) { return static_cast<float>((i * 7 + static_cast<size_t>(r) * 13) % 101) / 7.0f; }
+inline float sum_over_ranks(int ranks, size_t i) {
+  float sum = element(0, i);
+  for (int r = 1; r < ranks; ++r) sum += element(r, i);
+  return sum;
+}
+
+// The sum in rank order, to the bit; in place or not; from and to memory as given.
+inline void all_sum(Transport& group, std::span<float> x, std::span<float> y) {
+  for (size_t i = 0; i < x.size(); ++i) x[i] = element(group.rank(), i);
+  group.combine(call(Verb::all_reduce), std::as_bytes(x), std::as_writable_bytes(y), add_in_rank_order);
+  for (size_t i = 0; i < x.size(); ++i)
+    require(y[i] == sum_over_ranks(group.size(), i), "combine: element ", i, " of ", x.size(), " is ", y[i]);
+}
+inline void all_sum(Transport& group, size_t count, bool in_place) {
+  std::vector<float> x(count), y(in_place ? 0 : count);
+  all_sum(group, x, in_place ? x : y);
+}
+// The same where peers may look at it in place. Ranks below `private_below` use memory of their own all the same.
+inline void all_sum_shown(Transport& group, size_t count, bool in_place, int private_below = 0) {
+  const StorageHandle a = group.allocate_shown(count * sizeof(float)), b = group.allocate_shown(count * sizeof(float));
+  std::vector<float> own(count);
+  const std::span x = group.rank() < private_below ? std::span(own) : std::span(static_cast<float*>(a->data), count);
+  all_sum(group, x, in_place ? x : std::span(static_cast<float*>(b->data), count));
+}
+
+// Each rank sends `count` messages to each, itself included, and receives them from the last rank to the first.
+inline void messages_arrive_in_order(Transport& group, int count, size_t size) {
+  for (int k = 0; k < count; ++k)
+    for (int to = 0; to < group.size(); ++to) group.send(call(Verb::send), {to}, shown_by(group.rank(), size, k + to));
+  for (int from = group.size() - 1; from >= 0; --from)
+    for (int k = 0; k < count; ++k) {
+      Bytes bytes(size);
+      group.receive(call(Verb::receive), {from}, bytes);
+      require(bytes == shown_by(from, size, k + group.rank()), "receive: message ", k, " from rank ", from);
+    }
+}
+
+// Halves, in reverse order, and halves of halves; none of them for rank 0.
+inline void groups_of_groups_work(Transport& world) {
+  const int half = world.rank() == 0 ? -1 : world.rank() % 2;
+  const auto group = world.split(half, -world.rank(), Site::here());
+  require((group == nullptr) == (world.rank() == 0), "split: rank 0 has no color");
+  if (group) {
+    for (int r = 1; r < group->size(); ++r)
+      require(group->global({r}).value < group->global({r - 1}).value, "split: keys reverse the order");
+    require(group->global({group->rank()}).value == world.rank(), "split: global rank of ", group->rank());
+    all_see_all(*group, 1000, 10);
+    all_sum(*group, 70'000, true);
+    const auto part = group->split(group->rank() / 2, 0, Site::here());
+    require(part->global({part->rank()}).value == world.rank(), "nested split: global rank of ", part->rank());
+    all_see_all(*part, 100'000, 3);
+    messages_arrive_in_order(*part, 2, 100);
+  }
+  all_see_all(world, 10);
+}
+
+inline void everything_works(Transport& group) {
+  for (size_t size : {0, 1, 4, 48, 49, 1000, 16'384, 16'385, 100'000, 262'144, 300'001, 2'100'000}) {
+    all_see_all(group, size);
+    all_see_all(group, size, size / 3 + 1);
+  }
+  for (size_t count : {0, 1, 12, 13, 4'096, 4'097, 65'536, 65'537, 100'001, 1'000'003})
+    for (bool in_place : {false, true}) {
+      all_sum(group, count, in_place);
+      all_sum_shown(group, count, in_place);
+      all_sum_shown(group, count, in_place, 1);
+    }
+  messages_arrive_in_order(group, 3, 0);
+  messages_arrive_in_order(group, 5, 1000);
+  messages_arrive_in_order(group, 2, 1'000'000);
+  groups_of_groups_work(group);
+}
+
+}  // namespace weft::checks
