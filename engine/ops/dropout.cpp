@@ -7,23 +7,14 @@
 namespace weft {
 namespace {
 
-const Op dropout_op{"dropout",
-                    {{"some",
-                      {{4, 5}},
-                      [](auto x) {
-                        return dropout(x[0], 0.4, {7, 1});
-                      }},
-                     {"none",
-                      {{2, 3}},
-                      [](auto x) {
-                        return dropout(x[0], 0, {7, 1});
-                      }},
-                     {"all",
-                      {{2, 3}},
-                      [](auto x) {
-                        return dropout(x[0], 1, {7, 1});
-                      }}},
-                    Algebra::linear};
+// One sample a line.
+// clang-format off
+const Op dropout_op{"dropout", {
+    {"some", {{4, 5}}, [](auto x) { return dropout(x[0], 0.4, {7, 1}); }},
+    {"none", {{2, 3}}, [](auto x) { return dropout(x[0], 0, {7, 1}); }},
+    {"all", {{2, 3}}, [](auto x) { return dropout(x[0], 1, {7, 1}); }},
+}, Algebra::linear};
+// clang-format on
 
 }  // namespace
 

@@ -11,8 +11,11 @@ namespace {
 // f, df and ddf of scalar_ops.h as ops. `slope` is a unary op's pullback, `curvature` the pullback's; both are linear
 // in the cotangents. A third derivative is refused.
 const Op slope_op{"slope", {{"gelu", {{2, 3}}, [](auto x) { return gelu(x[0]); }}}, Algebra::linear_after_first};
-const Op curvature_op{
-    "curvature", {{"gelu", {{2, 3}}, [](auto x) { return gelu(x[0]); }}}, Algebra::linear_after_first};
+const Op curvature_op{"curvature",
+                      {
+                          {"gelu", {{2, 3}}, [](auto x) { return gelu(x[0]); }},
+                      },
+                      Algebra::linear_after_first};
 
 Var curvature(Unary kind, Scalars scalars, const Var& s, const Var& g, const Var& h) {
   Tensor y = Tensor::like(g.value());
@@ -87,12 +90,17 @@ Sample one(Var (*f)(const Var&), double low = -1, double high = 1, std::string l
 Sample two(Var (*f)(const Var&, const Var&), double low = -1, double high = 1) {
   return {"", {{2, 3}, {2, 3}}, [f](auto x) { return f(x[0], x[1]); }, low, high};
 }
+Var alternating(std::span<const Var> x) {
+  return where(Tensor::from({2, 3}, {1, 0, 0, 1, 1, 0}, DType::u8, x[0].device()), x[0], x[1]);
+}
 std::vector<Sample> with_vector(Var (*f)(const Var&, const Var&, int), double low = -1, double high = 1) {
   return {{"row", {{4, 3}, {3}}, [f](auto x) { return f(x[0], x[1], -1); }, low, high},
           {"column", {{4, 3}, {4}}, [f](auto x) { return f(x[0], x[1], 0); }, low, high},
           {"middle axis", {{2, 4, 3}, {4}}, [f](auto x) { return f(x[0], x[1], 1); }, low, high}};
 }
 
+// One sample a line.
+// clang-format off
 const Op neg_op{"neg", {one(neg)}, Algebra::linear};
 const Op abs_op{"abs", {one(abs, 0.1, 1, "positive"), one(abs, -1, -0.1, "negative")}};
 const Op exp_op{"exp", {one(exp)}};
@@ -103,34 +111,39 @@ const Op sqrt_op{"sqrt", {one(sqrt, 0.5, 2)}};
 const Op rsqrt_op{"rsqrt", {one(rsqrt, 0.5, 2)}};
 const Op square_op{"square", {one(square)}};
 const Op reciprocal_op{"reciprocal", {one(reciprocal, 0.5, 2)}};
-const Op pow_op{"pow",
-                {{"2.5", {{2, 3}}, [](auto x) { return pow(x[0], 2.5); }, 0.5, 2},
-                 {"3 of any sign", {{2, 3}}, [](auto x) { return pow(x[0], 3); }},
-                 {"1", {{2, 3}}, [](auto x) { return pow(x[0], 1); }},
-                 {"-1", {{2, 3}}, [](auto x) { return pow(x[0], -1); }, 0.5, 2}}};
+const Op pow_op{"pow", {
+    {"2.5", {{2, 3}}, [](auto x) { return pow(x[0], 2.5); }, 0.5, 2},
+    {"3 of any sign", {{2, 3}}, [](auto x) { return pow(x[0], 3); }},
+    {"1", {{2, 3}}, [](auto x) { return pow(x[0], 1); }},
+    {"-1", {{2, 3}}, [](auto x) { return pow(x[0], -1); }, 0.5, 2},
+}};
 const Op sin_op{"sin", {one(sin, -4, 4)}};
 const Op cos_op{"cos", {one(cos, -4, 4)}};
 const Op tanh_op{"tanh", {one(tanh)}};
 const Op sigmoid_op{"sigmoid", {one(sigmoid, -3, 3)}};
 const Op relu_op{"relu", {one(relu, 0.1, 1, "on"), one(relu, -1, -0.1, "off")}};
-const Op leaky_relu_op{"leaky_relu",
-                       {{"on", {{2, 3}}, [](auto x) { return leaky_relu(x[0], 0.2); }, 0.1, 1},
-                        {"off", {{2, 3}}, [](auto x) { return leaky_relu(x[0], 0.2); }, -1, -0.1}}};
+const Op leaky_relu_op{"leaky_relu", {
+    {"on", {{2, 3}}, [](auto x) { return leaky_relu(x[0], 0.2); }, 0.1, 1},
+    {"off", {{2, 3}}, [](auto x) { return leaky_relu(x[0], 0.2); }, -1, -0.1},
+}};
 const Op gelu_op{"gelu", {one(gelu, -3, 3)}};
 const Op gelu_tanh_op{"gelu_tanh", {one(gelu_tanh, -3, 3)}};
 const Op silu_op{"silu", {one(silu, -3, 3)}};
 const Op softplus_op{"softplus", {one(softplus, -3, 3)}};
-const Op clamp_op{"clamp",
-                  {{"inside", {{2, 3}}, [](auto x) { return clamp(x[0], -2, 2); }},
-                   {"outside", {{2, 3}}, [](auto x) { return clamp(x[0], -2, 0.5); }, 0.6, 2}}};
+const Op clamp_op{"clamp", {
+    {"inside", {{2, 3}}, [](auto x) { return clamp(x[0], -2, 2); }},
+    {"outside", {{2, 3}}, [](auto x) { return clamp(x[0], -2, 0.5); }, 0.6, 2},
+}};
 const Op round_op{"round", {one(round, 0.6, 1.4)}};
 const Op scale_op{"scale", {{"", {{2, 3}}, [](auto x) { return 2.5 * x[0]; }}}, Algebra::linear};
 const Op affine_op{"affine", {{"", {{2, 3}}, [](auto x) { return 2.5 * x[0] - 1; }}}};
 
 const Op add_op{"add", {two(operator+)}, Algebra::linear};
 const Op sub_op{"sub", {two(operator-)}, Algebra::linear};
-const Op mul_op{
-    "mul", {two(operator*), {"by itself", {{2, 3}}, [](auto x) { return x[0] * x[0]; }}}, Algebra::multilinear};
+const Op mul_op{"mul", {
+    two(operator*),
+    {"by itself", {{2, 3}}, [](auto x) { return x[0] * x[0]; }},
+}, Algebra::multilinear};
 const Op div_op{"div", {two(operator/, 0.5, 2)}, Algebra::linear_in_first};
 const Op power_op{"power", {two(pow, 0.5, 2)}};
 const Op minimum_op{"minimum", {two(minimum)}};
@@ -141,18 +154,13 @@ const Op sub_along_op{"sub_along", with_vector(sub_along), Algebra::linear};
 const Op mul_along_op{"mul_along", with_vector(mul_along), Algebra::multilinear};
 const Op div_along_op{"div_along", with_vector(div_along, 0.5, 2), Algebra::linear_in_first};
 
-const Op where_op{"where",
-                  {{"",
-                    {{2, 3}, {2, 3}},
-                    [](auto x) {
-                      const Tensor mask = Tensor::from({2, 3}, {1, 0, 0, 1, 1, 0}, DType::u8, x[0].device());
-                      return where(mask, x[0], x[1]);
-                    }}},
-                  Algebra::linear};
+const Op where_op{"where", {{"", {{2, 3}, {2, 3}}, alternating}}, Algebra::linear};
 const Op cast_op{"cast", {{"f64 to f64", {{2, 3}}, [](auto x) { return cast(x[0], DType::f64); }}}, Algebra::linear};
 // Its gradient is the surrogate's; finite differences can judge it only where value and surrogate differ by a constant.
-const Op straight_through_op{
-    "straight_through", {{"", {{2, 3}}, [](auto x) { return straight_through(x[0], x[0] + 1); }}}, Algebra::linear};
+const Op straight_through_op{"straight_through", {
+    {"", {{2, 3}}, [](auto x) { return straight_through(x[0], x[0] + 1); }},
+}, Algebra::linear};
+// clang-format on
 
 }  // namespace
 

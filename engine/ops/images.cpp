@@ -14,31 +14,22 @@ namespace {
 
 const Sliding skewed = {.stride = {2, 1}, .padding = {1, 2}, .dilation = {1, 2}};  // each direction its own
 
+// One sample a line.
+// clang-format off
 const std::vector<Sample> conv2d_samples = {
     {"", {{2, 4, 3, 2}, {3, 2, 2, 3}}, [](auto x) { return conv2d(x[0], x[1]); }},
     {"stride, padding, dilation", {{1, 4, 4, 2}, {2, 3, 2, 2}}, [](auto x) { return conv2d(x[0], x[1], {}, skewed); }},
     {"bias", {{1, 3, 3, 1}, {2, 2, 1, 2}, {2}}, [](auto x) { return conv2d(x[0], x[1], x[2]); }},
-    {"bias, tanh",
-     {{1, 3, 3, 1}, {2, 2, 1, 2}, {2}},
-     [](auto x) {
-       return conv2d(x[0], x[1], x[2], {.padding = {1, 0}}, {Unary::Tanh, {}});
-     }},
-    {"gelu",
-     {{1, 3, 3, 1}, {2, 2, 1, 2}},
-     [](auto x) {
-       return conv2d(x[0], x[1], {}, {}, {Unary::Gelu, {}});
-     }},
+    {"bias, tanh", {{1, 3, 3, 1}, {2, 2, 1, 2}, {2}},
+     [](auto x) { return conv2d(x[0], x[1], x[2], {.padding = {1, 0}}, {Unary::Tanh, {}}); }},
+    {"gelu", {{1, 3, 3, 1}, {2, 2, 1, 2}}, [](auto x) { return conv2d(x[0], x[1], {}, {}, {Unary::Gelu, {}}); }},
 };
 const std::vector<Sample> conv_transpose2d_samples = {
     {"", {{2, 2, 3, 3}, {3, 2, 2, 3}}, [](auto x) { return conv_transpose2d(x[0], x[1]); }},
-    {"bias, stride, padding, dilation",
-     {{1, 2, 3, 2}, {2, 3, 2, 2}, {2}},
+    {"bias, stride, padding, dilation", {{1, 2, 3, 2}, {2, 3, 2, 2}, {2}},
      [](auto x) { return conv_transpose2d(x[0], x[1], x[2], {skewed}); }},
-    {"output padding",
-     {{1, 2, 2, 2}, {2, 2, 1, 2}},
-     [](auto x) {
-       return conv_transpose2d(x[0], x[1], {}, {{.stride = {2, 3}}, {1, 2}});
-     }},
+    {"output padding", {{1, 2, 2, 2}, {2, 2, 1, 2}},
+     [](auto x) { return conv_transpose2d(x[0], x[1], {}, {{.stride = {2, 3}}, {1, 2}}); }},
 };
 
 const Op conv2d_op{"conv2d", conv2d_samples, Algebra::multilinear};
@@ -46,54 +37,27 @@ const Op biased_conv2d_op{"conv2d with bias", conv2d_samples};  // see linear
 const Op conv2d_input_gradient_op{"conv2d_input_gradient", conv_transpose2d_samples, Algebra::multilinear};
 const Op conv2d_weight_gradient_op{"conv2d_weight_gradient", conv2d_samples, Algebra::multilinear};
 const Op conv_transpose2d_op{"conv_transpose2d", conv_transpose2d_samples, Algebra::multilinear};
-const Op unfold_op{"unfold",
-                   {{"",
-                     {{2, 3, 3, 2}},
-                     [](auto x) {
-                       return unfold(x[0], {2, 2});
-                     }},
-                    {"all options",
-                     {{1, 4, 3, 2}},
-                     [](auto x) {
-                       return unfold(x[0], {2, 3}, skewed);
-                     }}},
-                   Algebra::linear};
-const Op fold_op{"fold",
-                 {{"",
-                   {{2, 2, 2, 4, 2}},
-                   [](auto x) {
-                     return fold(x[0], {3, 3}, {2, 2});
-                   }},
-                  {"all options",
-                   {{1, 3, 3, 6, 2}},
-                   [](auto x) {
-                     return fold(x[0], {4, 3}, {2, 3}, skewed);
-                   }}},
-                 Algebra::linear};
+const Op unfold_op{"unfold", {
+    {"", {{2, 3, 3, 2}}, [](auto x) { return unfold(x[0], {2, 2}); }},
+    {"all options", {{1, 4, 3, 2}}, [](auto x) { return unfold(x[0], {2, 3}, skewed); }},
+}, Algebra::linear};
+const Op fold_op{"fold", {
+    {"", {{2, 2, 2, 4, 2}}, [](auto x) { return fold(x[0], {3, 3}, {2, 2}); }},
+    {"all options", {{1, 3, 3, 6, 2}}, [](auto x) { return fold(x[0], {4, 3}, {2, 3}, skewed); }},
+}, Algebra::linear};
 const Sliding overlapping = {.stride = {1, 2}, .padding = {1, 1}, .dilation = {2, 1}};
-const Op max_pool2d_op{"max_pool2d",
-                       {{"",
-                         {{1, 4, 4, 2}},
-                         [](auto x) {
-                           return max_pool2d(x[0], {2, 2});
-                         }},
-                        {"overlapping, padded", {{1, 3, 4, 2}}, [](auto x) {
-                           return max_pool2d(x[0], {2, 3}, overlapping);
-                         }}}};
-const Op average_pool2d_op{"average_pool2d",
-                           {{"",
-                             {{1, 4, 4, 2}},
-                             [](auto x) {
-                               return average_pool2d(x[0], {2, 2});
-                             }},
-                            {"overlapping, padded",
-                             {{1, 3, 4, 2}},
-                             [](auto x) {
-                               return average_pool2d(x[0], {2, 3}, overlapping);
-                             }}},
-                           Algebra::linear};
-const Op upsample_nearest_op{
-    "upsample_nearest", {{"", {{2, 2, 3, 2}}, [](auto x) { return upsample_nearest(x[0], 2); }}}, Algebra::linear};
+const Op max_pool2d_op{"max_pool2d", {
+    {"", {{1, 4, 4, 2}}, [](auto x) { return max_pool2d(x[0], {2, 2}); }},
+    {"overlapping, padded", {{1, 3, 4, 2}}, [](auto x) { return max_pool2d(x[0], {2, 3}, overlapping); }},
+}};
+const Op average_pool2d_op{"average_pool2d", {
+    {"", {{1, 4, 4, 2}}, [](auto x) { return average_pool2d(x[0], {2, 2}); }},
+    {"overlapping, padded", {{1, 3, 4, 2}}, [](auto x) { return average_pool2d(x[0], {2, 3}, overlapping); }},
+}, Algebra::linear};
+const Op upsample_nearest_op{"upsample_nearest", {
+    {"", {{2, 2, 3, 2}}, [](auto x) { return upsample_nearest(x[0], 2); }},
+}, Algebra::linear};
+// clang-format on
 
 void images(const Op& op, const Var& x) {
   floating(op, x);

@@ -12,72 +12,31 @@ Tensor indices_on(const Var& x, const Shape& shape, const std::vector<double>& v
   return Tensor::from(shape, values, DType::i64, x.device());
 }
 
-const Op gather_rows_op{"gather_rows",
-                        {
-                            {"",
-                             {{4, 3}},
-                             [](auto x) {
-                               return gather_rows(x[0], indices_on(x[0], {5}, {2, 0, 2, 3, 2}));
-                             }},
-                            {"table of indices",
-                             {{3, 2}},
-                             [](auto x) {
-                               return gather_rows(x[0], indices_on(x[0], {2, 2}, {2, 1, 1, 0}));
-                             }},
-                            {"of scalars",
-                             {{4}},
-                             [](auto x) {
-                               return gather_rows(x[0], indices_on(x[0], {3}, {3, 1, 1}));
-                             }},
-                        },
-                        Algebra::linear};
-const Op scatter_add_rows_op{"scatter_add_rows",
-                             {
-                                 {"",
-                                  {{4, 3}},
-                                  [](auto x) {
-                                    return scatter_add_rows(x[0], indices_on(x[0], {4}, {2, 0, 2, 4}), 5);
-                                  }},
-                                 {"table of indices",
-                                  {{2, 2, 3}},
-                                  [](auto x) {
-                                    return scatter_add_rows(x[0], indices_on(x[0], {2, 2}, {1, 1, 0, 1}), 2);
-                                  }},
-                             },
-                             Algebra::linear};
-const Op take_along_op{"take_along",
-                       {
-                           {"last axis",
-                            {{2, 4}},
-                            [](auto x) {
-                              return take_along(x[0], indices_on(x[0], {2, 3}, {3, 0, 3, 1, 2, 0}), -1);
-                            }},
-                           {"axis 0",
-                            {{3, 2}},
-                            [](auto x) {
-                              return take_along(x[0], indices_on(x[0], {2, 2}, {2, 0, 1, 0}), 0);
-                            }},
-                           {"middle axis",
-                            {{2, 3, 2}},
-                            [](auto x) {
-                              return take_along(x[0], indices_on(x[0], {2, 2, 2}, {2, 0, 1, 0, 0, 1, 2, 1}), 1);
-                            }},
-                       },
-                       Algebra::linear};
-const Op put_along_op{"put_along",
-                      {
-                          {"last axis",
-                           {{2, 3}},
-                           [](auto x) {
-                             return put_along(x[0], indices_on(x[0], {2, 3}, {3, 0, 3, 1, 2, 0}), -1, 4);
-                           }},
-                          {"middle axis",
-                           {{2, 2, 2}},
-                           [](auto x) {
-                             return put_along(x[0], indices_on(x[0], {2, 2, 2}, {2, 0, 1, 0, 0, 1, 2, 1}), 1, 3);
-                           }},
-                      },
-                      Algebra::linear};
+// One sample a line.
+// clang-format off
+const Op gather_rows_op{"gather_rows", {
+    {"", {{4, 3}}, [](auto x) { return gather_rows(x[0], indices_on(x[0], {5}, {2, 0, 2, 3, 2})); }},
+    {"table of indices", {{3, 2}}, [](auto x) { return gather_rows(x[0], indices_on(x[0], {2, 2}, {2, 1, 1, 0})); }},
+    {"of scalars", {{4}}, [](auto x) { return gather_rows(x[0], indices_on(x[0], {3}, {3, 1, 1})); }},
+}, Algebra::linear};
+const Op scatter_add_rows_op{"scatter_add_rows", {
+    {"", {{4, 3}}, [](auto x) { return scatter_add_rows(x[0], indices_on(x[0], {4}, {2, 0, 2, 4}), 5); }},
+    {"table of indices", {{2, 2, 3}},
+     [](auto x) { return scatter_add_rows(x[0], indices_on(x[0], {2, 2}, {1, 1, 0, 1}), 2); }},
+}, Algebra::linear};
+const Op take_along_op{"take_along", {
+    {"last axis", {{2, 4}}, [](auto x) { return take_along(x[0], indices_on(x[0], {2, 3}, {3, 0, 3, 1, 2, 0}), -1); }},
+    {"axis 0", {{3, 2}}, [](auto x) { return take_along(x[0], indices_on(x[0], {2, 2}, {2, 0, 1, 0}), 0); }},
+    {"middle axis", {{2, 3, 2}},
+     [](auto x) { return take_along(x[0], indices_on(x[0], {2, 2, 2}, {2, 0, 1, 0, 0, 1, 2, 1}), 1); }},
+}, Algebra::linear};
+const Op put_along_op{"put_along", {
+    {"last axis", {{2, 3}},
+     [](auto x) { return put_along(x[0], indices_on(x[0], {2, 3}, {3, 0, 3, 1, 2, 0}), -1, 4); }},
+    {"middle axis", {{2, 2, 2}},
+     [](auto x) { return put_along(x[0], indices_on(x[0], {2, 2, 2}, {2, 0, 1, 0, 0, 1, 2, 1}), 1, 3); }},
+}, Algebra::linear};
+// clang-format on
 
 // The shape of rows like x's beyond its first `skip` axes, arranged as `front`.
 Shape rows_shape(const Shape& front, const Shape& x, int skip) {

@@ -13,56 +13,38 @@ constexpr Transpose no = Transpose::no, yes = Transpose::yes;
 bool is(Transpose t) { return t == yes; }
 Transpose flip(Transpose t) { return is(t) ? no : yes; }
 
-const Op matmul_op{"matmul",
-                   {
-                       {"a b", {{3, 4}, {4, 2}}, [](auto x) { return matmul(x[0], x[1]); }},
-                       {"aT b", {{4, 3}, {4, 2}}, [](auto x) { return matmul(x[0], x[1], yes); }},
-                       {"a bT", {{3, 4}, {2, 4}}, [](auto x) { return matmul(x[0], x[1], no, yes); }},
-                       {"aT bT", {{4, 3}, {2, 4}}, [](auto x) { return matmul(x[0], x[1], yes, yes); }},
-                       {"batch", {{2, 3, 4}, {2, 4, 2}}, [](auto x) { return matmul(x[0], x[1]); }},
-                       {"batch aT bT", {{2, 4, 3}, {2, 2, 4}}, [](auto x) { return matmul(x[0], x[1], yes, yes); }},
-                       {"batch, one b", {{2, 3, 4}, {4, 2}}, [](auto x) { return matmul(x[0], x[1]); }},
-                       {"batch aT, one bT", {{2, 4, 3}, {2, 4}}, [](auto x) { return matmul(x[0], x[1], yes, yes); }},
-                       {"one a, batch", {{3, 4}, {2, 4, 2}}, [](auto x) { return matmul(x[0], x[1]); }},
-                       {"one aT, batch bT", {{4, 3}, {2, 2, 4}}, [](auto x) { return matmul(x[0], x[1], yes, yes); }},
-                   },
-                   Algebra::multilinear};
-const Op linear_op{"linear",
-                   {
-                       {"", {{3, 4}, {4, 2}}, [](auto x) { return linear(x[0], x[1]); }},
-                       {"bias", {{3, 4}, {4, 2}, {2}}, [](auto x) { return linear(x[0], x[1], x[2]); }},
-                       {"bias, tanh",
-                        {{3, 4}, {4, 2}, {2}},
-                        [](auto x) {
-                          return linear(x[0], x[1], x[2], {Unary::Tanh, {}});
-                        }},
-                       {"gelu",
-                        {{2, 3, 4}, {4, 2}},
-                        [](auto x) {
-                          return linear(x[0], x[1], {}, {Unary::Gelu, {}});
-                        }},
-                       {"bias, relu, more axes",
-                        {{2, 3, 4}, {4, 2}, {2}},
-                        [](auto x) {
-                          return linear(x[0], x[1], x[2], {Unary::Relu, {}});
-                        },
-                        0.1,
-                        1},
-                   },
-                   Algebra::multilinear};
+// One sample a line.
+// clang-format off
+const Op matmul_op{"matmul", {
+    {"a b", {{3, 4}, {4, 2}}, [](auto x) { return matmul(x[0], x[1]); }},
+    {"aT b", {{4, 3}, {4, 2}}, [](auto x) { return matmul(x[0], x[1], yes); }},
+    {"a bT", {{3, 4}, {2, 4}}, [](auto x) { return matmul(x[0], x[1], no, yes); }},
+    {"aT bT", {{4, 3}, {2, 4}}, [](auto x) { return matmul(x[0], x[1], yes, yes); }},
+    {"batch", {{2, 3, 4}, {2, 4, 2}}, [](auto x) { return matmul(x[0], x[1]); }},
+    {"batch aT bT", {{2, 4, 3}, {2, 2, 4}}, [](auto x) { return matmul(x[0], x[1], yes, yes); }},
+    {"batch, one b", {{2, 3, 4}, {4, 2}}, [](auto x) { return matmul(x[0], x[1]); }},
+    {"batch aT, one bT", {{2, 4, 3}, {2, 4}}, [](auto x) { return matmul(x[0], x[1], yes, yes); }},
+    {"one a, batch", {{3, 4}, {2, 4, 2}}, [](auto x) { return matmul(x[0], x[1]); }},
+    {"one aT, batch bT", {{4, 3}, {2, 2, 4}}, [](auto x) { return matmul(x[0], x[1], yes, yes); }},
+}, Algebra::multilinear};
+const Op linear_op{"linear", {
+    {"", {{3, 4}, {4, 2}}, [](auto x) { return linear(x[0], x[1]); }},
+    {"bias", {{3, 4}, {4, 2}, {2}}, [](auto x) { return linear(x[0], x[1], x[2]); }},
+    {"bias, tanh", {{3, 4}, {4, 2}, {2}}, [](auto x) { return linear(x[0], x[1], x[2], {Unary::Tanh, {}}); }},
+    {"gelu", {{2, 3, 4}, {4, 2}}, [](auto x) { return linear(x[0], x[1], {}, {Unary::Gelu, {}}); }},
+    {"bias, relu, more axes", {{2, 3, 4}, {4, 2}, {2}},
+     [](auto x) { return linear(x[0], x[1], x[2], {Unary::Relu, {}}); }, 0.1, 1},
+}, Algebra::multilinear};
 // With a bias it is not linear in x: the bias must not be added to every part of a sum.
 const Op biased_linear_op{"linear with bias", linear_op.samples};
-const Op activate_op{"activate",
-                     {{"sigmoid",
-                       {{2, 3}},
-                       [](auto x) {
-                         return activate(x[0], {Unary::Sigmoid, {}});
-                       }},
-                      {"silu", {{2, 3}}, [](auto x) {
-                         return activate(x[0], {Unary::Silu, {}});
-                       }}}};
-const Op pairwise_op{"pairwise_squared_distance",
-                     {{"", {{3, 2}, {4, 2}}, [](auto x) { return pairwise_squared_distance(x[0], x[1]); }}}};
+const Op activate_op{"activate", {
+    {"sigmoid", {{2, 3}}, [](auto x) { return activate(x[0], {Unary::Sigmoid, {}}); }},
+    {"silu", {{2, 3}}, [](auto x) { return activate(x[0], {Unary::Silu, {}}); }},
+}};
+const Op pairwise_op{"pairwise_squared_distance", {
+    {"", {{3, 2}, {4, 2}}, [](auto x) { return pairwise_squared_distance(x[0], x[1]); }},
+}};
+// clang-format on
 
 // The extents of one product: of the result, and of the batch (1 if there is none).
 struct Extents {

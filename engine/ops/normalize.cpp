@@ -21,33 +21,34 @@ std::vector<Sample> axes(Var (*f)(const Var&, int)) {
           {"axis 0", {{4, 3}}, [f](auto x) { return f(x[0], 0); }, -2, 2},
           {"one row", {{5}}, [f](auto x) { return f(x[0], 0); }, -2, 2}};
 }
+// One sample a line.
+// clang-format off
 const std::vector<Sample> standardize_samples = {
     {"", {{3, 4}}, [](auto x) { return standardize(x[0]); }},
     {"more axes", {{2, 2, 3}}, [](auto x) { return standardize(x[0], 0.1); }},
 };
 const std::vector<Sample> cross_entropy_samples = {
-    {"",
-     {{4, 3}},
-     [](auto x) {
-       return cross_entropy(x[0], Tensor::from({4}, {0, 2, 1, 2}, DType::i64, x[0].device()));
-     },
-     -2,
-     2}};
+    {"", {{4, 3}},
+     [](auto x) { return cross_entropy(x[0], Tensor::from({4}, {0, 2, 1, 2}, DType::i64, x[0].device())); }, -2, 2},
+};
 
 const Op softmax_op{"softmax", axes(softmax)};
 const Op softmax_slope_op{"softmax_slope", axes(softmax), Algebra::linear_after_first};
 const Op log_softmax_op{"log_softmax", axes(log_softmax)};
 const Op log_softmax_slope_op{"log_softmax_slope", axes(log_softmax), Algebra::linear_after_first};
-const Op l2_normalize_op{"l2_normalize",
-                         {{"", {{3, 4}}, [](auto x) { return l2_normalize(x[0]); }, 0.1, 1},
-                          {"more axes", {{2, 2, 3}}, [](auto x) { return l2_normalize(x[0]); }, 0.1, 1},
-                          {"below epsilon", {{2, 3}}, [](auto x) { return l2_normalize(x[0], 10); }}}};
+const Op l2_normalize_op{"l2_normalize", {
+    {"", {{3, 4}}, [](auto x) { return l2_normalize(x[0]); }, 0.1, 1},
+    {"more axes", {{2, 2, 3}}, [](auto x) { return l2_normalize(x[0]); }, 0.1, 1},
+    {"below epsilon", {{2, 3}}, [](auto x) { return l2_normalize(x[0], 10); }},
+}};
 const Op standardize_op{"standardize", standardize_samples};
 const Op standardize_slope_op{"standardize_slope", standardize_samples, Algebra::linear_after_first};
-const Op layer_norm_op{"layer_norm",
-                       {{"", {{2, 3, 4}, {4}, {4}}, [](auto x) { return layer_norm(x[0], x[1], x[2]); }}}};
+const Op layer_norm_op{"layer_norm", {
+    {"", {{2, 3, 4}, {4}, {4}}, [](auto x) { return layer_norm(x[0], x[1], x[2]); }},
+}};
 const Op cross_entropy_op{"cross_entropy", cross_entropy_samples};
 const Op cross_entropy_slope_op{"cross_entropy_slope", cross_entropy_samples, Algebra::linear_after_first};
+// clang-format on
 
 // One value per row, held against every element of the row.
 Var wide(const Var& v, const Var& rows) { return repeat(v, -1, rows.shape()[-1]); }

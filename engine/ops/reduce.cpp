@@ -39,32 +39,37 @@ Sample all(Var (*f)(const Var&), double low = -1, double high = 1) {
   return {"all", {{2, 3}}, [f](auto x) { return f(x[0]); }, low, high};
 }
 
+// One sample a line.
+// clang-format off
 const Op sum_op{"sum", axes(sum), Algebra::linear};
 const Op sum_all_op{"sum of all", {all(sum)}, Algebra::linear};
 const Op sum_outside_op{"sum_outside", axes(sum_outside), Algebra::linear};
-const Op repeat_op{"repeat",
-                   {{"in front", {{3, 2}}, [](auto x) { return repeat(x[0], 0, 4); }},
-                    {"between", {{3, 2}}, [](auto x) { return repeat(x[0], 1, 4); }},
-                    {"at the end", {{3, 2}}, [](auto x) { return repeat(x[0], -1, 4); }}},
-                   Algebra::linear};
+const Op repeat_op{"repeat", {
+    {"in front", {{3, 2}}, [](auto x) { return repeat(x[0], 0, 4); }},
+    {"between", {{3, 2}}, [](auto x) { return repeat(x[0], 1, 4); }},
+    {"at the end", {{3, 2}}, [](auto x) { return repeat(x[0], -1, 4); }},
+}, Algebra::linear};
 const Op mean_op{"mean", axes(mean), Algebra::linear};
 const Op max_op{"max", axes(max)};
 const Op min_op{"min", axes(min)};
 const Op prod_op{"prod", axes(prod)};
 const Op log_sum_exp_op{"log_sum_exp", axes(log_sum_exp)};
-const Op variance_op{"variance",
-                     {{"", {{2, 3, 4}}, [](auto x) { return variance(x[0], 1); }},
-                      {"unbiased", {{2, 3, 4}}, [](auto x) { return variance(x[0], -1, 1); }}}};
+const Op variance_op{"variance", {
+    {"", {{2, 3, 4}}, [](auto x) { return variance(x[0], 1); }},
+    {"unbiased", {{2, 3, 4}}, [](auto x) { return variance(x[0], -1, 1); }},
+}};
 const Op norm_op{"norm", axes(norm)};
 const Op norm_all_op{"norm of all", {all(norm)}};
-const Op cumulative_sum_op{"cumulative_sum",
-                           {{"", {{2, 3, 4}}, [](auto x) { return cumulative_sum(x[0], 1); }},
-                            {"reverse", {{2, 3, 4}}, [](auto x) { return cumulative_sum(x[0], -1, true); }}},
-                           Algebra::linear};
-const Op top_k_op{"top_k",
-                  {{"largest", {{3, 5}}, [](auto x) { return top_k(x[0], 2).values; }},
-                   {"smallest along axis 0", {{5, 3}}, [](auto x) { return top_k(x[0], 2, 0, false).values; }}}};
+const Op cumulative_sum_op{"cumulative_sum", {
+    {"", {{2, 3, 4}}, [](auto x) { return cumulative_sum(x[0], 1); }},
+    {"reverse", {{2, 3, 4}}, [](auto x) { return cumulative_sum(x[0], -1, true); }},
+}, Algebra::linear};
+const Op top_k_op{"top_k", {
+    {"largest", {{3, 5}}, [](auto x) { return top_k(x[0], 2).values; }},
+    {"smallest along axis 0", {{5, 3}}, [](auto x) { return top_k(x[0], 2, 0, false).values; }},
+}};
 const Op sort_op{"sort", {{"", {{3, 5}}, [](auto x) { return sort(x[0]).values; }}}};
+// clang-format on
 
 // The other axes keep their order.
 Var moved_to_end(const Var& x, int axis) {

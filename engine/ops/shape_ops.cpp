@@ -10,61 +10,48 @@
 namespace weft {
 namespace {
 
-const Op reshape_op{"reshape",
-                    {{"",
-                      {{2, 6}},
-                      [](auto x) {
-                        return reshape(x[0], {3, 4});
-                      }},
-                     {"to a scalar", {{1, 1}}, [](auto x) { return reshape(x[0], {}); }}},
-                    Algebra::linear};
-const Op flatten_op{"flatten",
-                    {{"", {{2, 3, 4}}, [](auto x) { return flatten(x[0]); }},
-                     {"whole", {{2, 3}}, [](auto x) { return flatten(x[0], 0); }}},
-                    Algebra::linear};
-const Op slice_op{"slice",
-                  {{"axis 0", {{4, 3}}, [](auto x) { return slice(x[0], 0, 1, 3); }},
-                   {"middle axis", {{2, 4, 3}}, [](auto x) { return slice(x[0], 1, 1, 3); }},
-                   {"last axis", {{2, 4}}, [](auto x) { return slice(x[0], -1, 0, 3); }}},
-                  Algebra::linear};
-const Op pad_op{"pad",
-                {{"axis 0", {{2, 3}}, [](auto x) { return pad(x[0], 0, 1, 2); }},
-                 {"middle axis", {{2, 2, 3}}, [](auto x) { return pad(x[0], 1, 2, 0, 0.5); }},
-                 {"last axis", {{2, 3}}, [](auto x) { return pad(x[0], -1, 0, 1, -1); }}},
-                Algebra::linear};
-const Op concat_op{"concat",
-                   {{"axis 0", {{2, 3}, {1, 3}}, [](auto x) { return concat(x, 0); }},
-                    {"middle axis", {{2, 1, 2}, {2, 3, 2}, {2, 2, 2}}, [](auto x) { return concat(x, 1); }},
-                    {"last axis", {{2, 3}, {2, 2}}, [](auto x) { return concat(x, -1); }},
-                    {"one part twice",
-                     {{2, 3}},
-                     [](auto x) {
-                       return concat({x[0], x[0]}, 0);
-                     }}},
-                   Algebra::linear};
-const Op stack_op{"stack",
-                  {{"in front", {{2, 3}, {2, 3}}, [](auto x) { return stack(x, 0); }},
-                   {"at the end", {{2, 3}, {2, 3}}, [](auto x) { return stack(x, -1); }}},
-                  Algebra::linear};
-const Op permute_op{"permute",
-                    {{"",
-                      {{2, 3, 4}},
-                      [](auto x) {
-                        return permute(x[0], {2, 0, 1});
-                      }},
-                     {"four axes",
-                      {{2, 3, 2, 2}},
-                      [](auto x) {
-                        return permute(x[0], {0, 3, 1, 2});
-                      }}},
-                    Algebra::linear};
+// One sample a line.
+// clang-format off
+const Op reshape_op{"reshape", {
+    {"", {{2, 6}}, [](auto x) { return reshape(x[0], {3, 4}); }},
+    {"to a scalar", {{1, 1}}, [](auto x) { return reshape(x[0], {}); }},
+}, Algebra::linear};
+const Op flatten_op{"flatten", {
+    {"", {{2, 3, 4}}, [](auto x) { return flatten(x[0]); }},
+    {"whole", {{2, 3}}, [](auto x) { return flatten(x[0], 0); }},
+}, Algebra::linear};
+const Op slice_op{"slice", {
+    {"axis 0", {{4, 3}}, [](auto x) { return slice(x[0], 0, 1, 3); }},
+    {"middle axis", {{2, 4, 3}}, [](auto x) { return slice(x[0], 1, 1, 3); }},
+    {"last axis", {{2, 4}}, [](auto x) { return slice(x[0], -1, 0, 3); }},
+}, Algebra::linear};
+const Op pad_op{"pad", {
+    {"axis 0", {{2, 3}}, [](auto x) { return pad(x[0], 0, 1, 2); }},
+    {"middle axis", {{2, 2, 3}}, [](auto x) { return pad(x[0], 1, 2, 0, 0.5); }},
+    {"last axis", {{2, 3}}, [](auto x) { return pad(x[0], -1, 0, 1, -1); }},
+}, Algebra::linear};
+const Op concat_op{"concat", {
+    {"axis 0", {{2, 3}, {1, 3}}, [](auto x) { return concat(x, 0); }},
+    {"middle axis", {{2, 1, 2}, {2, 3, 2}, {2, 2, 2}}, [](auto x) { return concat(x, 1); }},
+    {"last axis", {{2, 3}, {2, 2}}, [](auto x) { return concat(x, -1); }},
+    {"one part twice", {{2, 3}}, [](auto x) { return concat({x[0], x[0]}, 0); }},
+}, Algebra::linear};
+const Op stack_op{"stack", {
+    {"in front", {{2, 3}, {2, 3}}, [](auto x) { return stack(x, 0); }},
+    {"at the end", {{2, 3}, {2, 3}}, [](auto x) { return stack(x, -1); }},
+}, Algebra::linear};
+const Op permute_op{"permute", {
+    {"", {{2, 3, 4}}, [](auto x) { return permute(x[0], {2, 0, 1}); }},
+    {"four axes", {{2, 3, 2, 2}}, [](auto x) { return permute(x[0], {0, 3, 1, 2}); }},
+}, Algebra::linear};
 const Op swap_axes_op{"swap_axes", {{"", {{2, 3, 4}}, [](auto x) { return swap_axes(x[0], 0, -1); }}}, Algebra::linear};
 const Op transpose_op{"transpose", {{"", {{2, 3}}, [](auto x) { return transpose(x[0]); }}}, Algebra::linear};
-const Op flip_op{"flip",
-                 {{"axis 0", {{3, 2}}, [](auto x) { return flip(x[0], 0); }},
-                  {"middle axis", {{2, 3, 2}}, [](auto x) { return flip(x[0], 1); }},
-                  {"last axis", {{2, 3}}, [](auto x) { return flip(x[0], -1); }}},
-                 Algebra::linear};
+const Op flip_op{"flip", {
+    {"axis 0", {{3, 2}}, [](auto x) { return flip(x[0], 0); }},
+    {"middle axis", {{2, 3, 2}}, [](auto x) { return flip(x[0], 1); }},
+    {"last axis", {{2, 3}}, [](auto x) { return flip(x[0], -1); }},
+}, Algebra::linear};
+// clang-format on
 
 Shape axes_in_order(const Shape& shape) {
   int64_t order[Shape::max_rank];
