@@ -8,15 +8,20 @@
 namespace weft {
 namespace {
 
-// A tensor over memory that somebody else owns and keeps alive.
-Tensor borrowed(const std::byte* data, int64_t count, DType dtype, Device device) {
-  auto* storage = new (pool::take(sizeof(Storage)))
-      Storage(const_cast<std::byte*>(data), static_cast<size_t>(count) * size_of(dtype), device, [](Storage* s) {
-        s->~Storage();
-        pool::give(s, sizeof(Storage));
-      });
-  return Tensor(StorageHandle(storage), 0, {count}, dtype);
-}
+// A tensor over memory that somebody else owns and keeps alive, for as long as this object lives: no allocation.
+class Borrowed {
+ public:
+  Borrowed(const std::byte* data, int64_t count, DType dtype, Device device)
+      : storage_(const_cast<std::byte*>(data), static_cast<size_t>(count) * size_of(dtype), device, [](Storage*) {}),
+        tensor_(StorageHandle(&storage_), 0, {count}, dtype) {}
+  Borrowed(const Borrowed&) = delete;
+  operator const Tensor&() const { return tensor_; }
+  operator Tensor&() { return tensor_; }
+
+ private:
+  Storage storage_;
+  Tensor tensor_;
+};
 
 std::span<const std::byte> bytes_of(const Tensor& x) { return {x.data<std::byte>(), x.bytes()}; }
 
@@ -74,21 +79,30 @@ void Communicator::copy(Call call, const Tensor& x, size_t longest, std::span<co
 // rank shows.
 void Communicator::fold_part(const Transport::Part& part, int64_t first, int64_t count, std::span<const int> ranks,
                              ReduceOp op, Tensor& to) const {
-  Backend& on = backend(to.device());
-  const int64_t block = to.device() == Device::cpu ? fold_block : std::max<int64_t>(count, 1);
-  const Tensor room({ranks.size() > 2 ? std::min(block, count) : 0}, to.dtype(), to.device());
+  const DType dtype = to.dtype();
+  const Device device = to.device();
+  Backend& on = backend(device);
+  const auto element = static_cast<int64_t>(size_of(dtype));
+  std::byte* const base = to.mutate<std::byte>();
+  const int64_t block = device == Device::cpu ? fold_block : std::max<int64_t>(count, 1);
+  const Tensor room = ranks.size() > 2 ? Tensor({std::min(block, count)}, dtype, device) : Tensor();
   for (int64_t i = 0; i < count; i += block) {
     const int64_t n = std::min(block, count - i);
     const auto peer = [&](size_t r) {
-      const auto offset = (first + i) * static_cast<int64_t>(size_of(to.dtype()));
-      return borrowed(part.peers[static_cast<size_t>(ranks[r])] + offset, n, to.dtype(), to.device());
+      return Borrowed(part.peers[static_cast<size_t>(ranks[r])] + (first + i) * element, n, dtype, device);
     };
-    Tensor result = to.slice(i, i + n), sum = ranks.size() > 2 ? room.slice(0, n) : result;
-    if (ranks.size() == 1)
-      sum.copy_from(peer(0));
-    else
+    Borrowed whole(base + i * element, n, dtype, device);
+    Tensor& result = whole;
+    if (ranks.size() == 1) {
+      result.copy_from(peer(0));
+    } else if (ranks.size() == 2) {
+      on.binary(binary(op), peer(0), peer(1), result);
+    } else {
+      Tensor sum = room.slice(0, n);
       on.binary(binary(op), peer(0), peer(1), sum);
-    for (size_t r = 2; r < ranks.size(); ++r) on.binary(binary(op), sum, peer(r), r + 1 == ranks.size() ? result : sum);
+      for (size_t r = 2; r < ranks.size(); ++r)
+        on.binary(binary(op), sum, peer(r), r + 1 == ranks.size() ? result : sum);
+    }
     if (op == ReduceOp::mean) on.unary(Unary::Affine, {1 / static_cast<double>(ranks.size()), 0}, result, result);
   }
 }
@@ -124,19 +138,22 @@ void Communicator::all_reduce(const Tensor& x, Tensor& y, ReduceOp op, Site site
   require(y.shape() == x.shape() && y.dtype() == x.dtype() && y.device() == x.device(), "all_reduce: the result ",
           y.dtype(), " ", y.shape(), " does not fit ", x.dtype(), " ", x.shape());
   const Device device = place(*transport_, x);
-  const Tensor shown = x.to(device);
-  Tensor result = y.device() == device ? y : Tensor(y.shape(), y.dtype(), device);
+  const bool here = x.device() == device;
+  const Tensor staged = here ? Tensor() : x.to(device);
+  const Tensor& shown = here ? x : staged;
+  Tensor landing = here ? Tensor() : Tensor(y.shape(), y.dtype(), device);
+  Tensor& result = here ? y : landing;
   Backend& on = backend(device);
   on.synchronize();
   const auto element = static_cast<int64_t>(size_of(x.dtype()));
   transport_->combine(describe(Verb::all_reduce, x, site, op), bytes_of(shown),
                       {result.mutate<std::byte>(), result.bytes()}, [&](const Transport::Part& part, std::byte* to) {
                         const int64_t count = static_cast<int64_t>(part.last - part.first) / element;
-                        Tensor range = borrowed(to, count, x.dtype(), device);
+                        Borrowed range(to, count, x.dtype(), device);
                         fold_part(part, 0, count, everyone_, op, range);
                         on.synchronize();
                       });
-  if (y.device() != device) y.copy_from(result);
+  if (!here) y.copy_from(result);
 }
 
 }  // namespace weft

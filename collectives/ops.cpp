@@ -121,11 +121,13 @@ Var reduce_scatter_v(const Var& x, const Rows& rows, Communicator& comm, ReduceO
   summable(reduce_scatter_op, x, comm);
   require(!x.tracked() || op == ReduceOp::sum || op == ReduceOp::mean, "reduce_scatter: the ", op,
           " has no gradient here; take all_reduce and slice it");
-  const double scale = op == ReduceOp::mean ? 1.0 / comm.size() : 1;
-  return spread_as(
-      record(reduce_scatter_op, comm.reduce_scatter_v(x.value(), rows, op, site),
-             from(x, [=, &comm](const Var& g) { return all_gather_v(scale == 1 ? g : g * scale, rows, comm, site); })),
-      comm, V);
+  const double scale = 1.0 / comm.size();
+  return spread_as(record(reduce_scatter_op, comm.reduce_scatter_v(x.value(), rows, op, site),
+                          from(x,
+                               [=, &comm](const Var& g) {
+                                 return all_gather_v(op == ReduceOp::mean ? g * scale : g, rows, comm, site);
+                               })),
+                   comm, V);
 }
 
 Var all_gather(const Var& x, Communicator& comm, Site site) {
@@ -153,12 +155,12 @@ Var reduce(const Var& x, GroupRank root, Communicator& comm, ReduceOp op, Site s
   summable(reduce_op, x, comm);
   require(!x.tracked() || op == ReduceOp::sum || op == ReduceOp::mean, "reduce: the ", op,
           " has no gradient here; take all_reduce and use it on the root");
-  const double scale = op == ReduceOp::mean ? 1.0 / comm.size() : 1;
+  const double scale = 1.0 / comm.size();
   return spread_as(record(reduce_op, comm.reduce(x.value(), root, op, site),
                           from(x,
                                [=, &comm](const Var& g) {
                                  const Var all = broadcast(g, root, comm, site);
-                                 return scale == 1 ? all : all * scale;
+                                 return op == ReduceOp::mean ? all * scale : all;
                                })),
                    comm, V);
 }

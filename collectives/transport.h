@@ -81,7 +81,7 @@ class Transport {
   virtual StorageHandle allocate_shown(size_t bytes) = 0;
 };
 
-// Something that ends the job on every rank: which fixed exit code it has is in reliability's table (docs/faults.md).
+// Something that ends the job on every rank, with a fixed exit code: docs/faults.md.
 struct Fault : Error {
   int exit_code;
   Fault(int exit_code, const std::string& message) : Error(message), exit_code(exit_code) {}

@@ -1,5 +1,7 @@
 #include "engine/spread.h"
 
+#include <algorithm>
+
 #include "engine/op.h"
 
 namespace weft {
@@ -94,11 +96,11 @@ Spread combine(const Op& op, const Inputs& inputs) {
 
 }  // namespace
 
-// An op of more inputs, such as concat, treats them all alike; the last place keeps what differs from those before it.
+// An op of more inputs than are kept, such as concat, treats them all alike, so one of each spread is enough.
 void Combination::add(Spreads input) {
-  for (int i = 0; i < count_ && count_ == kept; ++i)
-    if (inputs_[i] == input) return;
-  inputs_[count_ < kept ? count_++ : kept - 1] = input;
+  if (count_ >= kept / 2 && std::find(inputs_, inputs_ + count_, input) != inputs_ + count_) return;
+  require(count_ < kept, "spreads: more than ", int{kept}, " different ones meet in one op");
+  inputs_[count_++] = input;
 }
 
 Spreads Combination::result(const Op& op, int groups) const {

@@ -64,7 +64,7 @@ class Combination {
   Spreads result(const Op& op, int groups) const;
 
  private:
-  static constexpr int kept = 4;  // no op has more inputs that its algebra tells apart
+  static constexpr int kept = 8;  // more than any op has inputs that its algebra tells apart
   Spreads inputs_[kept];
   int count_ = 0;
 };

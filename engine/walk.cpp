@@ -36,7 +36,7 @@ class Walk {
 
   Var result(const Var& by) {
     if (by.tracked() && at(by.id_).defined()) return at(by.id_);
-    return tape_.constant(Tensor::zeros(by.shape(), by.dtype(), by.device()));
+    return zeros(by.shape(), by.dtype(), by.device(), by.spreads());
   }
 
  private:
@@ -61,10 +61,12 @@ class Walk {
   Need need(int id) const {
     return static_cast<size_t>(id) < needed_.size() ? needed_[static_cast<size_t>(id)] : Need::path;
   }
-  bool restricted() const { return !needed_.empty(); }
 
   // Cotangents are immutable for everyone but this sum, and for it only once nobody else holds them.
   void add(int id, Var term) {
+    // What a Replicated value's users send back are parts of its gradient, whatever each of them was.
+    const Spreads spreads = tape_.nodes_[static_cast<size_t>(id)].spreads.duals();
+    term.spreads_ = spreads;
     Var& sum = at(id);
     if (!sum.defined()) {
       sum = std::move(term);
@@ -73,9 +75,12 @@ class Walk {
       sum.version_ = sum.value_.version();
     } else {
       sum = sum + term;
+      sum.spreads_ = spreads;
     }
-    // What a Replicated value's users send back are parts of its gradient, whatever each of them was.
-    if (graph_ == Graph::create) sum = with_spreads(sum, tape_.nodes_[static_cast<size_t>(id)].spreads.duals());
+  }
+
+  Var zeros(const Shape& shape, DType dtype, Device device, Spreads spreads) const {
+    return with_spreads(tape_.constant(Tensor::zeros(shape, dtype, device)), spreads.duals());
   }
 
   void down(size_t from, size_t to) {
@@ -102,7 +107,7 @@ class Walk {
     const Tape::Node& node = tape_.nodes_[static_cast<size_t>(id)];
     Var g = need(id) == Need::result ? at(id) : std::move(at(id));
     const bool always = node.op->replay == Replay::always;
-    if (!g.defined() && always) g = tape_.constant(Tensor::zeros(node.shape, node.dtype, node.device));
+    if (!g.defined() && always) g = zeros(node.shape, node.dtype, node.device, node.spreads);
     if (!g.defined() || !(always || need(id) != Need::no)) return;
     const Op& op = *node.op;
     Tape::Pullback* p = node.pullbacks;  // stays where it is; the node may move when pullbacks record

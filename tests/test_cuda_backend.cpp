@@ -3,102 +3,11 @@
 // by how many units in the last place, of the larger of 1 and the value, the two may differ.
 #include <algorithm>
 #include <array>
-#include <catch2/catch.hpp>
-#include <cmath>
-#include <limits>
 #include <numeric>
-#include <random>
-#include <thread>
 
-#include "engine/backend.h"
+#include "tests/cuda_checks.h"
 
 using namespace weft;
-
-namespace {
-
-using Tensors = std::vector<Tensor>;
-constexpr double infinity = std::numeric_limits<double>::infinity();
-constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
-const std::vector<DType> floating = {DType::f32, DType::f64, DType::bf16};
-const std::vector<DType> all_types = {DType::f32, DType::f64, DType::bf16, DType::i64, DType::u8};
-const std::vector<Shape> shapes = {{}, {0}, {1}, {3, 0, 2}, {7, 11}, {16, 64}, {5, 3, 33}, {40, 1031}};
-const std::vector<Along> views = {{1, 1, 1},     {3, 5, 1},  {2, 7, 3},    {1, 1003, 1}, {2, 130, 40},
-                                  {1, 300, 601}, {5, 64, 1}, {1, 9001, 1}, {1, 999, 31}, {40, 3, 1},
-                                  {2, 1, 700},   {0, 3, 2},  {3, 4, 0},    {3, 0, 4}};
-
-#define SKIP_WITHOUT_A_CARD()         \
-  if (!available(Device::cuda)) {     \
-    WARN("no card answers: skipped"); \
-    return;                           \
-  }
-
-std::mt19937& generator() {
-  static std::mt19937 instance(11);
-  return instance;
-}
-// Quarters; small integers for integer types.
-Tensor sample(const Shape& shape, DType type, double low = -3, double high = 3) {
-  std::vector<double> values(static_cast<size_t>(shape.size()));
-  for (double& v : values)
-    v = is_floating(type) ? std::round(std::uniform_real_distribution(4 * low, 4 * high)(generator())) / 4
-                          : std::uniform_int_distribution(0, 9)(generator());
-  return Tensor::from(shape, values, type);
-}
-Tensor integers(const Shape& shape, int64_t below) {
-  std::vector<double> values(static_cast<size_t>(shape.size()));
-  for (double& v : values) v = static_cast<double>(std::uniform_int_distribution<int64_t>(0, below - 1)(generator()));
-  return Tensor::from(shape, values, DType::i64);
-}
-Tensor with_specials(Tensor x) {
-  const Tensor specials = Tensor::from({5}, {not_a_number, infinity, -infinity, 0.0, -0.0}).to(x.dtype());
-  if (is_floating(x.dtype()) && x.size() > 7) x.reshape({x.size()}).slice(2, 7).copy_from(specials);
-  return x;
-}
-Shape shape_of(Along a) { return {a.outer, a.extent, a.inner}; }
-Shape reduced(Along a) { return {a.outer, a.inner}; }
-double units(DType type, double wide) { return type == DType::bf16 ? 1 : wide; }  // wide: of f32 and f64
-
-// On the card; every other one stands where no vector access is possible.
-Tensor on_card(const Tensor& x) {
-  static int calls = 0;
-  if (++calls % 2 == 0) return x.to(Device::cuda);
-  Tensor view = Tensor({x.size() + 1}, x.dtype(), Device::cuda).slice(1, x.size() + 1).reshape(x.shape());
-  view.copy_from(x);
-  return view;
-}
-
-bool close(const Tensor& card, const Tensor& host, double ulps) {
-  const DType t = host.dtype();
-  const double unit = t == DType::f32 ? 0x1p-23 : t == DType::f64 ? 0x1p-52 : t == DType::bf16 ? 0x1p-7 : 0;
-  const std::vector<double> values = card.values(), expected = host.values();
-  for (size_t i = 0; i < values.size(); ++i) {
-    const double v = values[i], e = expected[i];
-    if (v == e || (std::isnan(v) && std::isnan(e))) continue;
-    if (std::abs(v - e) <= ulps * unit * std::max(1.0, std::abs(e))) continue;
-    UNSCOPED_INFO(text(t) << " element " << i << " is " << v << " on the card and " << e << " on the CPU");
-    return false;
-  }
-  return true;
-}
-
-// Runs verb(backend, in, out) on both devices, with equal inputs and equal first contents of the outputs.
-template <class Verb> void compare(double ulps, const Tensors& in, Tensors out, const Verb& verb) {
-  Tensors card_in, card_out;
-  for (const Tensor& x : in) card_in.push_back(on_card(x));
-  for (Tensor& y : out) card_out.push_back(on_card(y = y.clone()));
-  verb(backend(Device::cpu), in, out);
-  verb(backend(Device::cuda), card_in, card_out);
-  for (size_t i = 0; i < out.size(); ++i) CHECK(close(card_out[i], out[i], ulps));
-}
-#define VERB(...) [&](Backend& d, [[maybe_unused]] const Tensors& in, Tensors& out) { d.__VA_ARGS__; }
-
-template <class Op> std::vector<Op> first(int count) {
-  std::vector<Op> ops;
-  for (int i = 0; i < count; ++i) ops.push_back(static_cast<Op>(i));
-  return ops;
-}
-
-}  // namespace
 
 TEST_CASE("the card computes every unary op and its derivatives like the CPU, to 16 units (second ones 64, bf16 1)") {
   SKIP_WITHOUT_A_CARD();
@@ -341,60 +250,4 @@ TEST_CASE("uniform draws have the same bits on the card, normal ones agree to 8 
       compare(0, {}, {sample(shape, type)}, VERB(uniform(random, -2, 2, out[0])));
       compare(units(type, 8), {}, {sample(shape, type)}, VERB(normal(random, 1, 0.5, out[0])));
     }
-}
-
-TEST_CASE("values survive the way to the card and back, also when they outrun the staging memory") {
-  SKIP_WITHOUT_A_CARD();
-  for (const int64_t size : {int64_t{0}, int64_t{1}, int64_t{1} << 19, (int64_t{5} << 20) + 3}) {
-    const Tensor x = Tensor::uniform({size}, Random{3});
-    CHECK(x.to(Device::cuda).clone().to(Device::cpu).values() == x.values());
-  }
-}
-
-TEST_CASE("a step that is repeated takes nothing more from the card's system") {
-  SKIP_WITHOUT_A_CARD();
-  Backend& card = backend(Device::cuda);
-  const Tensor x = sample({60, 1000}, DType::f32), w = sample({1000, 30}, DType::f32);
-  const auto step = [&] {
-    const Tensor there = x.to(Device::cuda);
-    Tensor y({60, 30}, DType::f32, Device::cuda), sum({1}, DType::f32, Device::cuda);
-    card.matmul(there, false, w.to(Device::cuda), false, {}, y);
-    card.reduce(Reduction::sum, there, Along(1, 60000, 1), sum);
-    return sum.item();
-  };
-  step();
-  const MemoryStatistics before = card.memory();
-  for (int i = 0; i < 3; ++i) step();
-  CHECK(card.memory().system_calls == before.system_calls);
-  CHECK(card.memory().live_bytes == before.live_bytes);
-  CHECK(card.memory().peak_bytes == before.peak_bytes);
-}
-
-TEST_CASE("a block freed by another thread comes home, and a new thread inherits what an ended one left") {
-  SKIP_WITHOUT_A_CARD();
-  Backend& card = backend(Device::cuda);
-  const int64_t live = card.memory().live_bytes;
-  int64_t calls = 0;
-  for (int round = 0; round < 3; ++round) {
-    Tensor mine = Tensor::full({12345677}, 1, DType::u8, Device::cuda);
-    card.synchronize();
-    std::vector<double> seen;
-    std::thread([&seen, given = std::move(mine)]() mutable {
-      const Tensor copy = given.clone();  // on this thread's stream
-      given = {};
-      seen = copy.slice(0, 5).values();
-    }).join();
-    CHECK(seen == std::vector<double>(5, 1));
-    CHECK(card.memory().live_bytes == live);
-    if (round > 0) CHECK(card.memory().system_calls == calls);
-    calls = card.memory().system_calls;
-  }
-}
-
-TEST_CASE("a request beyond the card's memory is an error that names the sizes and leaves the card usable") {
-  SKIP_WITHOUT_A_CARD();
-  const auto ask = [](int64_t bytes) { return Tensor({bytes}, DType::u8, Device::cuda); };
-  CHECK_THROWS_WITH(ask(int64_t{1} << 45), Catch::Contains("no memory for 35184372088832 bytes"));
-  CHECK_THROWS_WITH(ask(int64_t{1} << 55), Catch::Contains("memory for 36028797018963968 bytes"));
-  CHECK(Tensor::full({3}, 2, DType::f32, Device::cuda).values() == std::vector<double>(3, 2));
 }

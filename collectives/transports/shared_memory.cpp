@@ -98,6 +98,7 @@ void SharedMemory::meet_in_one_step(Turn& turn, Bytes mine, size_t longest, Read
   turn.take_step();
   if (longest == 0) return;
   for (int r = 0; r < size_; ++r) peers_[static_cast<size_t>(r)] = in_slot ? slot(r, step).bytes : staging(r, step);
+  peers_[static_cast<size_t>(rank_)] = mine.data();  // not by way of what was only just written for the others
   read({0, longest, peers_});
 }
 

@@ -30,6 +30,9 @@ const Op pad_op{"pad", {
     {"middle axis", {{2, 2, 3}}, [](auto x) { return pad(x[0], 1, 2, 0, 0.5); }},
     {"last axis", {{2, 3}}, [](auto x) { return pad(x[0], -1, 0, 1, -1); }},
 }, Algebra::linear};
+const Op pad_with_value_op{"pad with a value", {  // not linear: the value would be added once per rank
+    {"", {{2, 3}}, [](auto x) { return pad(x[0], 1, 1, 2, 0.5); }},
+}};
 const Op concat_op{"concat", {
     {"axis 0", {{2, 3}, {1, 3}}, [](auto x) { return concat(x, 0); }},
     {"middle axis", {{2, 1, 2}, {2, 3, 2}, {2, 2, 2}}, [](auto x) { return concat(x, 1); }},
@@ -124,7 +127,8 @@ Var pad(const Var& x, int axis, int64_t before, int64_t after, double value) {
   const int64_t extent = x.shape()[axis];
   Tensor y = Tensor::full(x.shape().with(axis, before + extent + after), value, x.dtype(), x.device());
   backend(x.device()).copy_slab(x.value(), Along(x.shape(), axis), 0, y, Along(y.shape(), axis), before, extent);
-  return record(pad_op, y, from(x, [=](const Var& g) { return slice(g, axis, before, before + extent); }));
+  return record(value == 0 ? pad_op : pad_with_value_op, y,
+                from(x, [=](const Var& g) { return slice(g, axis, before, before + extent); }));
 }
 
 Var concat(std::span<const Var> parts, int axis) {

@@ -1,0 +1,224 @@
+// One rank of what P10 and P11 measure; collectives.cpp starts it under mpiexec. Raw MPI and Weft take turns in this
+// one job, and rank 0 prints a JSON line per number.
+#include <mpi.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+#include <nlohmann/json.hpp>
+
+#include "bench/measure.h"
+#include "collectives/communicator.h"
+#include "collectives/transports/factory.h"
+#include "collectives/transports/session.h"
+
+namespace weft::bench {
+namespace {
+
+using Action = std::function<void()>;
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+std::string size_text(size_t bytes) {
+  const char* units[] = {" B", " KB", " MB"};
+  int unit = 0;
+  for (; bytes >= 1024; ++unit) bytes /= 1024;
+  return std::to_string(bytes) + units[unit];
+}
+
+class Ranks {
+ public:
+  explicit Ranks(Session& session) : Ranks(session, connect(session)) {}
+
+  Communicator& group() { return group_; }
+  Transport& transport() { return transport_; }
+  Job& job() { return *session_.job(); }
+  int rank_on_node() const { return session_.rank_on_node(); }
+
+  // How long the slowest rank takes per call; every rank gets the same answer.
+  Burst burst(Action call, int count) {
+    return [this, call = std::move(call), count] {
+      group_.barrier();
+      const double begin = now();
+      for (int i = 0; i < count; ++i) call();
+      const Tensor mine = Tensor::from({1}, {(now() - begin) / count}, DType::f64);
+      return group_.all_reduce(mine, ReduceOp::maximum).item();
+    };
+  }
+  // With as many calls as it takes for a burst to be long enough to be timed.
+  Burst timed(const Action& call) {
+    constexpr double shortest_burst = 1e-3;
+    int count = 1;
+    burst(call, 2)();  // pages, pools and branch predictors
+    while (burst(call, count)() * count < shortest_burst) count *= 2;
+    return burst(call, count);
+  }
+
+  void print(const char* kind, const std::string& what, double ours, double theirs, double value) const {
+    if (session_.rank() != 0) return;
+    const nlohmann::json line = {{"kind", kind}, {"what", what}, {"ours", ours}, {"theirs", theirs}, {"value", value}};
+    std::printf("%s\n", line.dump().c_str());
+  }
+
+ private:
+  Ranks(Session& session, std::unique_ptr<Transport> transport)
+      : session_(session), transport_(*transport), group_(std::move(transport)) {
+    if (session_.rank() == 0) std::printf("%s\n", description(session_, transport_).c_str());
+  }
+
+  Session& session_;
+  Transport& transport_;
+  Communicator group_;
+};
+
+void raw_all_reduce(const void* x, Tensor& y) {
+  MPI_Allreduce(x, y.mutate(), static_cast<int>(y.size()), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+}
+
+Tensor in_arena(Ranks& ranks, const Shape& shape, float value) {
+  const auto bytes = static_cast<size_t>(shape.size()) * sizeof(float);
+  Tensor x(ranks.transport().allocate_shown(bytes), 0, shape, DType::f32);
+  std::fill_n(x.mutate<float>(), x.size(), value);
+  return x;
+}
+
+// In place everything is zero, since it is added up again and again.
+void sizes(Ranks& ranks, size_t bytes) {
+  Communicator& group = ranks.group();
+  const Shape shape{static_cast<int64_t>(bytes / sizeof(float))};
+  const Tensor x = Tensor::full(shape, 1), shown_x = in_arena(ranks, shape, 1);
+  Tensor y = Tensor::zeros(shape), z = Tensor::zeros(shape);
+  Tensor shown_y = in_arena(ranks, shape, 0), shown_z = in_arena(ranks, shape, 0);
+  enum { raw, ours, arena, raw_in_place, ours_in_place, arena_in_place };
+  const Rounds rounds(
+      {ranks.timed([&] { raw_all_reduce(x.data(), y); }), ranks.timed([&] { group.all_reduce(x, y); }),
+       ranks.timed([&] { group.all_reduce(shown_x, shown_y); }), ranks.timed([&] { raw_all_reduce(MPI_IN_PLACE, z); }),
+       ranks.timed([&] { group.all_reduce(z, z); }), ranks.timed([&] { group.all_reduce(shown_z, shown_z); })},
+      bytes > (size_t{8} << 20) ? 3 : 5, bytes > (size_t{8} << 20) ? 1 : 2);
+  const auto print = [&](const char* kind, const std::string& what, int mine, int theirs) {
+    const auto us = static_cast<size_t>(mine), them = static_cast<size_t>(theirs);
+    ranks.print(kind, size_text(bytes) + what, rounds.median(us), rounds.median(them),
+                spread(rounds.ratio(them, us)).median);
+  };
+  print("private", "", ours, raw);
+  print("private", ", in place", ours_in_place, raw_in_place);
+  if (bytes < size_t{1} << 20) return;
+  print("arena", " in the arena", arena, raw);
+  print("arena", " in the arena, in place", arena_in_place, raw_in_place);
+}
+
+// The least two ranks can do to add up a number: each writes a line of shared memory and waits for the other's.
+class Handshake {
+ public:
+  explicit Handshake(Ranks& ranks) : own_(in_arena(ranks, {size / 4}, 0)) {
+    const auto keep = [&](const Transport::Part& part) {
+      if (part.first == 0) peers_.assign(part.peers.begin(), part.peers.end());
+    };
+    ranks.transport().meet(describe(Verb::all_gather, own_, Site::here()), {own_.data<std::byte>(), size}, size, keep);
+    ranks.group().barrier();
+  }
+  void add_up(const float& x, float& sum) {
+    const auto line = [&](const void* of) {  // two, used in turn
+      return reinterpret_cast<Line*>(const_cast<char*>(static_cast<const char*>(of)) + step_ % 2 * 64);
+    };
+    ++step_;
+    Line* mine = line(own_.data());
+    mine->value = x;
+    mine->filled.store(step_, std::memory_order_release);
+    float total = 0;
+    for (const std::byte* peer : peers_) {
+      while (line(peer)->filled.load(std::memory_order_acquire) < step_) {
+      }
+      total += line(peer)->value;
+    }
+    sum = total;
+  }
+
+ private:
+  static constexpr size_t size = size_t{64} << 10;  // large enough to be shown in place
+  struct Line {
+    std::atomic<uint64_t> filled;
+    float value;
+  };
+  Tensor own_;
+  std::vector<const std::byte*> peers_;
+  uint64_t step_ = 0;
+};
+
+// What it costs that a call is described, compared and logged: on its own, and at most, as what a whole collective
+// takes beyond a bare exchange of the same values.
+void overhead(Ranks& ranks) {
+  Handshake handshake(ranks);
+  const Tensor x = Tensor::full({1}, 1);
+  Tensor y = Tensor::like(x);
+  volatile uint64_t sink = 0;
+  const Rounds rounds({ranks.timed([&] {
+                         const Call call = describe(Verb::all_reduce, x, Site::here("gradient"));
+                         sink = sink + call.fingerprint();
+                         ranks.job().begin(ranks.rank_on_node(), call, 0, 2);
+                         ranks.job().end(ranks.rank_on_node());
+                       }),
+                       ranks.timed([&] { ranks.group().all_reduce(x, y); }),
+                       ranks.timed([&] { handshake.add_up(*x.data<float>(), *y.mutate<float>()); })});
+  const double check = rounds.median(0), whole = rounds.median(1), bare = rounds.median(2);
+  ranks.print("cost", "ns to describe, check and log a call", check, 0, check * 1e9);
+  ranks.print("shown", "ns per call above a bare handshake", whole, bare, (whole - bare) * 1e9);
+}
+
+constexpr double work_seconds = 0.5e-3;
+
+// By the clock that stands still while another rank has the core.
+void work() {
+  const auto spent = [] {
+    timespec time{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+  };
+  volatile double value = 1;
+  for (const double begin = spent(); spent() - begin < work_seconds;)
+    for (int i = 0; i < 500; ++i) value = value * 1.0000001;
+}
+
+void crowd(Ranks& ranks) {
+  const Tensor x = Tensor::full({size_t{16} << 10}, 1);
+  Tensor y = Tensor::zeros(x.shape());
+  const auto raw = [&] { work(), raw_all_reduce(x.data(), y); };
+  const auto ours = [&] { work(), ranks.group().all_reduce(x, y); };
+  ours();
+  const Rounds rounds({ranks.burst(raw, 2), ranks.burst(ours, 20)}, 3, 1);
+  const int n = ranks.group().size();
+  const double ideal = work_seconds * n / 2;
+  ranks.print("crowd", std::to_string(n) + " ranks", rounds.median(1), rounds.median(0),
+              spread(rounds.ratio(0, 1)).median);
+  ranks.print("shown", std::to_string(n) + " ranks, against the work alone", rounds.median(1), ideal,
+              rounds.median(1) / ideal);
+}
+
+void use_two_cores() {
+  cpu_set_t allowed, two;
+  CPU_ZERO(&two);
+  sched_getaffinity(0, sizeof allowed, &allowed);
+  for (int core = 0; core < CPU_SETSIZE && CPU_COUNT(&two) < 2; ++core)
+    if (CPU_ISSET(core, &allowed)) CPU_SET(core, &two);
+  sched_setaffinity(0, sizeof two, &two);
+}
+
+}  // namespace
+}  // namespace weft::bench
+
+int main(int argc, char** argv) {
+  using namespace weft::bench;
+  const bool crowded = argc > 1 && std::string(argv[1]) == "P11";
+  if (crowded) use_two_cores();
+  return weft::run_session(argc, argv, [&](weft::Session& session) {
+    Ranks ranks(session);
+    if (crowded) {
+      crowd(ranks);
+    } else {
+      for (size_t bytes = 4; bytes <= size_t{64} << 20; bytes *= 4) sizes(ranks, bytes);
+      overhead(ranks);
+    }
+    return 0;
+  });
+}
