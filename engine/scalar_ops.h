@@ -226,11 +226,11 @@ struct LessEqual {
   template <class T> WEFT_HD bool operator()(T a, T b) const { return a <= b; }
 };
 
-#define WEFT_UNARY_OPS(X)                                                                                          \
-  X(Affine)                                                                                                        \
-  X(Abs)                                                                                                           \
-  X(Exp) X(Expm1) X(Log) X(Log1p) X(Sqrt) X(Rsqrt) X(Square) X(Reciprocal) X(Pow) X(Sin) X(Cos) X(Tanh) X(Sigmoid) \
-      X(Relu) X(LeakyRelu) X(Gelu) X(GeluTanh) X(Silu) X(Softplus) X(Clamp) X(Round)
+// clang-format off
+#define WEFT_UNARY_OPS(X)                                                                                        \
+  X(Affine) X(Abs) X(Exp) X(Expm1) X(Log) X(Log1p) X(Sqrt) X(Rsqrt) X(Square) X(Reciprocal) X(Pow) X(Sin) X(Cos) \
+  X(Tanh) X(Sigmoid) X(Relu) X(LeakyRelu) X(Gelu) X(GeluTanh) X(Silu) X(Softplus) X(Clamp) X(Round)
+// clang-format on
 #define WEFT_BINARY_OPS(X) X(Add) X(Subtract) X(Multiply) X(Divide) X(Power) X(Minimum) X(Maximum) X(MaximumShare)
 #define WEFT_COMPARISONS(X) X(Equal) X(NotEqual) X(Less) X(LessEqual)
 

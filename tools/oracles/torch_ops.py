@@ -223,6 +223,7 @@ table = {
     "reshape": {"": lambda x: x.reshape(3, 4), "to a scalar": lambda x: x.reshape(())},
     "flatten": {"": lambda x: x.flatten(1), "whole": torch.flatten},
     "slice": {"axis 0": lambda x: x[1:3], "middle axis": lambda x: x[:, 1:3], "last axis": lambda x: x[..., 0:3]},
+    "pad with a value": {"": lambda x: F.pad(x, (1, 2), value=0.5)},
     "pad": {"axis 0": lambda x: F.pad(x, (0, 0, 1, 2)), "middle axis": lambda x: F.pad(x, (0, 0, 2, 0), value=0.5),
             "last axis": lambda x: F.pad(x, (0, 1), value=-1)},
     "concat": {"axis 0": lambda *x: torch.cat(x, 0), "middle axis": lambda *x: torch.cat(x, 1),

@@ -32,6 +32,7 @@ template <class T> struct View {
   bool transposed;
 
   View at(int64_t i, int64_t j) const {
+    if (!data) return *this;  // an operand without elements may be without memory
     return {data + (transposed ? j * stride + i : i * stride + j), stride, transposed};
   }
 };
