@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "collectives/transports/session.h"
 #include "data/fashion_mnist.h"
 #include "data/idx.h"
 #include "engine/nn/linear.h"
@@ -14,8 +15,6 @@
 namespace {
 
 using namespace weft;
-
-enum ExitCode { success = 0, failure = 1, usage = 64, malformed_input = 65, missing_input = 66 };
 
 struct Options {
   int64_t epochs = 8, batch = 50;
@@ -119,6 +118,9 @@ void train(const Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  Session session(argc, argv);
+  if (session.size() > 1)
+    session.end(exit_codes::wrong_launcher, "this program trains in one process; start it without mpiexec");
   Options options;
   CLI::App app("Trains a small network on Fashion-MNIST and draws how it learns.");
   app.option_defaults()->always_capture_default();
@@ -137,11 +139,11 @@ int main(int argc, char** argv) {
     app.parse(argc, argv);
     train(options);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? success : usage;
+    return app.exit(error) == 0 ? 0 : exit_codes::usage;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "error: %s\n", error.what());
-    if (dynamic_cast<const MissingInput*>(&error)) return missing_input;
-    return dynamic_cast<const MalformedInput*>(&error) ? malformed_input : failure;
+    if (dynamic_cast<const MissingInput*>(&error)) return exit_codes::missing_input;
+    return dynamic_cast<const MalformedInput*>(&error) ? exit_codes::malformed_input : exit_codes::exception;
   }
-  return success;
+  return 0;
 }

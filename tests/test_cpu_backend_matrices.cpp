@@ -126,6 +126,31 @@ TEST_CASE("permute puts every element where the order says") {
   }
 }
 
+namespace {
+// What the row verbs give, by their definitions: of the values v, each row's target t and its cotangent s.
+struct Definitions {
+  Values soft, log_soft, total, loss, cross, standard, scale;
+  Definitions(const Values& v, const Values& t, const Values& s, int64_t rows, int64_t n)
+      : soft(v), log_soft(v), total(index(rows)), loss(total), cross(v), standard(v), scale(total) {
+    for (int64_t r = 0; r < rows; ++r) {
+      const auto row = [&](int64_t j) { return index(r * n + j); };
+      double sum = 0, mean = 0, variance = 0.01;
+      for (int64_t j = 0; j < n; ++j) sum += std::exp(v[row(j)]), mean += v[row(j)] / double(n);
+      for (int64_t j = 0; j < n; ++j) variance += std::pow(v[row(j)] - mean, 2) / double(n);
+      scale[index(r)] = 1 / std::sqrt(variance);
+      total[index(r)] = std::log(sum);
+      loss[index(r)] = std::log(sum) - v[row(int64_t(t[index(r)]))];
+      for (int64_t j = 0; j < n; ++j) {
+        soft[row(j)] = std::exp(v[row(j)]) / sum;
+        log_soft[row(j)] = v[row(j)] - std::log(sum);
+        cross[row(j)] = s[index(r)] * (soft[row(j)] - (j == int64_t(t[index(r)])));
+        standard[row(j)] = (v[row(j)] - mean) * scale[index(r)];
+      }
+    }
+  }
+};
+}  // namespace
+
 TEST_CASE("row verbs follow their definitions") {
   for (const DType type : floating)
     for (const Shape& shape : {Shape{3, 1}, Shape{2, 2, 5}, Shape{4, 130}, Shape{0, 3}, Shape{7}}) {
@@ -134,22 +159,7 @@ TEST_CASE("row verbs follow their definitions") {
       const Tensor x = sample(shape, type), g = sample(shape, type), targets = integers({rows}, n),
                    per_row = sample({rows}, type);
       const Values v = x.values(), w = g.values(), t = targets.values(), s = per_row.values();
-      Values soft(v), log_soft(v), total(index(rows)), loss(total), cross(v), standard(v), scale(total);
-      for (int64_t r = 0; r < rows; ++r) {
-        const auto row = [&](int64_t j) { return index(r * n + j); };
-        double sum = 0, mean = 0, variance = 0.01;
-        for (int64_t j = 0; j < n; ++j) sum += std::exp(v[row(j)]), mean += v[row(j)] / double(n);
-        for (int64_t j = 0; j < n; ++j) variance += std::pow(v[row(j)] - mean, 2) / double(n);
-        scale[index(r)] = 1 / std::sqrt(variance);
-        total[index(r)] = std::log(sum);
-        loss[index(r)] = std::log(sum) - v[row(int64_t(t[index(r)]))];
-        for (int64_t j = 0; j < n; ++j) {
-          soft[row(j)] = std::exp(v[row(j)]) / sum;
-          log_soft[row(j)] = v[row(j)] - std::log(sum);
-          cross[row(j)] = s[index(r)] * (soft[row(j)] - (j == int64_t(t[index(r)])));
-          standard[row(j)] = (v[row(j)] - mean) * scale[index(r)];
-        }
-      }
+      const auto [soft, log_soft, total, loss, cross, standard, scale] = Definitions(v, t, s, rows, n);
       Tensor y = Tensor::like(x), out({rows}, type);
       cpu().log_sum_exp_rows(x, out);
       CHECK(close(out, total));
