@@ -10,7 +10,7 @@
 #include "engine/nn/linear.h"
 #include "engine/ops/normalize.h"
 #include "engine/ops/reduce.h"
-#include "optim/sgd.h"
+#include "optim/optimizer.h"
 
 namespace {
 
@@ -29,7 +29,8 @@ Tensor as_rows(const Tensor& images) { return images.reshape({images.shape()[0],
 
 // One pass over the images. The rate falls in a straight line to zero at the end of the last epoch. Returns the mean
 // loss.
-double train_epoch(Mlp& network, Sgd& optimizer, const LabelledImages& data, const Options& options, int64_t epoch) {
+double train_epoch(Mlp& network, Optimizer& optimizer, const LabelledImages& data, const Options& options,
+                   int64_t epoch) {
   const Epoch order(data.count(), options.batch, options.seed, static_cast<uint64_t>(epoch));
   double total = 0;
   for (int64_t step = 0; step < order.steps(); ++step) {
@@ -89,7 +90,7 @@ void train(const Options& options) {
   widths.insert(widths.begin(), data.train.images.shape().product(1, 4));
   widths.push_back(FashionMnist::classes);
   Mlp network("network", widths, Init{.key = Random{options.seed}});
-  Sgd optimizer(network.parameters());
+  Optimizer optimizer(network.parameters(), Sgd{.momentum = 0.9});
 
   if (!options.quiet) std::printf("%ld training and %ld test images\n", data.train.count(), data.test.count());
   std::vector<double> losses, accuracies;

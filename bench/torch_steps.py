@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The training steps of networks.cpp in PyTorch, on one thread.
+"""The training steps of networks.cpp and optimizer.cpp in PyTorch, on one thread.
 
     torch_steps.py installed|strongest
 
@@ -57,6 +57,18 @@ def training_step(layers, loss):
     return fastest if strongest else usual
 
 
+def adamw():
+    parameters = [torch.nn.Parameter(torch.rand(1024, 1024)) for _ in range(8)]
+    for parameter in parameters:
+        parameter.grad = torch.rand(1024, 1024)
+    if strongest:
+        try:
+            return torch.optim.AdamW(parameters, lr=rate, fused=True).step
+        except (TypeError, RuntimeError):  # not on a CPU before PyTorch 2.4
+            return torch.optim.AdamW(parameters, lr=rate, foreach=True).step
+    return torch.optim.AdamW(parameters, lr=rate).step
+
+
 def run(step, count):
     begin = time.perf_counter()
     for _ in range(count):
@@ -73,12 +85,12 @@ def calibrated(step, at_least=0.01):
     return step, count
 
 
-workloads = {"tiny MLP": mlp, "conv encoder": conv}
+workloads = {"tiny MLP": lambda: training_step(*mlp()), "conv encoder": lambda: training_step(*conv()), "AdamW": adamw}
 ready = {}
 print(torch.__version__, flush=True)
 for line in sys.stdin:
     name = line.strip()
     if name not in ready:
-        ready[name] = calibrated(training_step(*workloads[name]()))
+        ready[name] = calibrated(workloads[name]())
     step, count = ready[name]
     print(run(step, count) / count, flush=True)

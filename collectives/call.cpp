@@ -1,7 +1,10 @@
 #include "collectives/call.h"
 
+#include <algorithm>
+#include <charconv>
 #include <cstddef>
 #include <cstring>
+#include <string_view>
 
 #include "collectives/transport.h"
 
@@ -14,7 +17,7 @@ static_assert(sizeof(Call) % sizeof(uint64_t) == 0 && std::is_trivially_copyable
 
 bool reduces(Verb verb) {
   return verb == Verb::all_reduce || verb == Verb::reduce_scatter || verb == Verb::reduce_scatter_v ||
-         verb == Verb::reduce || verb == Verb::scan || verb == Verb::exscan;
+         verb == Verb::reduce || (verb >= Verb::scan && verb <= Verb::reverse_exscan);
 }
 
 void put(char* to, size_t capacity, const char* from, size_t length) {
@@ -32,9 +35,10 @@ void put_path(char* to, size_t capacity, const char* path) {
 
 std::string text(Verb verb) {
   constexpr const char* names[] = {
-      "all_reduce", "all_gather", "all_gather_v", "reduce_scatter", "reduce_scatter_v", "broadcast", "reduce", "gather",
-      "gather_v",   "scatter",    "scatter_v",    "all_to_all",     "all_to_all_v",     "permute",   "scan",   "exscan",
-      "barrier",    "split",      "send",         "receive",        "FINALIZE"};
+      "all_reduce",      "all_gather", "all_gather_v", "reduce_scatter", "reduce_scatter_v", "broadcast",    "reduce",
+      "gather",          "gather_v",   "scatter",      "scatter_v",      "all_to_all",       "all_to_all_v", "permute",
+      "permute back",    "scan",       "exscan",       "reverse scan",   "reverse exscan",   "barrier",      "split",
+      "allocate_common", "send",       "receive",      "FINALIZE"};
   return names[static_cast<int>(verb)];
 }
 
@@ -110,17 +114,30 @@ Fault wrong_message(const Call& sent, GlobalRank sender, const Call& expected, G
                                          " is in " + expected.text());
 }
 
+// Without std::string, which would allocate in every call.
 Call with_counts(Call call, std::span<const int64_t> counts) {
-  std::string list = "[";
+  constexpr size_t capacity = sizeof call.counts;
+  char* const end = call.counts + capacity - 1;
+  char* at = call.counts;
   uint64_t hash = 0xcbf29ce484222325u;
+  bool fits = true;
+  const auto put_text = [&](std::string_view text) {
+    fits = fits && at + text.size() <= end;
+    if (fits) at = std::copy(text.begin(), text.end(), at);
+  };
   for (const int64_t count : counts) {
-    list.append(list.size() > 1 ? ", " : "").append(std::to_string(count));
+    char digits[24];
+    put_text(at == call.counts ? "[" : ", ");
+    put_text({digits, std::to_chars(digits, digits + sizeof digits, count).ptr});
     hash = (hash ^ static_cast<uint64_t>(count)) * 0x100000001b3u;
   }
-  list += "]";
-  constexpr size_t capacity = sizeof call.counts;
-  if (list.size() >= capacity) list = list.substr(0, capacity - 12) + "... " + std::to_string(hash % 1000000);
-  put(call.counts, capacity, list.data(), list.size());
+  put_text(at == call.counts ? "[]" : "]");
+  constexpr std::string_view cut = "... ";
+  if (!fits) {  // the beginning of the list, and a number that stands for all of it
+    at = std::copy(cut.begin(), cut.end(), std::min(at, end - cut.size() - 6));
+    at = std::to_chars(at, end, hash % 1000000).ptr;
+  }
+  std::fill(at, call.counts + capacity, 0);
   return call;
 }
 

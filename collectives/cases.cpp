@@ -29,8 +29,8 @@ int64_t total(const Rows& rows) {
 }
 Shapes uneven_matrix(int rank, int) { return {{uneven_rows(rank), 3}}; }
 Shapes uneven_blocks(int, int ranks) { return {{total(uneven(ranks)), 3}}; }
-std::vector<Rows> uneven_counts(int ranks) {
-  std::vector<Rows> counts(static_cast<size_t>(ranks));
+Counts uneven_counts(int ranks) {
+  Counts counts(static_cast<size_t>(ranks));
   for (int r = 0; r < ranks; ++r)
     for (int s = 0; s < ranks; ++s) counts[static_cast<size_t>(r)].push_back((r + 2 * s) % 3);
   return counts;
@@ -143,7 +143,7 @@ const DistributedCase root_cases[] = {
      }},
 };
 
-Values transposed(const Values& in, const std::vector<Rows>& counts) {
+Values transposed(const Values& in, const Counts& counts) {
   std::vector<Values> pieces;
   for (size_t r = 0; r < in.size(); ++r) pieces.push_back(cut(in[r], counts[r]));
   Values out(in.size());
@@ -159,7 +159,7 @@ Sources tree(int ranks) {  // rank 0 reads nobody, the others their parent: some
 
 const DistributedCase exchange_cases[] = {
     {"all_to_all", blocks, [](Inputs x, Communicator& comm) { return all_to_all(x[0], comm); },
-     [](const Values& in) { return transposed(in, std::vector<Rows>(in.size(), Rows(in.size(), 2))); }},
+     [](const Values& in) { return transposed(in, Counts(in.size(), Rows(in.size(), 2))); }},
     {"all_to_all uneven",
      [](int rank, int ranks) {
        return Shapes{{total(uneven_counts(ranks)[static_cast<size_t>(rank)]), 3}};

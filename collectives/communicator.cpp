@@ -2,23 +2,52 @@
 #include "collectives/communicator.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "collectives/run_ranks.h"
+#include "engine/backend.h"
 
 namespace weft {
+namespace {
 
-using Rows = Communicator::Rows;
+int64_t row_size(const Tensor& x) { return x.shape().product(1, x.shape().rank()); }
+int64_t sum(const Rows& rows) { return std::accumulate(rows.begin(), rows.end(), int64_t{0}); }
+int64_t sum_before(const Rows& rows, int rank) {
+  return std::accumulate(rows.begin(), rows.begin() + rank, int64_t{0});
+}
+int64_t of(const Rows& rows, GroupRank rank) { return rows[static_cast<size_t>(rank.value)]; }
 
-static int64_t row_size(const Tensor& x) { return x.shape().product(1, x.shape().rank()); }
+void check_reducible(const Tensor& x, ReduceOp op) {
+  require(op != ReduceOp::mean || is_floating(x.dtype()), "mean: a floating type is needed, not ", x.dtype());
+}
 
-Communicator::Communicator(std::unique_ptr<Transport> transport)
-    : transport_(std::move(transport)), everyone_(static_cast<size_t>(transport_->size())) {
+double neutral(ReduceOp op, DType dtype) {
+  if (op == ReduceOp::product) return 1;
+  if (op != ReduceOp::maximum && op != ReduceOp::minimum) return 0;
+  require(is_floating(dtype), "exscan: ", op, " of ", dtype, " has no neutral element for the rank without others");
+  const double infinity = std::numeric_limits<double>::infinity();
+  return op == ReduceOp::maximum ? -infinity : infinity;
+}
+
+Tensor nothing_like(const Tensor& x) { return Tensor({0}, x.dtype(), x.device()); }
+
+// As a call that says the counts, if there are any to say.
+Call described(Verb even, Verb uneven, const Tensor& x, Site site, const Rows& rows, ReduceOp op = ReduceOp::sum,
+               int root = -1, bool rows_differ = false) {
+  if (rows.empty()) return describe(even, x, site, op, root);
+  return with_counts(describe(uneven, x, site, op, root, rows_differ), rows);
+}
+
+}  // namespace
+
+Communicator::Communicator(std::unique_ptr<Transport> transport, Reductions reductions)
+    : transport_(std::move(transport)), reductions_(reductions), everyone_(static_cast<size_t>(transport_->size())) {
   std::iota(everyone_.begin(), everyone_.end(), 0);
 }
 
-std::span<const int> Communicator::ranks(int first, int last) const {
-  return std::span(everyone_).subspan(static_cast<size_t>(first), static_cast<size_t>(std::max(0, last - first)));
+Communicator::Ranks Communicator::ranks(int first, int last) const {
+  return first < last ? Ranks(everyone_.begin() + first, everyone_.begin() + last) : Ranks();
 }
 
 void Communicator::check_rank(const char* verb, GroupRank rank) const {
@@ -26,184 +55,168 @@ void Communicator::check_rank(const char* verb, GroupRank rank) const {
           " ranks");
 }
 
-Rows Communicator::equal_rows(const char* verb, const Tensor& x) const {
-  require(x.shape().rank() > 0 && x.shape()[0] % size() == 0, verb, ": axis 0 of ", x.shape(), " does not divide over ",
-          size(), " ranks; use ", verb, "_v");
-  return Rows(static_cast<size_t>(size()), x.shape()[0] / size());
+Rows Communicator::checked_rows(const char* verb, const Rows& rows, const Tensor& x, bool whole) const {
+  const auto ranks = static_cast<size_t>(size());
+  if (rows.empty()) {
+    require(x.shape().rank() > 0, verb, ": a scalar has no axis 0; reshape it to (1)");
+    require(!whole || x.shape()[0] % size() == 0, verb, ": axis 0 of ", x.shape(), " does not divide over ", size(),
+            " ranks; use ", verb, "_v");
+    return Rows(ranks, whole ? x.shape()[0] / size() : x.shape()[0]);
+  }
+  require(rows.size() == ranks, verb, "_v: ", rows.size(), " counts of rows for ", size(), " ranks");
+  require(x.shape().rank() > 0, verb, "_v: a scalar has no axis 0");
+  for (const int64_t count : rows) require(count >= 0, verb, "_v: a count of ", count, " rows");
+  const int64_t expected = whole ? sum(rows) : of(rows, rank());
+  require(x.shape()[0] == expected, verb, "_v: the counts say ", expected, " rows, the tensor is ", x.shape());
+  return rows;
 }
 
-void Communicator::check_rows(const char* verb, const Tensor& x, const Rows& rows, std::optional<int64_t> total) const {
-  require(static_cast<int>(rows.size()) == size(), verb, ": ", rows.size(), " counts of rows for ", size(), " ranks");
-  require(x.shape().rank() > 0, verb, ": a scalar has no axis 0");
-  for (const int64_t count : rows) require(count >= 0, verb, ": a count of ", count, " rows");
-  const int64_t expected = total ? *total : rows[static_cast<size_t>(rank().value)];
-  require(x.shape()[0] == expected, verb, ": the counts say ", expected, " rows, the tensor is ", x.shape());
-}
-
-void Communicator::check_reducible(const Tensor& x, ReduceOp op) {
-  require(op != ReduceOp::mean || is_floating(x.dtype()), "mean: a floating type is needed, not ", x.dtype());
-}
-
-Tensor Communicator::all_reduce(const Tensor& x, ReduceOp op, Site site) {
+Tensor Communicator::run(const AllReduce& verb, const Tensor& x, Site site) {
   Tensor y = Tensor::like(x);
-  all_reduce(x, y, op, site);
+  all_reduce(x, y, verb.op, site);
   return y;
 }
 
-Tensor Communicator::reduce_scatter(const Tensor& x, ReduceOp op, Site site) {
-  return reduce_scatter_v(x, equal_rows("reduce_scatter", x), op, site);
+void Communicator::all_reduce(const Tensor& x, Tensor& y, ReduceOp op, Site site) {
+  check_reducible(x, op);
+  require(y.shape() == x.shape() && y.dtype() == x.dtype() && y.device() == x.device(), "all_reduce: the result ",
+          y.dtype(), " ", y.shape(), " does not fit ", x.dtype(), " ", x.shape());
+  weft::all_reduce(*transport_, describe(Verb::all_reduce, x, site, op), x, y, everyone_,
+                   reductions_ == Reductions::fast);
 }
 
-Tensor Communicator::reduce_scatter_v(const Tensor& x, const Rows& rows, ReduceOp op, Site site) {
-  check_reducible(x, op);
-  check_rows("reduce_scatter_v", x, rows, std::accumulate(rows.begin(), rows.end(), int64_t{0}));
-  const auto mine = rows.begin() + rank().value;
-  Tensor y(x.shape().with(0, *mine), x.dtype(), x.device());
-  fold(with_counts(describe(Verb::reduce_scatter_v, x, site, op), rows), x,
-       std::accumulate(rows.begin(), mine, int64_t{0}) * row_size(x), y.size(), everyone_, op, y);
-  return y;
+Meeting Communicator::plan(const AllReduce& verb, Tensor x, Site site) const {
+  check_reducible(x, verb.op);
+  const Call call = describe(Verb::all_reduce, x, site, verb.op);
+  Tensor y = Tensor::like(x);
+  return Meeting(call, std::move(x), y, {0, everyone_, verb.op});
 }
 
-Tensor Communicator::reduce(const Tensor& x, GroupRank root, ReduceOp op, Site site) {
-  check_reducible(x, op);
-  check_rank("reduce", root);
+Meeting Communicator::plan(const ReduceScatter& verb, Tensor x, Site site) const {
+  check_reducible(x, verb.op);
+  const Rows rows = checked_rows("reduce_scatter", verb.rows, x, true);
+  Tensor y(x.shape().with(0, of(rows, rank())), x.dtype(), x.device());
+  const int64_t begin = sum_before(rows, rank().value) * row_size(x);
+  const Call call = described(Verb::reduce_scatter, Verb::reduce_scatter_v, x, site, verb.rows, verb.op);
+  return Meeting(call, std::move(x), y, {begin, everyone_, verb.op});
+}
+
+Meeting Communicator::plan(const Reduce& verb, Tensor x, Site site) const {
+  check_reducible(x, verb.op);
+  check_rank("reduce", verb.root);
+  const Call call = describe(Verb::reduce, x, site, verb.op, verb.root.value);
   Tensor y = Tensor::zeros(x.shape(), x.dtype(), x.device());
-  fold(describe(Verb::reduce, x, site, op, root.value), x, 0, rank() == root ? x.size() : 0, everyone_, op, y);
-  return y;
+  return Meeting(call, std::move(x), y, {0, rank() == verb.root ? everyone_ : Ranks(), verb.op});
 }
 
-Tensor Communicator::scan(const Tensor& x, ReduceOp op, Site site) {
-  return folded(describe(Verb::scan, x, site, op), x, ranks(0, rank().value + 1), op);
-}
-Tensor Communicator::exscan(const Tensor& x, ReduceOp op, Site site) {
-  return folded(describe(Verb::exscan, x, site, op), x, ranks(0, rank().value), op);
-}
-Tensor Communicator::reverse_scan(const Tensor& x, ReduceOp op, Site site) {
-  return folded(describe(Verb::scan, x, site, op, 1), x, ranks(rank().value, size()), op);
-}
-Tensor Communicator::reverse_exscan(const Tensor& x, ReduceOp op, Site site) {
-  return folded(describe(Verb::exscan, x, site, op, 1), x, ranks(std::min(rank().value + 1, size()), size()), op);
+Meeting Communicator::plan(const Scan& verb, Tensor x, Site site) const {
+  check_reducible(x, verb.op);
+  const int me = rank().value;
+  const Ranks folded =
+      verb.reverse ? ranks(verb.inclusive ? me : me + 1, size()) : ranks(0, verb.inclusive ? me + 1 : me);
+  Tensor y =
+      folded.empty() ? Tensor::full(x.shape(), neutral(verb.op, x.dtype()), x.dtype(), x.device()) : Tensor::like(x);
+  const Verb name = verb.reverse     ? verb.inclusive ? Verb::reverse_scan : Verb::reverse_exscan
+                    : verb.inclusive ? Verb::scan
+                                     : Verb::exscan;
+  const Call call = describe(name, x, site, verb.op);
+  return Meeting(call, std::move(x), y, {0, folded, verb.op});
 }
 
-Tensor Communicator::gathered(Call call, const Tensor& x, const Rows& rows, std::optional<GroupRank> root) {
+Meeting Communicator::gathered(const Call& call, Tensor x, const Rows& rows, std::optional<GroupRank> root) const {
   const bool here = !root || *root == rank();
-  std::vector<Window> windows;
+  Meeting::Windows windows;
   int64_t total = 0, longest = 0;
   for (int r = 0; r < size(); ++r) {
-    const int64_t count = rows[static_cast<size_t>(r)];
+    const int64_t count = of(rows, {r});
     if (here) windows.push_back({r, 0, count * row_size(x), total * row_size(x)});
     total += count;
     longest = std::max(longest, count);
   }
   Tensor y(x.shape().with(0, here ? total : 0), x.dtype(), x.device());
-  copy(call, x, static_cast<size_t>(longest * row_size(x)) * size_of(x.dtype()), windows, y);
-  return y;
+  const size_t bytes = static_cast<size_t>(longest * row_size(x)) * size_of(x.dtype());
+  return Meeting(call, std::move(x), bytes, y, std::move(windows));
 }
 
-Tensor Communicator::all_gather(const Tensor& x, Site site) {
-  require(x.shape().rank() > 0, "all_gather: a scalar has no axis 0; reshape it to (1)");
-  return gathered(describe(Verb::all_gather, x, site), x, Rows(static_cast<size_t>(size()), x.shape()[0]), {});
-}
-Tensor Communicator::all_gather_v(const Tensor& x, const Rows& rows, Site site) {
-  check_rows("all_gather_v", x, rows, {});
-  return gathered(with_counts(describe(Verb::all_gather_v, x, site, ReduceOp::sum, -1, true), rows), x, rows, {});
-}
-Tensor Communicator::gather(const Tensor& x, GroupRank root, Site site) {
-  check_rank("gather", root);
-  require(x.shape().rank() > 0, "gather: a scalar has no axis 0; reshape it to (1)");
-  return gathered(describe(Verb::gather, x, site, ReduceOp::sum, root.value), x,
-                  Rows(static_cast<size_t>(size()), x.shape()[0]), root);
-}
-Tensor Communicator::gather_v(const Tensor& x, const Rows& rows, GroupRank root, Site site) {
-  check_rank("gather_v", root);
-  check_rows("gather_v", x, rows, {});
-  return gathered(with_counts(describe(Verb::gather_v, x, site, ReduceOp::sum, root.value, true), rows), x, rows, root);
+Meeting Communicator::plan(const AllGather& verb, Tensor x, Site site) const {
+  const Rows rows = checked_rows("all_gather", verb.rows, x, false);
+  const Call call = described(Verb::all_gather, Verb::all_gather_v, x, site, verb.rows, ReduceOp::sum, -1, true);
+  return gathered(call, std::move(x), rows, {});
 }
 
-Tensor Communicator::scattered(Call call, const Tensor& x, const Rows& rows, GroupRank root) {
-  const auto mine = rows.begin() + rank().value;
-  const int64_t before = std::accumulate(rows.begin(), mine, int64_t{0}),
-                total = std::accumulate(rows.begin(), rows.end(), int64_t{0});
-  Tensor y(x.shape().with(0, *mine), x.dtype(), x.device());
-  const Window window[] = {{root.value, before * row_size(x), y.size(), 0}};
-  const Tensor shown = rank() == root ? x : Tensor({0}, x.dtype(), x.device());
-  copy(call, shown, static_cast<size_t>(total * row_size(x)) * size_of(x.dtype()), window, y);
-  return y;
+Meeting Communicator::plan(const Gather& verb, Tensor x, Site site) const {
+  check_rank("gather", verb.root);
+  const Rows rows = checked_rows("gather", verb.rows, x, false);
+  const Call call = described(Verb::gather, Verb::gather_v, x, site, verb.rows, ReduceOp::sum, verb.root.value, true);
+  return gathered(call, std::move(x), rows, verb.root);
 }
 
-Tensor Communicator::scatter(const Tensor& x, GroupRank root, Site site) {
-  check_rank("scatter", root);
-  return scattered(describe(Verb::scatter, x, site, ReduceOp::sum, root.value), x, equal_rows("scatter", x), root);
-}
-Tensor Communicator::scatter_v(const Tensor& x, const Rows& rows, GroupRank root, Site site) {
-  check_rank("scatter_v", root);
-  const int64_t total = std::accumulate(rows.begin(), rows.end(), int64_t{0});
-  check_rows("scatter_v", x, rows, rank() == root ? total : x.shape()[0]);
-  return scattered(with_counts(describe(Verb::scatter_v, x, site, ReduceOp::sum, root.value, true), rows), x, rows,
-                   root);
+Meeting Communicator::plan(const Scatter& verb, Tensor x, Site site) const {
+  check_rank("scatter", verb.root);
+  const bool here = rank() == verb.root;
+  const Rows rows = here || verb.rows.empty() ? checked_rows("scatter", verb.rows, x, true) : verb.rows;
+  const Call call = described(Verb::scatter, Verb::scatter_v, x, site, verb.rows, ReduceOp::sum, verb.root.value, true);
+  Tensor y(x.shape().with(0, of(rows, rank())), x.dtype(), x.device());
+  const size_t bytes = static_cast<size_t>(sum(rows) * row_size(x)) * size_of(x.dtype());
+  const Meeting::Window mine{verb.root.value, sum_before(rows, rank().value) * row_size(x), y.size(), 0};
+  return Meeting(call, here ? std::move(x) : nothing_like(x), bytes, y, {mine});
 }
 
-Tensor Communicator::broadcast(const Tensor& x, GroupRank root, Site site) {
-  check_rank("broadcast", root);
+Meeting Communicator::plan(const Broadcast& verb, Tensor x, Site site) const {
+  check_rank("broadcast", verb.root);
+  const Call call = describe(Verb::broadcast, x, site, ReduceOp::sum, verb.root.value);
   Tensor y = Tensor::like(x);
-  const Window window[] = {{root.value, 0, x.size(), 0}};
-  const Tensor shown = rank() == root ? x : Tensor({0}, x.dtype(), x.device());
-  copy(describe(Verb::broadcast, x, site, ReduceOp::sum, root.value), shown, x.bytes(), window, y);
-  return y;
+  const size_t bytes = x.bytes();
+  const Meeting::Window all{verb.root.value, 0, y.size(), 0};
+  return Meeting(call, rank() == verb.root ? std::move(x) : nothing_like(x), bytes, y, {all});
 }
 
-Tensor Communicator::all_to_all(const Tensor& x, Site site) {
-  const int64_t rows = equal_rows("all_to_all", x)[0], block = rows * row_size(x);
-  std::vector<Window> windows;
-  for (int r = 0; r < size(); ++r) windows.push_back({r, rank().value * block, block, r * block});
-  Tensor y = Tensor::like(x);
-  copy(describe(Verb::all_to_all, x, site), x, x.bytes(), windows, y);
-  return y;
-}
-
-Tensor Communicator::all_to_all_v(const Tensor& x, const std::vector<Rows>& counts, Site site) {
-  const auto me = static_cast<size_t>(rank().value);
-  const auto total = [](const Rows& rows) { return std::accumulate(rows.begin(), rows.end(), int64_t{0}); };
-  require(static_cast<int>(counts.size()) == size(), "all_to_all_v: counts of ", counts.size(), " ranks for ", size());
-  for (const Rows& rows : counts) check_rows("all_to_all_v", x, rows, x.shape()[0]);
-  require(total(counts[me]) == x.shape()[0], "all_to_all_v: the counts say ", total(counts[me]),
-          " rows, the tensor is ", x.shape());
-  std::vector<Window> windows;
+Meeting Communicator::plan(const AllToAll& verb, Tensor x, Site site) const {
+  const auto ranks = static_cast<size_t>(size()), me = static_cast<size_t>(rank().value);
+  require(verb.counts.empty() || verb.counts.size() == ranks, "all_to_all_v: counts of ", verb.counts.size(),
+          " ranks for ", size());
+  const Rows sent = checked_rows("all_to_all", verb.counts.empty() ? Rows() : verb.counts[me], x, true);
+  const Counts counts = verb.counts.empty() ? Counts(ranks, sent) : verb.counts;
+  Meeting::Windows windows;
+  Rows matrix;  // for the others to agree on
   int64_t received = 0, longest = 0;
-  for (size_t r = 0; r < counts.size(); ++r) {
-    const int64_t before = std::accumulate(counts[r].begin(), counts[r].begin() + rank().value, int64_t{0});
-    windows.push_back({static_cast<int>(r), before * row_size(x), counts[r][me] * row_size(x), received * row_size(x)});
+  for (size_t r = 0; r < ranks; ++r) {
+    require(counts[r].size() == ranks, "all_to_all_v: ", counts[r].size(), " counts of rows for ", size(), " ranks");
+    windows.push_back({static_cast<int>(r), sum_before(counts[r], rank().value) * row_size(x),
+                       counts[r][me] * row_size(x), received * row_size(x)});
     received += counts[r][me];
-    longest = std::max(longest, total(counts[r]));
+    longest = std::max(longest, sum(counts[r]));
+    if (!verb.counts.empty()) matrix.insert(matrix.end(), counts[r].begin(), counts[r].end());
   }
   Tensor y(x.shape().with(0, received), x.dtype(), x.device());
-  Rows matrix;
-  for (const Rows& rows : counts) matrix.insert(matrix.end(), rows.begin(), rows.end());
-  copy(with_counts(describe(Verb::all_to_all_v, x, site, ReduceOp::sum, -1, true), matrix), x,
-       static_cast<size_t>(longest * row_size(x)) * size_of(x.dtype()), windows, y);
-  return y;
+  const size_t bytes = static_cast<size_t>(longest * row_size(x)) * size_of(x.dtype());
+  const Call call = described(Verb::all_to_all, Verb::all_to_all_v, x, site, matrix, ReduceOp::sum, -1, true);
+  return Meeting(call, std::move(x), bytes, y, std::move(windows));
 }
 
-Tensor Communicator::permute(const Tensor& x, const Sources& source, Site site) {
-  require(static_cast<int>(source.size()) == size(), "permute: ", source.size(), " sources for ", size(), " ranks");
-  const int64_t from = source[static_cast<size_t>(rank().value)];
-  require(from >= -1 && from < size(), "permute: source ", from, " in a group of ", size(), " ranks");
+Meeting Communicator::plan(const Permute& verb, Tensor x, Site site) const {
+  require(static_cast<int>(verb.source.size()) == size(), "permute: ", verb.source.size(), " sources for ", size(),
+          " ranks");
+  for (const int64_t from : verb.source)
+    require(from >= -1 && from < size(), "permute: source ", from, " in a group of ", size(), " ranks");
+  const Call call = with_counts(describe(verb.back ? Verb::permute_back : Verb::permute, x, site), verb.source);
   Tensor y = Tensor::zeros(x.shape(), x.dtype(), x.device());
-  const Window window[] = {{static_cast<int>(std::max<int64_t>(from, 0)), 0, from < 0 ? 0 : x.size(), 0}};
-  copy(with_counts(describe(Verb::permute, x, site), source), x, x.bytes(), window, y);
-  return y;
-}
-
-Tensor Communicator::permute_back(const Tensor& x, const Sources& source, Site site) {
-  std::vector<int> readers;
-  for (int r = 0; r < size(); ++r)
-    if (source[static_cast<size_t>(r)] == rank().value) readers.push_back(r);
-  return folded(with_counts(describe(Verb::permute, x, site), source), x, readers, ReduceOp::sum);
+  if (verb.back) {
+    Ranks readers;
+    for (int r = 0; r < size(); ++r)
+      if (of(verb.source, {r}) == rank().value) readers.push_back(r);
+    return Meeting(call, std::move(x), y, {0, readers, ReduceOp::sum});
+  }
+  Meeting::Windows windows;
+  if (const int64_t from = of(verb.source, rank()); from >= 0)
+    windows.push_back({static_cast<int>(from), 0, x.size(), 0});
+  const size_t bytes = x.bytes();
+  return Meeting(call, std::move(x), bytes, y, std::move(windows));
 }
 
 void Communicator::send(const Tensor& x, GroupRank to, Site site) {
   check_rank("send", to);
-  const Tensor host = x.to(Device::cpu);
+  const Tensor host = staged(x);
   transport_->send(describe(Verb::send, x, site, ReduceOp::sum, to.value), to, {host.data<std::byte>(), host.bytes()});
 }
 
@@ -216,7 +229,7 @@ Tensor Communicator::receive(const Shape& shape, DType dtype, Device device, Gro
 }
 
 void Communicator::barrier(Site site) {
-  transport_->meet(describe(Verb::barrier, Tensor({0}), site), {}, 0, [](const Transport::Part&) {});
+  transport_->meet(describe(Verb::barrier, site), {}, 0, [](const Transport::Part&) {});
 }
 
 Rows Communicator::rows_of(int64_t mine, Site site) {
@@ -224,16 +237,16 @@ Rows Communicator::rows_of(int64_t mine, Site site) {
   return Rows(all.begin(), all.end());
 }
 
+std::unique_ptr<Communicator> Communicator::split(int color, int key, Site site) {
+  std::unique_ptr<Transport> group = transport_->split(color, key, site);
+  return group ? std::make_unique<Communicator>(std::move(group), reductions_) : nullptr;
+}
+
 void run_ranks(int n, const std::function<void(Communicator&)>& body) {
   run_ranks(n, [&](std::unique_ptr<Transport> transport) {
     Communicator comm(std::move(transport));
     body(comm);
   });
-}
-
-std::unique_ptr<Communicator> Communicator::split(int color, int key, Site site) {
-  std::unique_ptr<Transport> group = transport_->split(color, key, site);
-  return group ? std::make_unique<Communicator>(std::move(group)) : nullptr;
 }
 
 }  // namespace weft

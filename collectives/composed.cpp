@@ -29,8 +29,10 @@ Var all_reduce_log_sum_exp(const Var& x, Communicator& comm, Site site) {
   const Tensor extreme = comm.all_reduce(x.value(), ReduceOp::maximum, site),
                zeros = Tensor::zeros(x.shape(), x.dtype(), x.device());
   const Tensor nothing = Tensor::full(x.shape(), -INFINITY, x.dtype(), x.device());
-  const Var largest = where(equal(extreme, nothing), zeros, extreme);  // a sum of nothing is shifted by nothing
-  return log(all_reduce(exp(x - largest), comm, ReduceOp::sum, site)) + largest;
+  // A sum of nothing is shifted by nothing.
+  const Tensor largest = where(equal(extreme, nothing), zeros, extreme).value();
+  const Var sums = all_reduce(exp(x - derived(largest, x)), comm, ReduceOp::sum, site);
+  return log(sums) + derived(largest, sums);
 }
 
 }  // namespace weft

@@ -1,8 +1,7 @@
 // How data move in a meeting: every rank shows a tensor and copies, or folds, what it wants of the others'.
 #include <algorithm>
-#include <limits>
 
-#include "collectives/communicator.h"
+#include "collectives/meeting.h"
 #include "engine/backend.h"
 
 namespace weft {
@@ -36,49 +35,18 @@ Binary binary(ReduceOp op) {
   }
 }
 
-double neutral(ReduceOp op, DType dtype) {
-  if (op == ReduceOp::product) return 1;
-  if (op != ReduceOp::maximum && op != ReduceOp::minimum) return 0;
-  require(is_floating(dtype), "exscan: ", op, " of ", dtype, " has no neutral element for the first rank");
-  const double infinity = std::numeric_limits<double>::infinity();
-  return op == ReduceOp::maximum ? -infinity : infinity;
+// Where the group can meet over a tensor: on its own device, or on the host if the transport reaches no further.
+Device place(const Transport& transport, const Tensor& x) {
+  return transport.shows_device_memory() ? x.device() : Device::cpu;
 }
 
 constexpr int64_t fold_block = 4096;  // elements
 
-}  // namespace
-
-// Where the group can meet over a tensor: on its own device, or on the host if the transport reaches no further.
-static Device place(const Transport& transport, const Tensor& x) {
-  return transport.shows_device_memory() ? x.device() : Device::cpu;
-}
-
-void Communicator::copy(Call call, const Tensor& x, size_t longest, std::span<const Window> windows, Tensor& y) {
-  const Device device = place(*transport_, x);
-  const Tensor shown = x.to(device);
-  Tensor result = y.device() == device ? y : Tensor(y.shape(), y.dtype(), device);
-  Backend& on = backend(device);
-  on.synchronize();
-  const auto element = static_cast<int64_t>(size_of(y.dtype()));
-  std::byte* to = result.mutate<std::byte>();
-  transport_->meet(call, bytes_of(shown), longest, [&](const Transport::Part& part) {
-    for (const Window& w : windows) {
-      const auto first = static_cast<int64_t>(part.first), last = static_cast<int64_t>(part.last);
-      const int64_t begin = std::max(w.from * element, first), end = std::min((w.from + w.count) * element, last);
-      if (begin < end)
-        on.copy(to + w.to * element + begin - w.from * element,
-                part.peers[static_cast<size_t>(w.rank)] + (begin - first), static_cast<size_t>(end - begin));
-    }
-    on.synchronize();
-  });
-  if (y.device() != device) y.copy_from(result);
-}
-
 // to = the fold of `count` elements from element `first` on of the ranks' parts, in the order of `ranks`. Block by
 // block, so that a host fold stays in the first-level cache; by way of a block of its own, since `to` may be what a
 // rank shows.
-void Communicator::fold_part(const Transport::Part& part, int64_t first, int64_t count, std::span<const int> ranks,
-                             ReduceOp op, Tensor& to) const {
+void fold_part(const Transport::Part& part, int64_t first, int64_t count, std::span<const int> ranks, ReduceOp op,
+               Tensor& to) {
   const DType dtype = to.dtype();
   const Device device = to.device();
   Backend& on = backend(device);
@@ -107,52 +75,89 @@ void Communicator::fold_part(const Transport::Part& part, int64_t first, int64_t
   }
 }
 
-void Communicator::fold(Call call, const Tensor& x, int64_t begin, int64_t count, std::span<const int> ranks,
-                        ReduceOp op, Tensor& y) {
-  const Device device = place(*transport_, x);
-  const Tensor shown = x.to(device);
-  Tensor result = y.device() == device ? flat(y) : Tensor({y.size()}, y.dtype(), device);
-  Backend& on = backend(device);
-  on.synchronize();
-  const auto element = static_cast<int64_t>(size_of(x.dtype()));
-  transport_->meet(call, bytes_of(shown), shown.bytes(), [&](const Transport::Part& part) {
+}  // namespace
+
+Meeting::Meeting(const Call& call, Tensor x, size_t longest, Tensor y, Windows windows)
+    : call_(call), x_(std::move(x)), longest_(longest), y_(std::move(y)), windows_(std::move(windows)), fold_{} {}
+
+Meeting::Meeting(const Call& call, Tensor x, Tensor y, Fold fold)
+    : call_(call), x_(std::move(x)), longest_(x_.bytes()), y_(std::move(y)), fold_(std::move(fold)) {}
+
+void Meeting::prepare(const Transport& transport) {
+  const Device device = place(transport, x_);
+  if (x_.device() != device) x_ = staged(x_);
+  landing_ = flat(y_.device() == device ? y_ : staging_for(y_));
+  backend(device).synchronize();
+}
+
+Tensor Meeting::now(Transport& transport) {
+  prepare(transport);
+  transport.meet(call_, bytes_of(x_), longest_, [this](const Transport::Part& part) { read(part); });
+  return result();
+}
+
+std::unique_ptr<Transport::Started> Meeting::start(Transport& transport) {
+  prepare(transport);
+  return transport.start(call_, std::move(x_), longest_);
+}
+
+Tensor Meeting::finish(Transport::Started& started) {
+  started.finish([this](const Transport::Part& part) { read(part); });
+  return result();
+}
+
+Tensor Meeting::result() {
+  const bool changed = !windows_.empty() || !fold_.ranks.empty();
+  if (changed && y_.device() != landing_.device()) y_.copy_from(landing_.reshape(y_.shape()));
+  return y_;
+}
+
+void Meeting::read(const Transport::Part& part) {
+  for (const Window& window : windows_) copy(part, window);
+  if (!fold_.ranks.empty()) {
+    const auto element = static_cast<int64_t>(size_of(landing_.dtype()));
     const int64_t first = static_cast<int64_t>(part.first) / element, last = static_cast<int64_t>(part.last) / element;
-    const int64_t from = std::max(begin, first), to = std::min(begin + count, last);
-    if (from >= to || ranks.empty()) return;
-    Tensor range = result.slice(from - begin, to - begin);
-    fold_part(part, from - first, to - from, ranks, op, range);
-    on.synchronize();
-  });
-  if (ranks.empty()) on.fill(neutral(op, x.dtype()), result);
-  if (y.device() != device) y.copy_from(result.reshape(y.shape()));
+    const int64_t from = std::max(fold_.begin, first), to = std::min(fold_.begin + landing_.size(), last);
+    if (from < to) {
+      Tensor range = landing_.slice(from - fold_.begin, to - fold_.begin);
+      fold_part(part, from - first, to - from, fold_.ranks, fold_.op, range);
+    }
+  }
+  backend(landing_.device()).synchronize();
 }
 
-Tensor Communicator::folded(Call call, const Tensor& x, std::span<const int> ranks, ReduceOp op) {
-  Tensor y = Tensor::like(x);
-  fold(call, x, 0, x.size(), ranks, op, y);
-  return y;
+void Meeting::copy(const Transport::Part& part, const Window& w) {
+  const auto element = static_cast<int64_t>(size_of(landing_.dtype()));
+  const auto first = static_cast<int64_t>(part.first), last = static_cast<int64_t>(part.last);
+  const int64_t begin = std::max(w.from * element, first), end = std::min((w.from + w.count) * element, last);
+  if (begin < end)
+    backend(landing_.device())
+        .copy(landing_.mutate<std::byte>() + w.to * element + begin - w.from * element,
+              part.peers[static_cast<size_t>(w.rank)] + (begin - first), static_cast<size_t>(end - begin));
 }
 
-void Communicator::all_reduce(const Tensor& x, Tensor& y, ReduceOp op, Site site) {
-  check_reducible(x, op);
-  require(y.shape() == x.shape() && y.dtype() == x.dtype() && y.device() == x.device(), "all_reduce: the result ",
-          y.dtype(), " ", y.shape(), " does not fit ", x.dtype(), " ", x.shape());
-  const Device device = place(*transport_, x);
+void all_reduce(Transport& transport, const Call& call, const Tensor& x, Tensor& y, std::span<const int> everyone,
+                bool in_any_order) {
+  const Device device = place(transport, x);
   const bool here = x.device() == device;
-  const Tensor staged = here ? Tensor() : x.to(device);
-  const Tensor& shown = here ? x : staged;
-  Tensor landing = here ? Tensor() : Tensor(y.shape(), y.dtype(), device);
+  const Tensor brought = here ? Tensor() : staged(x);
+  const Tensor& shown = here ? x : brought;
+  Tensor landing = here ? Tensor() : staging_for(y);
   Tensor& result = here ? y : landing;
   Backend& on = backend(device);
   on.synchronize();
-  const auto element = static_cast<int64_t>(size_of(x.dtype()));
-  transport_->combine(describe(Verb::all_reduce, x, site, op), bytes_of(shown),
-                      {result.mutate<std::byte>(), result.bytes()}, [&](const Transport::Part& part, std::byte* to) {
-                        const int64_t count = static_cast<int64_t>(part.last - part.first) / element;
-                        Borrowed range(to, count, x.dtype(), device);
-                        fold_part(part, 0, count, everyone_, op, range);
-                        on.synchronize();
-                      });
+  const std::span<std::byte> room{result.mutate<std::byte>(), result.bytes()};
+  if (in_any_order && transport.combine_in_any_order(call, bytes_of(shown), room)) {
+    if (call.op == ReduceOp::mean) on.unary(Unary::Affine, {1.0 / transport.size(), 0}, result, result);
+  } else {
+    const auto element = static_cast<int64_t>(size_of(x.dtype()));
+    transport.combine(call, bytes_of(shown), room, [&](const Transport::Part& part, std::byte* to) {
+      const int64_t count = static_cast<int64_t>(part.last - part.first) / element;
+      Borrowed range(to, count, x.dtype(), device);
+      fold_part(part, 0, count, everyone, call.op, range);
+      on.synchronize();
+    });
+  }
   if (!here) y.copy_from(result);
 }
 

@@ -25,9 +25,6 @@
 
 namespace weft {
 
-using Rows = Communicator::Rows;
-using Sources = Communicator::Sources;
-
 Var all_reduce(const Var& x, Communicator& comm, ReduceOp op = ReduceOp::sum, Site site = Site::here());
 Var reduce_scatter(const Var& x, Communicator& comm, ReduceOp op = ReduceOp::sum, Site site = Site::here());
 Var reduce_scatter_v(const Var& x, const Rows& rows, Communicator& comm, ReduceOp op = ReduceOp::sum,
@@ -44,7 +41,7 @@ Var scatter(const Var& x, GroupRank root, Communicator& comm, Site site = Site::
 Var scatter_v(const Var& x, const Rows& rows, GroupRank root, Communicator& comm, Site site = Site::here());
 Var broadcast(const Var& x, GroupRank root, Communicator& comm, Site site = Site::here());
 Var all_to_all(const Var& x, Communicator& comm, Site site = Site::here());
-Var all_to_all_v(const Var& x, const std::vector<Rows>& counts, Communicator& comm, Site site = Site::here());
+Var all_to_all_v(const Var& x, const Counts& counts, Communicator& comm, Site site = Site::here());
 
 Var permute(const Var& x, const Sources& source, Communicator& comm, Site site = Site::here());
 Var shift(const Var& x, int by, Communicator& comm, Site site = Site::here());  // from rank - by, around the ring
@@ -54,6 +51,22 @@ Var shift(const Var& x, int by, Communicator& comm, Site site = Site::here());  
 Var send(const Var& x, GroupRank to, Communicator& comm, Site site = Site::here());
 Var receive(Tape& tape, const Shape& shape, DType dtype, Device device, GroupRank from, Communicator& comm,
             Site site = Site::here());
+
+// Any collective of verbs.h in two halves, such as start(AllGather{}, x, comm), between which this rank goes on with
+// its own work. In backward the adjoint is in two halves, too: it starts where the gradient of the result is complete,
+// and is waited for where that of x is needed. Each must be waited for.
+class Started {
+ public:
+  Var wait();
+
+  struct State;
+  Started(std::shared_ptr<State> state, Var token) : state_(std::move(state)), token_(std::move(token)) {}
+
+ private:
+  std::shared_ptr<State> state_;
+  Var token_;  // of the first half, for the second
+};
+template <class Verb> Started start(const Verb& verb, const Var& x, Communicator& comm, Site site = Site::here());
 
 // sum_r w_r x_r / sum_r w_r with one weight () per rank: the right mean for uneven counts of tokens or samples.
 Var weighted_mean(const Var& x, const Var& weight, Communicator& comm, Site site = Site::here());

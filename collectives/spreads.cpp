@@ -11,7 +11,8 @@
 namespace weft {
 namespace {
 
-constexpr Spread R = Spread::replicated, I = Spread::invariant, V = Spread::varying, P = Spread::partial;
+constexpr Spread R = Spread::replicated, I = Spread::invariant, V = Spread::varying, P = Spread::partial,
+                 unsaid = Spread::unsaid;
 
 struct Conversion : Op {  // moves data in one direction at least, so it replays like any collective
   explicit Conversion(std::string name) : Op(std::move(name), {}, Algebra::own, Replay::always) {}
@@ -21,6 +22,14 @@ const Conversion vary_op{"vary"}, all_reduce_equal_op{"all_reduce_equal"}, all_g
 const Op keep_on_op{"keep_on", {}, Algebra::own};
 
 bool follows(const Var& x) { return x.tape() && x.tape()->follows_spreads(); }
+
+int group_on(Tape& tape, const Communicator& comm) {
+  const int known = tape.group(&comm);
+  if (known >= 0) return known;
+  Tape::Members members;
+  for (int r = 0; r < comm.size(); ++r) members.push_back(comm.global({r}).value);
+  return tape.group(&comm, std::move(members));
+}
 
 Rows equal_rows(const Communicator& comm, int64_t each) { return Rows(static_cast<size_t>(comm.size()), each); }
 int64_t rows_before(const Rows& rows, const Communicator& comm) {
@@ -52,26 +61,29 @@ const DistributedCase cases[] = {
 
 }  // namespace
 
+void spread_over(Tape& tape, const Communicator& comm) { group_on(tape, comm); }
+
 Spread spread_of(const Var& x, const Communicator& comm) {
-  return x.tape() ? x.spreads().in(x.tape()->group(&comm, comm.size())) : x.spreads().elsewhere();
+  return x.tape() ? x.spreads().in(group_on(*x.tape(), comm)) : x.spreads().elsewhere();
 }
 
 Var spread_as(const Var& x, const Communicator& comm, Spread spread) {
-  return follows(x) ? with_spreads(x, x.spreads().with(x.tape()->group(&comm, comm.size()), spread)) : x;
+  return follows(x) ? with_spreads(x, x.spreads().with(group_on(*x.tape(), comm), spread)) : x;
 }
 
 void expect_spread(const std::string& op, const Var& x, const Communicator& comm, std::initializer_list<Spread> allowed,
                    const char* advice) {
   if (!follows(x)) return;
   const Spread spread = spread_of(x, comm);
-  bool ok = spread == Spread::unknown;
+  bool ok = false;
   std::string names;
   for (const Spread s : allowed) {
-    ok = ok || s == spread;
+    ok = ok || s == spread || (spread == Spread::same && (s == R || s == I));
     names += (names.empty() ? "" : " or ") + text(s);
   }
-  if (!ok)
-    fail({op, ": its input is ", text(spread), " over ", comm.description(), ", but ", names, " is needed; ", advice});
+  if (ok) return;
+  fail({op, ": its input is ", text(spread), " over ", comm.description(), ", but ", names, " is needed; ",
+        spread == unsaid ? how_to_say : advice});
 }
 
 Var vary(const Var& x, Communicator& comm, Site site) {
@@ -128,8 +140,13 @@ Var as_partial(const Var& x, Communicator& comm) {
 }
 
 Var as_varying(const Var& x, Communicator& comm) {
-  expect_spread("as_varying", x, comm, {R}, "vary() an Invariant value, all_reduce a Partial one");
+  expect_spread("as_varying", x, comm, {R, unsaid}, "vary() an Invariant value, all_reduce a Partial one");
   return spread_as(x * 1, comm, V);
+}
+
+Var as_replicated(const Var& x, Communicator& comm) {
+  expect_spread("as_replicated", x, comm, {unsaid}, "what is known to differ, or to be equal, stays so");
+  return spread_as(x * 1, comm, R);
 }
 
 }  // namespace weft

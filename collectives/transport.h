@@ -42,6 +42,13 @@ class Transport {
   // `to` may be one of the peers' addresses; parts begin and end at multiples of 64 bytes, or at the end.
   using Fold = FunctionRef<void(const Part&, std::byte* to)>;
 
+  // A meeting that has begun: `finish`, once, waits until all ranks have begun it and reads, as one part.
+  class Started {
+   public:
+    virtual ~Started() = default;
+    virtual void finish(Read read) = 0;
+  };
+
   virtual ~Transport() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
@@ -54,13 +61,22 @@ class Transport {
   // ends it with a Fault. `longest` is the largest size any rank shows, the same number on every rank.
   virtual void meet(const Call& call, Bytes mine, size_t longest, Read read) = 0;
 
+  // The same in two halves, between which the ranks may do anything else, meet included, and which they may finish in
+  // any order. A rank that never finishes one keeps nobody waiting. `mine` is copied unless nobody else holds it.
+  // Outlived by the transport.
+  virtual std::unique_ptr<Started> start(const Call&, Tensor, size_t) { return nullptr; }
+
   // A meeting with the same outcome on every rank: result = fold over all ranks' bytes. Every element is folded by one
   // rank only and then copied, so the work does not grow with the group and the bits agree by construction.
-  // All sizes are equal; `result` may be `mine`. This version, for transports without a better one, lets everybody fold
-  // everything; the bits are the same.
+  // All sizes are equal; `result` may be `mine`, or memory from `allocate_common` that is everybody's result. This
+  // version, for transports without a better one, lets everybody fold everything; the bits are the same.
   virtual void combine(const Call& call, Bytes mine, std::span<std::byte> result, Fold fold) {
     meet(call, mine, mine.size(), [&](const Part& part) { fold(part, result.data() + part.first); });
   }
+
+  // The same for the sum, extreme or product that the call names, by an algorithm of the transport's own that may add in
+  // any order. Whether there is one is the same on every rank.
+  virtual bool combine_in_any_order(const Call&, Bytes, std::span<std::byte>) { return false; }
 
   // Messages between two ranks, in order per pair. `send` keeps a copy and does not wait for the receiver.
   virtual void send(Call call, GroupRank to, Bytes bytes) = 0;
@@ -79,6 +95,10 @@ class Transport {
 
   // Host memory that peers read in place, where other memory may have to be staged: for gradients.
   virtual StorageHandle allocate_shown(size_t bytes) = 0;
+
+  // Host memory that all ranks of the group have in common, zeros at first; empty where they have none. Everybody calls
+  // it together; it is there as long as anybody holds it.
+  virtual StorageHandle allocate_common(size_t, Site) { return {}; }
 };
 
 // Something that ends the job on every rank, with a fixed exit code: docs/faults.md.

@@ -22,4 +22,15 @@ Backend& backend(Device device) {
 
 bool available(Device device) { return device == Device::cpu || devices().cuda != nullptr; }
 
+Tensor staging_for(const Tensor& x) {
+  return Tensor(StorageHandle(backend(x.device()).allocate_staging(x.bytes())), 0, x.shape(), x.dtype());
+}
+
+Tensor staged(const Tensor& x) {
+  if (x.device() == Device::cpu) return x;
+  Tensor host = staging_for(x);
+  host.copy_from(x);
+  return host;
+}
+
 }  // namespace weft

@@ -10,6 +10,7 @@
 #include "engine/pool.h"
 #include "engine/scalar_ops.h"
 #include "engine/tensor.h"
+#include "engine/update.h"
 
 namespace weft {
 
@@ -35,10 +36,17 @@ class Backend {
   // Memory. copy, upload and download are complete, in the order of this rank's other work, when they return a value.
   virtual Storage* allocate(size_t bytes) = 0;
   virtual MemoryStatistics memory() const = 0;
+  virtual Storage* allocate_staging(size_t bytes) = 0;  // host memory from where and to where copies are fastest
+  virtual MemoryStatistics staging_memory() const = 0;
   virtual void copy(void* to, const void* from, size_t bytes) = 0;      // within the device
   virtual void upload(void* to, const void* from, size_t bytes) = 0;    // from the host
   virtual void download(void* to, const void* from, size_t bytes) = 0;  // to the host
   virtual void synchronize() = 0;                                       // wait for this rank's kernels
+
+  // Where there are cards: the one that the calling thread's new tensors and kernels go to from now on, 0 unless said
+  // otherwise; and, for libraries that put work of their own between them, the queue they are in (a cudaStream_t).
+  virtual void use_card(int) {}
+  virtual void* queue() { return nullptr; }
 
   // Elementwise: all tensors have one shape. y may be an input.
   virtual void fill(double value, Tensor& y) = 0;
@@ -94,6 +102,12 @@ class Backend {
   virtual void unfold(const Convolution& c, const Tensor& x, Tensor& y) = 0;  // (B, OH, OW, KH KW, C), zeros outside
   virtual void fold(const Convolution& c, const Tensor& x, Tensor& y) = 0;    // its adjoint: sums into (B, H, W, C)
 
+  // Optimizers: engine/update.h. Values and slots are f32 or f64, gradients the same or bf16. `rounded`, if it is
+  // defined, gets the new values in bf16. Runs do not overlap and have gradients of one type.
+  virtual void update(UpdateRule rule, std::span<const UpdateRun> runs, Tensor& value, std::span<Tensor> slots,
+                      Tensor& rounded) = 0;
+  virtual void square_sums(std::span<const SquareSumsRun> runs, Tensor& sums) = 0;  // f64; other sums are left alone
+
   // Random: element i takes draw i.
   virtual void uniform(Random random, double low, double high, Tensor& y) = 0;
   virtual void normal(Random random, double mean, double deviation, Tensor& y) = 0;
@@ -101,6 +115,11 @@ class Backend {
 
 Backend& backend(Device device);  // Error if this build or machine has no such device
 bool available(Device device);
+
+// What travels through the host does so here: a host tensor of x's shape and type, in memory that x's device reaches
+// fastest. Filled, it may be dropped as soon as copy_from has returned.
+Tensor staging_for(const Tensor& x);  // values not set
+Tensor staged(const Tensor& x);       // with x's values; x itself if it is on the host
 
 // Each backend's factory; the build links the real CUDA one or its absent twin, which returns nothing.
 std::unique_ptr<Backend> make_cpu_backend();

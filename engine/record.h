@@ -6,7 +6,8 @@
 //                 from(b, [=](const Var& g) { return g * a; }));
 //
 // A pullback that takes (g, y) is also given the op's output. What a lambda captures is what the op saves for backward;
-// it is dropped at once if the input needs no gradient, and released when backward has passed.
+// it is dropped at once if the input needs no gradient, and released when backward has passed. After the others come
+// inputs that have none, data(indices): they have a say in how the result is spread over ranks.
 #include "engine/tape.h"
 
 namespace weft {
@@ -17,11 +18,18 @@ template <class F> struct From {
 };
 template <class F> From<F> from(const Var& input, F pullback) { return {input, std::move(pullback)}; }
 
+struct Data {
+  const Var& input;
+};
+inline Data data(const Var& input) { return {input}; }
+
 // The longer form, for ops whose number of inputs is known only at run time.
 class Recording {
  public:
-  Recording(const Op& op, Tensor value, std::span<const Var* const> inputs);
+  Recording(const Op& op, Tensor value, std::span<const Var* const> inputs, size_t terms);  // data come after these
   template <class F> void add(const Var& input, F&& pullback);
+  template <class F> void add(From<F>&& term) { add(term.input, std::move(term.pullback)); }
+  void add(Data) {}
   Var finish() { return std::move(output_); }
 
  private:
@@ -34,10 +42,10 @@ class Recording {
   bool active_ = false, always_ = false;
 };
 
-template <class... F> Var record(const Op& op, Tensor value, From<F>... pullbacks) {
-  const Var* inputs[] = {&pullbacks.input...};
-  Recording node(op, std::move(value), inputs);
-  (node.add(pullbacks.input, std::move(pullbacks.pullback)), ...);
+template <class... Input> Var record(const Op& op, Tensor value, Input... inputs) {
+  const Var* all[] = {&inputs.input...};
+  Recording node(op, std::move(value), all, (size_t{!std::is_same_v<Input, Data>} + ...));
+  (node.add(std::move(inputs)), ...);
   return node.finish();
 }
 

@@ -7,7 +7,7 @@
 namespace weft {
 
 std::string text(Spread spread) {
-  constexpr const char* names[] = {"unknown", "Replicated", "Invariant", "Varying", "Partial"};
+  constexpr const char* names[] = {"unsaid", "Same", "Replicated", "Invariant", "Varying", "Partial"};
   return names[static_cast<int>(spread)];
 }
 
@@ -15,13 +15,15 @@ Spread dual(Spread spread) {
   switch (spread) {
     case Spread::replicated: return Spread::partial;
     case Spread::partial: return Spread::replicated;
+    case Spread::same: return Spread::unsaid;
     default: return spread;
   }
 }
 
 Spreads Spreads::duals() const {
   Spreads result(dual(elsewhere()));
-  for (int group = 0; group < max_groups; ++group) result = result.with(group, dual(in(group)));
+  for (int group = 0; group < max_groups; ++group)
+    if (in(group) != elsewhere()) result = result.with(group, dual(in(group)));
   return result;
 }
 
@@ -30,6 +32,7 @@ namespace {
 // The inputs of one op in one group.
 struct Inputs {
   const Spreads* all;
+  const Role* roles;
   int count;
   int group;  // or -1: everywhere else
 
@@ -39,11 +42,10 @@ struct Inputs {
     for (int i = 0; i < count; ++i) bits |= 1u << static_cast<int>((*this)[i]);
     return bits;
   }
-  bool has(Spread spread) const { return kinds() >> static_cast<int>(spread) & 1; }
-  // The first input that is neither of these nor unknown, or -1.
-  int other_than(Spread a, Spread b) const {
+  // The first of this role that is none of these spreads, or -1.
+  int other_than(std::initializer_list<Spread> these, Role role) const {
     for (int i = 0; i < count; ++i)
-      if ((*this)[i] != a && (*this)[i] != b && (*this)[i] != Spread::unknown) return i;
+      if (roles[i] == role && std::find(these.begin(), these.end(), (*this)[i]) == these.end()) return i;
     return -1;
   }
   bool twice(Spread spread) const {
@@ -51,62 +53,74 @@ struct Inputs {
     for (int i = 0; i < count; ++i) n += (*this)[i] == spread;
     return n > 1;
   }
-  std::string named(int i) const { return "input " + std::to_string(i + 1) + ", which is " + text((*this)[i]); }
+  std::string named(int i) const {
+    const Spread spread = (*this)[i];
+    return "input " + std::to_string(i + 1) + ", which is " + text(spread) +
+           (spread == Spread::unsaid ? std::string(" (") + how_to_say + ")" : "");
+  }
 };
 
 // Why a pending sum cannot go through this op, or nothing if it can.
 std::string why_not_partial(Algebra algebra, const Inputs& inputs) {
-  const auto is_partial = [&](int i) { return inputs[i] == Spread::partial; };
+  constexpr Spread P = Spread::partial, R = Spread::replicated, S = Spread::same;
+  const auto is_partial = [&](int i) { return inputs[i] == P; };
   if (algebra == Algebra::nonlinear)
     return "it is not linear, and what one rank holds of a Partial input is a part of a sum";
+  if (const int own = inputs.other_than({R, S}, Role::data); own >= 0)
+    return inputs.named(own) + ", would treat each rank's part of a Partial input in its own way";
   if (algebra == Algebra::linear) {
-    const int other = inputs.other_than(Spread::partial, Spread::partial);
+    const int other = inputs.other_than({P}, Role::term);
     return other < 0 ? "" : inputs.named(other) + ", would be added once per rank to a Partial one";
   }
   if (algebra == Algebra::linear_after_first && is_partial(0))
     return "it is not linear in its first input, which is Partial";
   if (algebra == Algebra::linear_in_first && !is_partial(0))
     return "it is not linear in its second input, which is Partial";
-  if (inputs.twice(Spread::partial)) return "the product of two Partial inputs is not a part of their sums' product";
-  const int other = inputs.other_than(Spread::partial, Spread::replicated);
+  if (inputs.twice(P)) return "the product of two Partial inputs is not a part of their sums' product";
+  const int other = inputs.other_than({P, R, S}, Role::term);
   return other < 0 ? ""
                    : inputs.named(other) + ", would multiply each rank's part of a Partial input by something else";
 }
 
 Spread combine(const Op& op, const Inputs& inputs) {
-  if (op.algebra == Algebra::own) return inputs.count > 0 ? inputs[0] : Spread::unknown;
+  if (op.algebra == Algebra::own) return inputs.count > 0 ? inputs[0] : Spread::unsaid;
+  const unsigned kinds = inputs.kinds();
+  const auto has = [&](Spread spread) { return kinds >> static_cast<int>(spread) & 1; };
   const bool known = inputs.group >= 0;
-  if (inputs.has(Spread::invariant)) {
-    const int other = inputs.other_than(Spread::invariant, Spread::invariant);
+  if (has(Spread::invariant)) {
+    const auto equal = {Spread::invariant, Spread::same};
+    const int other = std::max(inputs.other_than(equal, Role::term), inputs.other_than(equal, Role::data));
     if (other < 0) return Spread::invariant;
-    if (!known) return Spread::unknown;
+    if (!known) return Spread::unsaid;
     fail({op.name, ": ", inputs.named(other),
           ", meets an Invariant one, whose gradients must be equal on all ranks; vary() the "
           "Invariant input first"});
   }
-  if (inputs.has(Spread::partial)) {
+  if (has(Spread::partial)) {
     const std::string why = why_not_partial(op.algebra, inputs);
     if (why.empty()) return Spread::partial;
-    if (!known) return Spread::unknown;
+    if (!known) return Spread::unsaid;
     fail({op.name, ": ", why, "; complete the pending sum with all_reduce or reduce_scatter first"});
   }
-  if (inputs.has(Spread::varying)) return Spread::varying;
-  return inputs.has(Spread::replicated) ? Spread::replicated : Spread::unknown;
+  if (has(Spread::varying)) return Spread::varying;
+  if (has(Spread::unsaid)) return Spread::unsaid;
+  return has(Spread::replicated) ? Spread::replicated : Spread::same;
 }
 
 }  // namespace
 
 // An op of more inputs than are kept, such as concat, treats them all alike, so one of each spread is enough.
-void Combination::add(Spreads input) {
+void Combination::add(Spreads input, Role role) {
   if (count_ >= kept / 2 && std::find(inputs_, inputs_ + count_, input) != inputs_ + count_) return;
   require(count_ < kept, "spreads: more than ", int{kept}, " different ones meet in one op");
-  inputs_[count_++] = input;
+  inputs_[count_] = input;
+  roles_[count_++] = role;
 }
 
 Spreads Combination::result(const Op& op, int groups) const {
-  Spreads result(combine(op, Inputs{inputs_, count_, -1}));
+  Spreads result(combine(op, Inputs{inputs_, roles_, count_, -1}));
   for (int group = 0; group < groups; ++group) {
-    const Spread spread = combine(op, Inputs{inputs_, count_, group});
+    const Spread spread = combine(op, Inputs{inputs_, roles_, count_, group});
     if (spread != result.elsewhere()) result = result.with(group, spread);
   }
   return result;

@@ -1,6 +1,8 @@
 // The tape's bookkeeping; walk.cpp has the walk that backward and gradient share.
 #include "engine/tape.h"
 
+#include <algorithm>
+
 #include "engine/backend.h"
 #include "engine/record.h"
 
@@ -27,12 +29,24 @@ Var with_spreads(Var x, Spreads spreads) {
   return x;
 }
 
-int Tape::group(const void* key, int size) {
+Var same_everywhere(Tensor value) { return with_spreads(std::move(value), Spreads(Spread::same)); }
+
+Var derived(Tensor value, const Var& source) {
+  return with_spreads(source.tape() ? source.tape()->constant(std::move(value)) : Var(std::move(value)),
+                      source.spreads());
+}
+
+int Tape::group(const void* key) const {
   for (int i = 0; i < group_count_; ++i)
     if (groups_[static_cast<size_t>(i)].key == key) return i;
+  return -1;
+}
+
+int Tape::group(const void* key, Members members) {
   require(group_count_ < Spreads::max_groups, "tape: more than ", int{Spreads::max_groups},
           " groups of ranks on one tape");
-  groups_[static_cast<size_t>(group_count_)] = {key, size};
+  std::sort(members.begin(), members.end());
+  groups_[static_cast<size_t>(group_count_)] = {key, std::move(members)};
   return group_count_++;
 }
 
@@ -55,6 +69,15 @@ Var Tape::watch(const Parameter& parameter) {
   return parameters_.emplace(&parameter, leaf(parameter.value, &parameter, Spread::replicated)).first->second;
 }
 
+void Tape::stand_in(const Parameter& parameter, Var var) {
+  if (!var.defined()) {
+    parameters_.erase(&parameter);
+    return;
+  }
+  require(var.tape() == this, "stand_in: what stands for '", parameter.name, "' is not on this tape");
+  parameters_.insert_or_assign(&parameter, std::move(var));
+}
+
 void Tape::release(Node& node) {
   for (Pullback* p = node.pullbacks; p;) {
     Pullback* next = p->next;
@@ -69,6 +92,7 @@ void Tape::truncate(size_t size) {
     release(nodes_.back());
     nodes_.pop_back();
   }
+  std::erase_if(parameters_, [&](const auto& watched) { return watched.second.id_ >= static_cast<int>(size); });
 }
 
 void Tape::consume() {
@@ -84,24 +108,30 @@ Tape::Pause::~Pause() {
   if (tape_) tape_->recording_ = before_;
 }
 
-static Spreads combined(const Op& op, std::span<const Var* const> inputs, int groups) {
+static Spreads combined(const Op& op, std::span<const Var* const> inputs, size_t terms, int groups) {
+  const Spreads first = inputs[0]->spreads();
+  bool alike = !first.anywhere(Spread::partial);
+  for (const Var* input : inputs) alike = alike && (input->spreads() == first || !input->defined());
+  if (alike) return first;
   Combination combination;
-  for (const Var* input : inputs)
-    if (input->defined()) combination.add(input->spreads());
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (inputs[i]->defined()) combination.add(inputs[i]->spreads(), i < terms ? Role::term : Role::data);
   return combination.result(op, groups);
 }
 
-Recording::Recording(const Op& op, Tensor value, std::span<const Var* const> inputs)
+Recording::Recording(const Op& op, Tensor value, std::span<const Var* const> inputs, size_t terms)
     : always_(op.replay == Replay::always && is_floating(value.dtype())) {
   Tape* tape = nullptr;
   bool tracked = always_;
-  for (const Var* input : inputs) {
-    if (!input->tape()) continue;
-    require(!tape || tape == input->tape(), op.name, ": inputs belong to different tapes");
-    tape = input->tape();
-    tracked = tracked || input->tracked();
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Var& input = *inputs[i];
+    if (!input.tape()) continue;
+    require(!tape || tape == input.tape(), op.name, ": inputs belong to different tapes");
+    tape = input.tape();
+    tracked = tracked || (i < terms && input.tracked());
   }
-  const Spreads spreads = tape && tape->spreading_ ? combined(op, inputs, tape->group_count_) : Spreads();
+  const bool spreading = !tape || tape->spreading_;
+  const Spreads spreads = spreading ? combined(op, inputs, terms, tape ? tape->group_count_ : 0) : Spreads();
   if (tape && !tape->recording_) tape->replay_skipped_ = tape->replay_skipped_ || always_;
   active_ = tape && tape->recording_ && tracked;
   if (!active_) {
@@ -133,24 +163,33 @@ void Recording::link(Tape::Pullback* pullback) {
 const Tensor& Gradients::operator[](const Parameter& parameter) const {
   static const Tensor none;
   const auto found = sums_.find(&parameter);
-  return found == sums_.end() ? none : found->second;
+  return found == sums_.end() ? none : found->second.value;
 }
 
 void Gradients::add(const Parameter& parameter, const Tensor& term) {
   require(term.shape() == parameter.value.shape() && term.dtype() == parameter.value.dtype(),
           "gradients: ", term.dtype(), " ", term.shape(), " for parameter '", parameter.name, "', which is ",
           parameter.value.dtype(), " ", parameter.value.shape());
-  Tensor& sum = sums_[&parameter];
+  auto& [sum, placed] = sums_[&parameter];
   if (!sum.defined()) {
-    sum = term;
+    sum = place_ ? place_(parameter) : Tensor();
+    placed = sum.defined();
+    if (placed)
+      sum.copy_from(term);
+    else
+      sum = term;
   } else {
-    if (!sum.unshared()) sum = sum.clone();  // someone holds the old sum, or the term it began with
+    if (!placed && !sum.unshared()) sum = sum.clone();  // someone holds the old sum, or the term it began with
     backend(sum.device()).accumulate(1, term, sum);
   }
 }
 
+void Gradients::forget(const Parameter& parameter) {
+  if (const auto found = sums_.find(&parameter); found != sums_.end()) found->second = {};
+}
+
 void Gradients::clear() {
-  for (auto& [parameter, sum] : sums_) sum = Tensor();
+  for (auto& [parameter, sum] : sums_) sum = {};
 }
 
 }  // namespace weft

@@ -18,8 +18,8 @@ namespace weft {
 
 class Tape;
 
-// A Tensor in a computation. A plain Tensor converts to a constant, so every op also works without a tape. Vars may be
-// kept after their tape is gone, but then only to read their values.
+// A Tensor in a computation. A plain Tensor converts to a constant, so every op also works without a tape; how it is
+// spread over ranks is then unsaid. Vars may be kept after their tape is gone, but then only to read their values.
 class Var {
  public:
   Var() = default;
@@ -60,6 +60,8 @@ class Var {
 
 // The same node, seen as spread otherwise: what collectives make of their results. Trusted, not checked.
 Var with_spreads(Var x, Spreads spreads);
+Var same_everywhere(Tensor value);             // a constant that all ranks have
+Var derived(Tensor value, const Var& source);  // a constant made from source's values, such as a mask: spread alike
 
 // A trainable tensor. Its address is its identity.
 struct Parameter {
@@ -88,13 +90,28 @@ class Gradients {
   // Fires once per backward for every parameter that took part in it, when its last contribution has been added.
   void after_accumulate(Hook hook) { hooks_.push_back(std::move(hook)); }
 
+  // Fires at the end of every backward, after all hooks of its parameters.
+  void after_backward(std::function<void()> hook) { ends_.push_back(std::move(hook)); }
+
+  // Where the sum of a parameter is to be kept, asked when its first contribution arrives: flat memory, for one. Empty
+  // for a tensor of its own.
+  using Place = std::function<Tensor(const Parameter&)>;
+  void keep_in(Place place) { place_ = std::move(place); }
+
   void add(const Parameter& parameter, const Tensor& term);  // what backward does, without the hooks
-  void clear();                                              // forgets the gradients, keeps the hooks
+  void forget(const Parameter& parameter);
+  void clear();  // forgets the gradients, keeps the hooks and the places
 
  private:
   friend class Walk;
-  ByParameter<Tensor> sums_;
+  struct Sum {
+    Tensor value;
+    bool placed = false;
+  };
+  ByParameter<Sum> sums_;
+  Place place_;
   std::vector<Hook> hooks_;
+  std::vector<std::function<void()>> ends_;
 };
 
 enum class Keep : uint8_t { nothing, tape };  // whether a tape can be walked again
@@ -111,12 +128,15 @@ class Tape {
   Var constant(Tensor value);
   Var watch(Tensor value);                // a new leaf
   Var watch(const Parameter& parameter);  // the same Var each time
+  // From here on watch(parameter) gives this Var, until it is given another; an empty one ends that. For parameters
+  // that are made of something else, such as the shards of several ranks.
+  void stand_in(const Parameter& parameter, Var var);
 
   // Adds the gradients of `loss` to `into`. By default this uses the tape up, releasing what it saved as it goes; with
   // Keep::tape it can be walked again. Without a seed the loss must be a scalar; the walk then begins with what makes
   // the objective one and the same however the loss is spread over a group: 1 on every rank where the ranks' losses add
   // up to it (Partial, Varying) or have equal gradients (Invariant), 1 / size where every rank holds all of it
-  // (Replicated).
+  // (Replicated). Of groups within one another the largest counts; others are taken for the axes of a grid of ranks.
   void backward(const Var& loss, Gradients& into, Keep keep = Keep::nothing);
   void backward(const Var& of, const Tensor& seed, Gradients& into, Keep keep = Keep::nothing);
 
@@ -125,8 +145,11 @@ class Tape {
   std::vector<Var> gradient(const Var& of, const std::vector<Var>& by, Graph graph = Graph::none);
   std::vector<Var> gradient(const Var& of, const Var& seed, const std::vector<Var>& by, Graph graph = Graph::none);
 
-  // The number by which spreads know a group of ranks on this tape; `key` is the group's identity.
-  int group(const void* key, int size);
+  // The number by which spreads know a group of ranks on this tape, or -1 before it is given its members: numbers of
+  // ranks in the whole job, this one among them. `key` is the group's identity.
+  using Members = std::vector<int, pool::Allocator<int>>;
+  int group(const void* key) const;
+  int group(const void* key, Members members);
   bool follows_spreads() const { return spreading_; }  // wherever a gradient may be asked for, but not inside a walk
 
   bool recomputing() const { return recomputing_; }  // inside a checkpoint's second run: side effects happened already
@@ -171,12 +194,13 @@ class Tape {
     Shape shape;
   };
   struct Group {
-    const void* key;
-    int size;
+    const void* key = nullptr;
+    Members members = {};
   };
 
   Var leaf(Tensor value, const Parameter* parameter, Spread spread);
   Tensor unit_seed(const Var& loss, const char* who) const;
+  double holders(Spreads loss, const char* who) const;
   void must_be_usable(const char* what) const;
   void release(Node& node);
   void truncate(size_t size);

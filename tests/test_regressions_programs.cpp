@@ -90,9 +90,9 @@ TEST_CASE("scalars go through every collective that needs no axis, and the other
                  reshape(block(total(comm, [&](int r) { return Var(data_of(r, {n}, 2)); }), 1, me), {}));
     expect_refusal([&] { all_gather(x, comm); }, {"all_gather: a scalar has no axis 0; reshape it to (1)"});
     expect_refusal([&] { gather(x, {0}, comm); }, {"gather: a scalar has no axis 0; reshape it to (1)"});
-    expect_refusal([&] { scatter(x, {0}, comm); }, {"scatter: axis 0 of ()"});
-    expect_refusal([&] { reduce_scatter(x, comm); }, {"reduce_scatter: axis 0 of ()"});
-    expect_refusal([&] { all_to_all(x, comm); }, {"all_to_all: axis 0 of ()"});
+    expect_refusal([&] { scatter(x, {0}, comm); }, {"scatter: a scalar has no axis 0; reshape it to (1)"});
+    expect_refusal([&] { reduce_scatter(x, comm); }, {"reduce_scatter: a scalar has no axis 0; reshape it to (1)"});
+    expect_refusal([&] { all_to_all(x, comm); }, {"all_to_all: a scalar has no axis 0; reshape it to (1)"});
   });
 }
 

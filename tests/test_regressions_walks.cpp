@@ -169,7 +169,7 @@ TEST_CASE("every collective of uneven counts works where all, or all but one, ra
         check(some, gather_v(some, rows, {root}, comm), only(me == root, theirs), only(mine > 0, seed(root)));
         const Var sent = me == root ? (all > 0 ? seed(owner) : Var(nothing)) : Var(Tensor::zeros({all, 3}, DType::f64));
         check(full, scatter_v(full, rows, {root}, comm), only(mine > 0, value(root)), sent);
-        std::vector<Rows> counts(static_cast<size_t>(n), Rows(static_cast<size_t>(n), 0));
+        Counts counts(static_cast<size_t>(n), Rows(static_cast<size_t>(n), 0));
         if (owner < n) counts[static_cast<size_t>(owner)][static_cast<size_t>(root)] = 2;
         check(some, all_to_all_v(some, counts, comm), only(me == root, theirs), only(mine > 0, seed(root)));
       }

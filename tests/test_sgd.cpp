@@ -2,7 +2,7 @@
 
 #include "engine/ops/elementwise.h"
 #include "engine/ops/reduce.h"
-#include "optim/sgd.h"
+#include "optim/optimizer.h"
 
 namespace weft {
 namespace {
@@ -15,7 +15,7 @@ Gradients gradients_of(const Parameter& p, const std::vector<double>& values) {
 
 TEST_CASE("sgd without momentum steps against the gradient") {
   Parameter p("p", Tensor::from({2}, {1, 2}, DType::f64));
-  Sgd sgd({&p}, 0);
+  Optimizer sgd({&p}, Sgd{});
   sgd.step(gradients_of(p, {4, -8}), 0.25);
   CHECK(p.value.values() == std::vector<double>{0, 4});
   sgd.step(gradients_of(p, {4, -8}), 0.25);
@@ -24,7 +24,7 @@ TEST_CASE("sgd without momentum steps against the gradient") {
 
 TEST_CASE("sgd with momentum goes on with what is left of its velocity") {
   Parameter p("p", Tensor::from({1}, {0}, DType::f64));
-  Sgd sgd({&p}, 0.5);
+  Optimizer sgd({&p}, Sgd{.momentum = 0.5});
   sgd.step(gradients_of(p, {1}), 1);  // v = 1
   sgd.step(gradients_of(p, {1}), 1);  // v = 1.5
   CHECK(p.value.item() == -2.5);
@@ -34,7 +34,7 @@ TEST_CASE("sgd with momentum goes on with what is left of its velocity") {
 
 TEST_CASE("sgd leaves a parameter without a gradient alone") {
   Parameter used("used", Tensor::from({1}, {1}, DType::f64)), unused("unused", Tensor::from({1}, {1}, DType::f64));
-  Sgd sgd({&used, &unused});
+  Optimizer sgd({&used, &unused}, Sgd{.momentum = 0.9});
   sgd.step(gradients_of(used, {1}), 0.5);
   CHECK(used.value.item() == 0.5);
   CHECK(unused.value.item() == 1);
@@ -42,7 +42,7 @@ TEST_CASE("sgd leaves a parameter without a gradient alone") {
 
 TEST_CASE("sgd does not change the gradients") {
   Parameter p("p", Tensor::from({1}, {1}, DType::f64));
-  Sgd sgd({&p});
+  Optimizer sgd({&p}, Sgd{.momentum = 0.9});
   const Gradients gradients = gradients_of(p, {3});
   sgd.step(gradients, 0.5);
   sgd.step(gradients, 0.5);
@@ -52,7 +52,7 @@ TEST_CASE("sgd does not change the gradients") {
 TEST_CASE("sgd finds the minimum of a bowl") {
   Parameter p("p", Tensor::from({2}, {5, -3}, DType::f64));
   const Tensor goal = Tensor::from({2}, {1, 2}, DType::f64);
-  Sgd sgd({&p}, 0.5);
+  Optimizer sgd({&p}, Sgd{.momentum = 0.5});
   for (int step = 0; step < 200; ++step) {
     Tape tape;
     Gradients gradients;
@@ -64,8 +64,8 @@ TEST_CASE("sgd finds the minimum of a bowl") {
 }
 
 TEST_CASE("an impossible momentum is refused") {
-  CHECK_THROWS_WITH(Sgd({}, 1), "sgd: momentum 1 is outside [0, 1)");
-  CHECK_THROWS_AS(Sgd({}, -0.1), Error);
+  CHECK_THROWS_WITH(Optimizer({}, Sgd{.momentum = 1}), "sgd: momentum 1 is outside [0, 1)");
+  CHECK_THROWS_AS(Optimizer({}, Sgd{.momentum = -0.1}), Error);
 }
 
 }  // namespace

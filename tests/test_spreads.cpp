@@ -12,7 +12,8 @@ using namespace weft;
 
 namespace {
 
-constexpr Spread R = Spread::replicated, I = Spread::invariant, V = Spread::varying, P = Spread::partial;
+constexpr Spread R = Spread::replicated, I = Spread::invariant, V = Spread::varying, P = Spread::partial,
+                 S = Spread::same, unsaid = Spread::unsaid;
 
 // A square matrix spread like this, with equal values where that means so.
 Tensor values_of(Spread spread, int rank, int use) {
@@ -31,7 +32,7 @@ const Two add = [](auto&a, auto&b) { return a + b; }, subtract = [](auto&a, auto
           biased = [](auto&a, auto&b) { return linear(a, b, slice(reshape(b, {4}), 0, 0, 2)); },
           chosen =
               [](auto&a, auto&b) {
-                return where(Tensor::full({2, 2}, 1, DType::u8), a, b);
+                return where(same_everywhere(Tensor::full({2, 2}, 1, DType::u8)), a, b);
               },
           joined =
               [](auto&a, auto&b) {
@@ -43,7 +44,7 @@ const Two add = [](auto&a, auto&b) { return a + b; }, subtract = [](auto&a, auto
               [](auto&a, auto&) {
                 return flip(transpose(pad(reshape(a, {4, 1}), 1, 1, 0)), 0);
               },
-          picked = [](auto&a, auto&) { return gather_rows(a, Tensor::arange(1)); };
+          picked = [](auto&a, auto&) { return gather_rows(a, same_everywhere(Tensor::arange(1))); };
 
 }  // namespace
 
@@ -205,7 +206,7 @@ TEST_CASE("a collective refuses what it would count twice, or move unfinished") 
   });
 }
 
-TEST_CASE("parameters are Replicated, data Varying, and a tensor without a tape unknown") {
+TEST_CASE("parameters are Replicated, data Varying, and a tensor without a tape unsaid") {
   on_ranks([](Communicator& comm) {
     const Parameter p("p", data_of(0, {2, 2}));
     Tape tape;
@@ -215,10 +216,14 @@ TEST_CASE("parameters are Replicated, data Varying, and a tensor without a tape 
                                             {tape.watch(p), R},
                                             {own, V},
                                             {tape.constant(plain.value()), V},
-                                            {plain, Spread::unknown},
+                                            {plain, unsaid},
                                             {early * own, V},
                                             {square(early), R},
-                                            {own * plain, V}};
+                                            {own * plain, V},
+                                            {early * plain, unsaid},
+                                            {early * plain * own, V},
+                                            {same_everywhere(plain.value()), Spread::same},
+                                            {early * same_everywhere(plain.value()), R}};
     for (const auto& [x, spread] : table)
       expect(spread_of(x, comm) == spread, text(spread) + " is " + text(spread_of(x, comm)));
     const std::pair<Var, Spread> results[] = {

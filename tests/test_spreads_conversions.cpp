@@ -10,7 +10,8 @@ using namespace weft;
 
 namespace {
 
-constexpr Spread R = Spread::replicated, I = Spread::invariant, V = Spread::varying, P = Spread::partial;
+constexpr Spread R = Spread::replicated, I = Spread::invariant, V = Spread::varying, P = Spread::partial,
+                 unsaid = Spread::unsaid;
 
 using All = std::vector<Var>;  // one per rank
 
@@ -68,6 +69,9 @@ const Conversion conversions[] = {
      on_last, on_last},
     {"as_partial", V, P, whole, whole, [](auto& x, auto&, auto& comm) { return as_partial(x, comm); }, same, same},
     {"as_varying", R, V, whole, whole, [](auto& x, auto&, auto& comm) { return as_varying(x, comm); }, same, same},
+    {"as_varying", unsaid, V, whole, whole, [](auto& x, auto&, auto& comm) { return as_varying(x, comm); }, same, same},
+    {"as_replicated", unsaid, R, whole, whole, [](auto& x, auto&, auto& comm) { return as_replicated(x, comm); }, same,
+     same},
     {"all_reduce", P, R, whole, whole, [](auto& x, auto&, auto& comm) { return all_reduce(x, comm); }, sums, sums},
     {"all_reduce", V, R, whole, whole, [](auto& x, auto&, auto& comm) { return all_reduce(x, comm); }, sums, sums},
     {"all_gather_v", V, R, own, whole, [](auto& x, auto& rows, auto& comm) { return all_gather_v(x, rows, comm); },
@@ -107,8 +111,9 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("Replicated and Partial are dual, the others their own") {
-  CHECK((dual(R) == P && dual(P) == R && dual(V) == V && dual(I) == I && dual(Spread::unknown) == Spread::unknown));
+TEST_CASE("Replicated and Partial are dual, the others their own; nobody asks for the gradient of a constant") {
+  CHECK((dual(R) == P && dual(P) == R && dual(V) == V && dual(I) == I && dual(unsaid) == unsaid));
+  CHECK(dual(Spread::same) == unsaid);
 }
 
 TEST_CASE("one objective has one gradient, however its loss is spread") {

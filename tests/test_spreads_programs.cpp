@@ -36,7 +36,7 @@ TEST_CASE("a checkpoint hands on the spread of its result, and its piece obeys t
 TEST_CASE("a pending sum goes through what is linear to the same gradient as a completed one") {
   on_ranks([](Communicator& comm) {
     const int me = number(comm);
-    const Tensor mask = less(data_of(0, {2, 3}, 5), Tensor::zeros({2, 3}, DType::f64));
+    const Var mask = same_everywhere(less(data_of(0, {2, 3}, 5), Tensor::zeros({2, 3}, DType::f64)));
     const auto weight = [&](Tape& tape) { return tape.constant(data_of(me, {8}, 6)); };
     const auto rest = [&](const Var& x) {
       return reshape(concat({where(mask, x, x * 2), flip(slice(x, 0, 0, 1), 1) - slice(x, 0, 1, 2)}, 0), {9});

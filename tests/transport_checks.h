@@ -83,6 +83,61 @@ inline void all_sum_shown(Transport& group, size_t count, bool in_place, int pri
   all_sum(group, x, in_place ? x : std::span(static_cast<float*>(b->data), count));
 }
 
+// Meetings that are started, given up or kept by whoever shows something, and finished later, in another order or not
+// at all; more of them than fit at once; and whole meetings in between.
+inline void started_meetings_work(Transport& group, size_t size) {
+  const auto shown = [&](int r, int round) {
+    Tensor x({static_cast<int64_t>(size)}, DType::u8);
+    const Bytes bytes = shown_by(r, size, round);
+    std::copy(bytes.begin(), bytes.end(), x.mutate<std::byte>());
+    return x;
+  };
+  const auto start = [&](int round) {
+    Tensor x = shown(group.rank(), round);
+    if (round % 2) return group.start(call(Verb::all_gather), std::move(x), size);
+    auto started = group.start(call(Verb::all_gather), x, size);
+    std::fill_n(x.mutate<std::byte>(), size, std::byte{255});  // what was shown is a copy
+    return started;
+  };
+  const auto finish = [&](Transport::Started& started, int round) {
+    started.finish([&](const Transport::Part& part) {
+      require(part.first == 0 && part.last == size, "start: one part, not ", part.first, " to ", part.last);
+      for (int r = 0; r < group.size(); ++r)
+        for (size_t i = 0; i < size; ++i)
+          require(part.peers[static_cast<size_t>(r)][i] == pattern(r, i, round), "start: byte ", i, " of rank ", r,
+                  " of round ", round);
+    });
+  };
+  constexpr int at_once = 200, rounds = 3;
+  for (int first = 0; first < at_once * rounds; first += at_once) {
+    std::vector<std::unique_ptr<Transport::Started>> started;
+    for (int i = 0; i < at_once; ++i) started.push_back(start(first + i));
+    all_see_all(group, 100);
+    for (int i = at_once; i-- > group.rank() % 3;) finish(*started[static_cast<size_t>(i)], first + i);
+  }
+}
+
+inline void common_memory_works(Transport& group) {
+  for (const size_t count : {1, 5'000, 300'001}) {
+    const StorageHandle common = group.allocate_common(count * sizeof(float), Site::here());
+    if (!common) return;  // none where ranks are on several nodes
+    const std::span result(static_cast<float*>(common->data), count);
+    require(std::all_of(result.begin(), result.end(), [](float x) { return x == 0; }), "common memory is zeros");
+    group.meet(call(Verb::barrier), {}, 0, [](const Transport::Part&) {});
+    for (int round = 0; round < 2; ++round) {
+      std::vector<float> x(count);
+      all_sum(group, x, result);
+      group.meet(call(Verb::barrier), {}, 0, [](const Transport::Part&) {});
+    }
+    const StorageHandle shown = group.allocate_shown(count * sizeof(float));
+    all_sum(group, std::span(static_cast<float*>(shown->data), count), result);
+    group.meet(call(Verb::barrier), {}, 0, [](const Transport::Part&) {});
+    if (group.rank() == group.size() - 1) result[count - 1] = 7;
+    group.meet(call(Verb::barrier), {}, 0, [](const Transport::Part&) {});
+    require(result[count - 1] == 7, "common memory is not common");
+  }
+}
+
 // Each rank sends `count` messages to each, itself included, and receives them from the last rank to the first.
 inline void messages_arrive_in_order(Transport& group, int count, size_t size) {
   for (int k = 0; k < count; ++k)
@@ -125,6 +180,8 @@ inline void everything_works(Transport& group) {
       all_sum_shown(group, count, in_place);
       all_sum_shown(group, count, in_place, 1);
     }
+  for (size_t size : {0, 1, 48, 10'000}) started_meetings_work(group, size);
+  common_memory_works(group);
   messages_arrive_in_order(group, 3, 0);
   messages_arrive_in_order(group, 5, 1000);
   messages_arrive_in_order(group, 2, 1'000'000);

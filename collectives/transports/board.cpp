@@ -21,6 +21,7 @@ Offset SharedMemory::new_board(Job& job, const std::vector<int>& members, Sight 
   board.part = sight == Sight::everything ? part_of_threads : part_of_processes;
   board.members = job.allocate(sizeof(int32_t) * n);
   board.seats = job.allocate(sizeof(Seat) * n);
+  board.posts = job.allocate(sizeof(Post) * Post::count * n);
   board.channels = job.allocate(sizeof(Channel) * n * n);
   board.staging = job.allocate(board.part * 4 * n);
   std::copy(members.begin(), members.end(), job.at<int32_t>(board.members));
@@ -45,7 +46,9 @@ SharedMemory::SharedMemory(std::shared_ptr<Job> job, int member, Sight sight, Of
       places_(static_cast<size_t>(size_)),
       results_(places_),
       peers_(places_),
-      under_way_(static_cast<size_t>(size_)) {}
+      under_way_(static_cast<size_t>(size_)),
+      kept_(Post::count),
+      first_kept_(seats_[rank_].started) {}
 
 void SharedMemory::lay_out(Job& job, Sight sight) {
   std::vector<int> everybody(static_cast<size_t>(job.ranks()));

@@ -13,9 +13,19 @@ struct SharedMemory::Slot {
   alignas(16) std::byte bytes[capacity];
 };
 
+// What a rank shows to a meeting that it has started.
+struct alignas(64) SharedMemory::Post {
+  static constexpr size_t count = 256;  // of a seat: so many started meetings may be unfinished
+  std::atomic<uint64_t> posted;         // one more than the number of the meeting
+  std::atomic<uint64_t> readings;       // of this post so far: a full set for each meeting it served
+  uint64_t fingerprint;
+  Offset bytes;
+  Call call;
+};
+
 struct alignas(64) SharedMemory::Seat {
   Slot slots[2];
-  uint64_t steps, calls;  // so far; the owner's
+  uint64_t steps, calls, started;  // so far; the owner's
 };
 
 // What a slot holds when there is more to see than fits.
@@ -43,12 +53,16 @@ struct alignas(64) SharedMemory::Channel {
 
 struct SharedMemory::Board {
   int32_t group, size;
-  Offset members, seats, channels, staging;
+  Offset members, seats, posts, channels, staging;
   size_t part;
   alignas(64) Bell bell;
 };
 
 inline SharedMemory::Slot& SharedMemory::slot(int r, uint64_t step) const { return seats_[r].slots[step % 2]; }
+
+inline SharedMemory::Post& SharedMemory::post(int r, uint64_t number) const {
+  return job_->at<Post>(board_->posts)[static_cast<size_t>(r) * Post::count + number % Post::count];
+}
 
 inline SharedMemory::Channel& SharedMemory::channel(int from, int to) const {
   return job_->at<Channel>(board_->channels)[from * size_ + to];
@@ -60,13 +74,33 @@ inline std::byte* SharedMemory::staging(int r, uint64_t step) const {
 
 inline std::byte* SharedMemory::folded(int r, uint64_t step) const { return staging(r, step) + 2 * part_; }
 
+template <class Meanwhile>
+void SharedMemory::await(const std::atomic<uint64_t>& word, uint64_t value, int owner, Meanwhile&& meanwhile) {
+  const int me = members_[rank_];
+  bool asleep = false;
+  wait_for(
+      patience_, board_->bell, [&] { return word.load(std::memory_order_seq_cst) >= value; },
+      [&] {
+        meanwhile();
+        asleep = true;
+        job_->waits_for(me, owner < 0 ? -1 : members_[owner], job_->offset_of(&word), value);
+        job_->still_waiting(me);
+      });
+  if (asleep) job_->waits_no_more(me);
+}
+
+// What makes a call the same on every rank: what it is, how much is shown, and which one of the group's calls it is.
+inline uint64_t agreement(const Call& call, size_t longest) {
+  return call.fingerprint() + longest + call.sequence * 0x9e3779b97f4a7c15u;
+}
+
 // One call of one rank: in the log from its beginning to its end, and its steps.
 class SharedMemory::Turn {
  public:
   Turn(SharedMemory& group, const Call& call, size_t longest)
       : group_(group), job_(*group.job_), seat_(group.seats_[group.rank_]), call_(call) {
     call_.sequence = ++seat_.calls;
-    fingerprint_ = call.fingerprint() + longest;
+    fingerprint_ = agreement(call_, longest);
     job_.begin(me(), call_, group.board_->group, group.size_);
   }
   Turn(const Turn&) = delete;

@@ -2,24 +2,31 @@
 
 #include <cstdlib>
 
+#include "collectives/transports/nccl.h"
 #include "collectives/transports/shared_memory.h"
 
 namespace weft {
 namespace {
 
+// Empty for the best that works.
 std::string choice(const Session& session) {
   if (!session.options().transport.empty()) return session.options().transport;
-  if (const char* given = std::getenv("WEFT_TRANSPORT"); given && *given) return given;
+  const char* given = std::getenv("WEFT_TRANSPORT");
+  return given ? given : "";
+}
+
+std::string best_between_hosts(const Session& session) {
   if (session.size() == 1) return "self";
   return session.processes()->on_one_node() ? "shared" : "mpi";
 }
 
 }  // namespace
 
-std::unique_ptr<Transport> connect(Session& session) {
-  const std::string chosen = choice(session);
+std::unique_ptr<Transport> connect_hosts(Session& session) {
+  std::string chosen = choice(session);
+  if (chosen.empty() || chosen == "nccl") chosen = best_between_hosts(session);
   require(chosen == "self" || chosen == "shared" || chosen == "mpi", "transport '", chosen,
-          "': there are self, shared and mpi");
+          "': there are self, shared, mpi and nccl");
   require(chosen != "self" || session.size() == 1, "transport self: the session has ", session.size(), " ranks");
   require(chosen != "mpi" || session.processes(), "transport mpi: this program was built without MPI");
   if (chosen == "mpi") return session.processes()->connect(session.job());
@@ -28,6 +35,15 @@ std::unique_ptr<Transport> connect(Session& session) {
   using Sight = SharedMemory::Sight;
   return SharedMemory::connect(session.job(), session.rank_on_node(),
                                session.size() == 1 ? Sight::everything : Sight::the_job);
+}
+
+std::unique_ptr<Transport> connect(Session& session) {
+  std::unique_ptr<Transport> hosts = connect_hosts(session);
+  const std::string chosen = choice(session);
+  if (chosen != "nccl" && (!chosen.empty() || session.size() == 1)) return hosts;
+  take_card(session.rank_on_node());
+  if (chosen.empty() && !obstacle_to_nccl(*hosts).empty()) return hosts;
+  return connect_nccl(std::move(hosts), session.options().deadline);
 }
 
 std::string description(const Session& session, const Transport& transport) {

@@ -8,8 +8,13 @@ namespace weft {
 //   self     one rank
 //   shared   ranks on one node, through memory
 //   mpi      any ranks, through MPI's messages
-// May be called again; then the new one takes over from the old.
+//   nccl     ranks with a card each, through NCCL; what is not on a card through the best of the above
+// May be called again; then the new one takes over from the old. Where NCCL may be used, rank i of a node takes its
+// card i.
 std::unique_ptr<Transport> connect(Session& session);
+
+// The same group without NCCL: enough for a session to end by, and nobody is asked about cards.
+std::unique_ptr<Transport> connect_hosts(Session& session);
 
 // "shared memory (4 ranks), MPICH 4.0.2"
 std::string description(const Session& session, const Transport& transport);

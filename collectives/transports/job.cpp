@@ -104,6 +104,11 @@ Offset Job::allocate(size_t bytes) {
   return begin;
 }
 
+void Job::outlive(Tensor tensor) {
+  const std::lock_guard lock(mutex_);
+  outlived_.push_back(std::move(tensor));
+}
+
 void Job::begin(int r, const Call& call, int group, int group_size) {
   Rank& mine = rank(r);
   const uint64_t calls = mine.calls.load(std::memory_order_relaxed);
@@ -155,7 +160,7 @@ std::string Job::circle(int r) {
   for (int at_rank = r, n = 0; n < ranks(); ++n) {
     const uint64_t changes = rank(at_rank).changes.load();
     const Wait wait = rank(at_rank).wait.load();
-    if (!wait.asleep || at<std::atomic<uint64_t>>(wait.word)->load() >= wait.value) break;
+    if (!wait.asleep || wait.awaited < 0 || at<std::atomic<uint64_t>>(wait.word)->load() >= wait.value) break;
     waits += "\n  " + name(at_rank) + " waits for " + name(wait.awaited) + " in " + doing(at_rank);
     look = look * 1'000'003 + changes;
     at_rank = wait.awaited;

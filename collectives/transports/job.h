@@ -8,6 +8,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <mutex>
 
 #include "collectives/run_ranks.h"
 #include "collectives/transport.h"
@@ -67,6 +68,7 @@ class Job {
   }
   Offset allocate(size_t bytes);  // zeros, 64-byte aligned, never given back
   const Memory& memory() const { return memory_; }
+  void outlive(Tensor tensor);  // keeps it for as long as the job lasts, for ranks that may still read it
 
   // A rank's log.
   void begin(int rank, const Call& call, int group, int group_size);
@@ -104,6 +106,8 @@ class Job {
 
   Memory memory_;
   std::chrono::milliseconds deadline_;
+  std::mutex mutex_;  // guards:
+  std::vector<Tensor> outlived_;
   std::vector<uint64_t> suspected_;  // per rank: what the circle it waits in looked like when last seen
 };
 

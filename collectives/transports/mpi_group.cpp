@@ -5,6 +5,7 @@
 #include <numeric>
 #include <thread>
 
+#include "collectives/transports/mpi_reduce.h"
 #include "engine/backend.h"
 
 namespace weft {
@@ -12,12 +13,12 @@ namespace {
 
 constexpr size_t part_bytes = size_t{1} << 20;
 
+}  // namespace
+
 int as_count(size_t bytes) {
   require(bytes <= INT32_MAX, "mpi: a message of ", bytes >> 20, " MiB is too long; send it in pieces");
   return static_cast<int>(bytes);
 }
-
-}  // namespace
 
 void poll(Job& job, int rank_on_node, const std::function<bool()>& done) {
   for (int i = 0, looks = job.patience().looks; i < looks; ++i)
@@ -67,40 +68,39 @@ GlobalRank MpiGroup::global(GroupRank rank) const {
 
 std::string MpiGroup::description() const { return "mpi (" + text(size()) + " ranks)"; }
 
-// One small exchange before any data: what everybody is about to do, and how much each has to show.
-std::vector<uint64_t> MpiGroup::sizes_if_all_agree(const Call& call, size_t mine, size_t longest) {
-  struct Announcement {
-    uint64_t fingerprint, sequence, longest, size;
-  };
-  const Announcement my{call.fingerprint(), call.sequence, longest, mine};
-  std::vector<Announcement> all(static_cast<size_t>(size()));
-  MPI_Request request;
-  MPI_Iallgather(&my, sizeof my, MPI_BYTE, all.data(), sizeof my, MPI_BYTE, state_->comm, &request);
-  finish(request);
-  std::vector<uint64_t> sizes;
+MpiGroup::Agreement::Agreement(MpiGroup& group, const Call& call, bool started, size_t mine, size_t longest)
+    : group_(group),
+      mine_{call, started, longest, mine},
+      all_(std::make_unique<Announcement[]>(static_cast<size_t>(group.size()))) {
+  MPI_Iallgather(&mine_, sizeof mine_, MPI_BYTE, all_.get(), sizeof mine_, MPI_BYTE, group.state_->comm, &request_);
+}
+
+std::vector<size_t> MpiGroup::Agreement::sizes() {
+  group_.finish(request_);
+  const int n = group_.size();
+  std::vector<size_t> sizes;
   bool agree = true;
-  for (const Announcement& a : all) {
-    agree &= a.fingerprint == all[0].fingerprint && a.sequence == all[0].sequence && a.longest == all[0].longest;
-    sizes.push_back(a.size);
+  for (int r = 0; r < n; ++r) {
+    const Announcement& theirs = all_[static_cast<size_t>(r)];
+    agree = agree && theirs.call.matches(mine_.call) && theirs.call.sequence == mine_.call.sequence &&
+            theirs.started == mine_.started && theirs.longest == mine_.longest;
+    sizes.push_back(theirs.size);
   }
-  if (!agree) report_mismatch(call);
+  if (!agree) report();
   return sizes;
 }
 
-// Everybody has seen the same disagreement, so everybody takes part in this.
-void MpiGroup::report_mismatch(const Call& call) {
-  std::vector<Call> all(static_cast<size_t>(size()));
-  MPI_Request request;
-  MPI_Iallgather(&call, sizeof call, MPI_BYTE, all.data(), sizeof call, MPI_BYTE, state_->comm, &request);
-  finish(request);
+void MpiGroup::Agreement::report() const {
+  const State& state = *group_.state_;
   std::string calls;
-  for (int r = 0; r < size(); ++r) {
-    const Call& theirs = all[static_cast<size_t>(r)];
-    calls += "\n  rank " + text(global({r})) + " is in call " + text(theirs.sequence) + " of group " +
-             text(state_->number) + " (" + text(size()) + " ranks): " + theirs.text();
+  for (int r = 0; r < state.size; ++r) {
+    const Announcement& theirs = all_[static_cast<size_t>(r)];
+    calls += "\n  rank " + text(group_.global({r})) + (theirs.started ? " has started call " : " is in call ") +
+             text(theirs.call.sequence) + " of group " + text(state.number) + " (" + text(state.size) +
+             " ranks): " + theirs.call.text();
   }
-  state_->job->fail(
-      state_->rank_on_node,
+  state.job->fail(
+      state.rank_on_node,
       Fault(exit_codes::mismatch, "collective mismatch: the ranks of a group are in different calls" + calls));
 }
 
@@ -108,7 +108,7 @@ void MpiGroup::meet(const Call& asked, Bytes mine, size_t longest, Read read) {
   Call call = asked;
   call.sequence = ++state_->calls;
   begin(call);
-  const std::vector<uint64_t> sizes = sizes_if_all_agree(call, mine.size(), longest);
+  const std::vector<size_t> sizes = Agreement(*this, call, false, mine.size(), longest).sizes();
   const size_t n = sizes.size(), part = std::min(part_bytes, longest);
   staging_.resize(std::max(staging_.size(), n * part));
   std::vector<int> counts(n), places(n);
@@ -126,6 +126,18 @@ void MpiGroup::meet(const Call& asked, Bytes mine, size_t longest, Read read) {
     read({first, std::min(first + part, longest), peers});
   }
   end();
+}
+
+bool MpiGroup::combine_in_any_order(const Call& asked, Bytes mine, std::span<std::byte> result) {
+  if (!mpi_reduces(asked, mine.size())) return false;
+  Call call = asked;
+  call.sequence = ++state_->calls;
+  begin(call);
+  Agreement(*this, call, false, mine.size(), mine.size()).sizes();
+  MPI_Request request = reduce_by_mpi(state_->comm, call, mine, result);
+  finish(request);
+  end();
+  return true;
 }
 
 void MpiGroup::send(Call call, GroupRank to, Bytes bytes) {

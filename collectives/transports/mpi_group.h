@@ -14,12 +14,14 @@ namespace weft {
 // Asks until done() holds, busily at first. Ends in a Fault when the job has failed or the deadline passes.
 void poll(Job& job, int rank_on_node, const std::function<bool()>& done);
 void finish(Job& job, int rank_on_node, MPI_Request& request);
+int as_count(size_t bytes);  // of a message
 
-// What all groups of a process have in common: messages that MPI has not taken over yet.
+// What all groups of a process have in common: messages that MPI is not done with yet.
 struct Outbox {
   struct Letter {
     std::vector<std::byte> bytes;
-    MPI_Request request;
+    Tensor tensor;  // or these bytes
+    MPI_Request request = MPI_REQUEST_NULL;
   };
   std::deque<Letter> letters;
   int groups = 1;  // made so far; for numbering them
@@ -39,7 +41,7 @@ class MpiGroup : public Transport {
     int number;  // for reports: 0 is everybody
     int rank = 0, size = 0;
     std::vector<int> members;  // global ranks
-    uint64_t calls = 0, sent = 0, received = 0;
+    uint64_t calls = 0, started = 0, sent = 0, received = 0;
   };
   explicit MpiGroup(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
@@ -48,6 +50,8 @@ class MpiGroup : public Transport {
   GlobalRank global(GroupRank rank) const override;
   std::string description() const override;
   void meet(const Call& call, Bytes mine, size_t longest, Read read) override;
+  std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest) override;
+  bool combine_in_any_order(const Call& call, Bytes mine, std::span<std::byte> result) override;
   void send(Call call, GroupRank to, Bytes bytes) override;
   void receive(Call call, GroupRank from, std::span<std::byte> bytes) override;
   std::unique_ptr<Transport> split(int color, int key, Site site) override;
@@ -56,8 +60,26 @@ class MpiGroup : public Transport {
   StorageHandle allocate_shown(size_t bytes) override;
 
  private:
-  std::vector<uint64_t> sizes_if_all_agree(const Call& call, size_t mine, size_t longest);
-  [[noreturn]] void report_mismatch(const Call& call);
+  // What a rank tells all others before any data move, and what it hears of them.
+  struct Announcement {
+    Call call;
+    bool started;  // or met at once
+    size_t longest, size;
+  };
+  class Agreement {
+   public:
+    Agreement(MpiGroup& group, const Call& call, bool started, size_t mine, size_t longest);
+    std::vector<size_t> sizes();  // of what each rank shows, if all are in the same call
+   private:
+    [[noreturn]] void report() const;
+
+    MpiGroup& group_;
+    const Announcement mine_;
+    std::unique_ptr<Announcement[]> all_;
+    MPI_Request request_ = MPI_REQUEST_NULL;
+  };
+  class Posting;  // a started call
+
   void begin(const Call& call) { state_->job->begin(state_->rank_on_node, call, state_->number, state_->size); }
   void end() { state_->job->end(state_->rank_on_node); }
   void finish(MPI_Request& request) { weft::finish(*state_->job, state_->rank_on_node, request); }

@@ -73,7 +73,7 @@ void Session::join() {
 Session::~Session() {
   if (std::uncaught_exceptions() > exceptions_before_)
     end(exit_codes::unwinding, "an exception is leaving the session (run_session would tell which)");
-  connect(*this)->finalize(Site::here());
+  connect_hosts(*this)->finalize(Site::here());
   over_ = true;
   the_session = nullptr;
   std::set_terminate(terminate_outside);

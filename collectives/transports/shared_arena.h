@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <vector>
 
 #include "collectives/transports/job.h"
@@ -20,10 +21,19 @@ class SharedArena : public std::enable_shared_from_this<SharedArena> {
   void give(Offset block, size_t bytes);
   StorageHandle allocate(size_t bytes);  // keeps the job's memory alive
 
+  // Memory that several ranks hold, zeros at first: taken by one, shared by so many, who must each share it once.
+  Offset take_common(size_t bytes, int holders);
+  StorageHandle share_common(Offset block, size_t bytes);
+  bool is_common(const void* p);  // or within it
+
  private:
+  struct Held;
+  StorageHandle hold(Offset block, void* data, size_t bytes, void (*release)(Storage*));
+
   std::shared_ptr<Job> job_;
-  std::mutex mutex_;                         // a tensor may be dropped by another thread than the rank's
-  std::map<int, std::vector<Offset>> free_;  // by size class
+  std::mutex mutex_;                                // a tensor may be dropped by another thread than the rank's
+  std::map<int, std::vector<Offset>> free_;         // by size class
+  std::vector<std::span<const std::byte>> common_;  // what is shared
 };
 
 }  // namespace weft

@@ -105,11 +105,13 @@ void SharedMemory::meet_in_one_step(Turn& turn, Bytes mine, size_t longest, Read
 // Per part: everybody stages what others fold, folds its slice, and copies all slices. The copying of a part waits for
 // the next step, so there is one step per part and one more. What is seen in place is not staged, but still goes part
 // by part, because a slice is copied fastest while it is in its owner's cache. Every slice of everybody's bytes is read
-// by one rank only, so that one may put the outcome in the place of its own.
+// by one rank only, so that one may put the outcome in the place of its own. A result that is everybody's needs no
+// copies: it is complete when all slices are.
 void SharedMemory::combine(const Call& call, Bytes mine, std::span<std::byte> result, Fold fold) {
   const bool on_card = call.device != Device::cpu && shows_device_memory();
-  if (mine.size() <= few_bytes && !on_card) return Transport::combine(call, mine, result, fold);
-  Turn turn(*this, call, mine.size());
+  const bool common = size_ > 1 && arena_->is_common(result.data());
+  if (mine.size() <= few_bytes && !on_card && !common) return Transport::combine(call, mine, result, fold);
+  Turn turn(*this, call, mine.size() + common);  // also to agree on
   show(turn, mine, result);
   size_t length = part_;
   bool in_place = false, more = true;
@@ -121,14 +123,17 @@ void SharedMemory::combine(const Call& call, Bytes mine, std::span<std::byte> re
     turn.take_step();
     if (part.first == 0) {
       const Sights sights = look(step);
-      in_place = sights.all && sights.results;
-      if (in_place) length = on_card ? mine.size() : part_in_place, part.last = std::min(length, mine.size());
+      in_place = common || (sights.all && sights.results);
+      if (sights.all && in_place) {
+        length = on_card || common ? mine.size() : part_in_place;
+        part.last = std::min(length, mine.size());
+      }
       places_[static_cast<size_t>(rank_)] = mine.data();  // my own slice is not staged
     }
     const auto place = [&](int r, uint64_t at_step, Range all, size_t first) {
       return in_place ? results_[static_cast<size_t>(r)] + first : folded(r, at_step) + (first - all.first);
     };
-    for (int r = 0; r < size_; ++r)
+    for (int r = 0; r < size_ && !common; ++r)
       if (const Range theirs = slice(before, r, size_); theirs.size() && !(in_place && r == rank_))
         copy(on_card ? call.device : Device::cpu, result.data() + theirs.first,
              place(r, step - 1, before, theirs.first), theirs.size());

@@ -9,6 +9,9 @@
 //
 // Bytes that others can see where they are, which is everything among threads, are shown in place, at the price of one
 // more step in which all say that they have read. Everything else is copied into staging memory, part by part.
+//
+// Beside its slots a seat has a ring of posts for meetings that are only started (shared_started.cpp): a rank posts
+// what it shows and goes on; whoever finishes the meeting reads all posts of its number and says so on each of them.
 #include <array>
 #include <memory>
 #include <vector>
@@ -32,13 +35,16 @@ class SharedMemory : public Transport {
   int size() const override { return size_; }
   GlobalRank global(GroupRank rank) const override;
   std::string description() const override;
+  ~SharedMemory() override;
   void meet(const Call& call, Bytes mine, size_t longest, Read read) override;
+  std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest) override;
   void combine(const Call& call, Bytes mine, std::span<std::byte> result, Fold fold) override;
   void send(Call call, GroupRank to, Bytes bytes) override;
   void receive(Call call, GroupRank from, std::span<std::byte> bytes) override;
   std::unique_ptr<Transport> split(int color, int key, Site site) override;
   bool shows_device_memory() const override { return sight_ == Sight::everything; }
   StorageHandle allocate_shown(size_t bytes) override;
+  StorageHandle allocate_common(size_t bytes, Site site) override;
   void finalize(Site site) override;
 
  private:
@@ -48,7 +54,9 @@ class SharedMemory : public Transport {
   struct Channel;
   struct Message;
   struct Shown;
-  class Turn;  // one call: in the log from its beginning to its end, and all of its steps
+  struct Post;
+  class Turn;     // one call: in the log from its beginning to its end, and all of its steps
+  class Posting;  // a started call
 
   static Offset new_board(Job& job, const std::vector<int>& members, Sight sight);
   SharedMemory(std::shared_ptr<Job> job, int member, Sight sight, Offset board);
@@ -66,7 +74,12 @@ class SharedMemory : public Transport {
   std::span<const std::byte* const> peers(size_t first, uint64_t step, size_t staged);  // at byte `first`
   void meet_in_one_step(Turn& turn, Bytes mine, size_t longest, Read read);
   void stage(uint64_t step, Bytes mine, size_t first, size_t last);
-  void wait_for_message(const Channel& channel, int from);
+  Post& post(int r, uint64_t number) const;
+  Tensor keep(Tensor mine) const;  // where all can see it
+  void forget_read();
+  // Until *word, which `owner` raises, or several ranks do if it is -1, has reached the value.
+  template <class Meanwhile>
+  void await(const std::atomic<uint64_t>& word, uint64_t value, int owner, Meanwhile&& meanwhile);
 
   std::shared_ptr<Job> job_;
   Board* board_;
@@ -80,6 +93,12 @@ class SharedMemory : public Transport {
   std::vector<const std::byte*> places_, results_;  // where others' bytes are, or null where they are staged
   std::vector<const std::byte*> peers_;
   std::vector<std::vector<Offset>> under_way_;  // per rank: messages to it whose memory is not mine again yet
+  struct Kept {
+    Tensor shown;
+    bool open = false;  // not finished by this rank
+  };
+  std::vector<Kept> kept_;  // by post
+  uint64_t first_kept_;     // the oldest post that somebody may still read
 };
 
 }  // namespace weft

@@ -38,28 +38,14 @@ void SharedMemory::send(Call call, GroupRank to, Bytes bytes) {
   job_->end(members_[rank_]);
 }
 
-void SharedMemory::wait_for_message(const Channel& channel, int from) {
-  Message& last = *job_->at<Message>(channel.received_last);
-  const int me = members_[rank_];
-  bool asleep = false;
-  wait_for(
-      patience_, board_->bell, [&] { return last.next.load(std::memory_order_seq_cst) != 0; },
-      [&] {
-        asleep = true;
-        job_->waits_for(me, members_[from], job_->offset_of(&last.next), 1);
-        job_->still_waiting(me);
-      });
-  if (asleep) job_->waits_no_more(me);
-}
-
 void SharedMemory::receive(Call call, GroupRank from, std::span<std::byte> bytes) {
   require(from.value >= 0 && from.value < size_, "receive: from rank ", from, " of a group of ", size_);
   Channel& channel = this->channel(from.value, rank_);
   call.root = from.value;
   call.sequence = ++channel.received;
   job_->begin(members_[rank_], call, board_->group, size_);
-  wait_for_message(channel, from.value);
   Message& last = *job_->at<Message>(channel.received_last);
+  await(last.next, 1, from.value, [] {});
   const Offset place = last.next.load(std::memory_order_acquire);
   const Message& message = *job_->at<Message>(place);
   if (!message.call.same_message(call) || message.size != bytes.size())

@@ -9,6 +9,6 @@ Embedding::Embedding(const std::string& name, int64_t count, int64_t width, cons
   has(weight);
 }
 
-Var Embedding::apply(const Var& x, const Pass&) { return embedding(use(x, weight), x.value()); }
+Var Embedding::apply(const Var& x, const Pass&) { return embedding(use(x, weight), x); }
 
 }  // namespace weft

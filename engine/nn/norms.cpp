@@ -1,5 +1,7 @@
 #include "engine/nn/norms.h"
 
+#include <algorithm>
+
 #include "engine/ops/elementwise.h"
 #include "engine/ops/normalize.h"
 #include "engine/ops/reduce.h"
@@ -27,35 +29,44 @@ BatchNorm::BatchNorm(const std::string& name, int64_t width, const Init& init, d
   has_buffer(running_variance);
 }
 
+// Measured from a constant near the mean: neither squares of large values nor the rounding of a large mean may hide a
+// small deviation.
+BatchNorm::Statistics BatchNorm::statistics(const Var& x) const {
+  const int64_t count = x.shape().product(0, x.shape().rank() - 1);
+  const auto average = [&](const Var& v) {
+    return sum_outside(v, -1) / static_cast<double>(std::max<int64_t>(count, 1));
+  };
+  const Var origin = detach(average(x)), near = sub_along(x, origin, -1), mean = average(near);
+  const Var centered = sub_along(near, mean, -1);
+  return {count, origin, mean, average(square(centered)), centered};
+}
+
 Var BatchNorm::apply(const Var& x, const Pass& pass) {
   require(x.shape()[-1] == gamma.value.size(), "BatchNorm: '", gamma.name, "' has ", gamma.value.size(),
           " channels, the input is ", x.shape());
   Var centered, variance;
   if (pass.training) {
-    const int64_t count = total(x.shape().product(0, x.shape().rank() - 1));
-    require(count > 1, "BatchNorm: '", gamma.name, "' has ", count, " values per channel in ", x.shape(),
+    const Statistics batch = statistics(x);
+    require(batch.count > 1, "BatchNorm: '", gamma.name, "' has ", batch.count, " values per channel in ", x.shape(),
             "; training needs at least two");
-    const double part = 1 / static_cast<double>(count);
-    const Var mean = total(sum_outside(x, -1)) * part;
-    // Squares of what is left, since a difference of large squares would lose the variance to rounding.
-    centered = sub_along(x, mean, -1);
-    variance = total(sum_outside(square(centered), -1)) * part;
-    if (!x.tape() || !x.tape()->recomputing()) remember(mean.value(), variance.value(), count);
+    if (!x.tape() || !x.tape()->recomputing()) remember(batch);
+    centered = batch.centered;
+    variance = batch.variance;
   } else {
-    centered = sub_along(x, running_mean.value, -1);
-    variance = running_variance.value;
+    centered = sub_along(x, same_everywhere(running_mean.value), -1);
+    variance = same_everywhere(running_variance.value);
   }
   return add_along(mul_along(centered, use(x, gamma) * rsqrt(variance + epsilon_), -1), use(x, beta), -1);
 }
 
 // New tensors, not new values in the old ones: a tape may still hold those.
-void BatchNorm::remember(const Tensor& mean, const Tensor& variance, int64_t count) {
-  const double unbiased = static_cast<double>(count) / static_cast<double>(count - 1);
+void BatchNorm::remember(const Statistics& batch) {
+  const double unbiased = static_cast<double>(batch.count) / static_cast<double>(batch.count - 1);
   const auto moved = [&](const Parameter& average, const Tensor& to, double scale) {
     return (Var(average.value) * (1 - momentum_) + Var(to) * (momentum_ * scale)).value();
   };
-  running_mean.value = moved(running_mean, mean, 1);
-  running_variance.value = moved(running_variance, variance, unbiased);
+  running_mean.value = moved(running_mean, (batch.origin + batch.mean).value(), 1);
+  running_variance.value = moved(running_variance, batch.variance.value(), unbiased);
 }
 
 }  // namespace weft

@@ -26,13 +26,18 @@ class BatchNorm : public Layer {
   Parameter gamma, beta;
   Parameter running_mean, running_variance;  // buffers; the variance is the unbiased estimate
 
- private:
-  // What a batch divided among ranks overrides, by sums over them.
-  virtual Var total(const Var& sums) const { return sums; }
-  virtual int64_t total(int64_t count) const { return count; }
+  struct Statistics {
+    int64_t count;       // of values per channel
+    Var origin;          // per channel, a constant near the mean
+    Var mean, variance;  // per channel: the mean less the origin; the variance divided by the count
+    Var centered;        // the input less its mean
+  };
+  // Of the values in x, or zeros where there are none; a batch that is divided among ranks overrides it.
+  virtual Statistics statistics(const Var& x) const;
 
+ private:
   Var apply(const Var& x, const Pass& pass) override;
-  void remember(const Tensor& mean, const Tensor& variance, int64_t count);
+  void remember(const Statistics& batch);
   double momentum_, epsilon_;
 };
 

@@ -24,7 +24,7 @@ Var dropout(const Var& x, double p, Random key) {
   if (p == 0) return x;
   const Tensor draws = Tensor::uniform(x.shape(), key, 0, 1, DType::f32, x.device());
   const Tensor threshold = Tensor::full(x.shape(), p, DType::f32, x.device());
-  const Var kept = less_equal(threshold, draws).to(x.dtype());
+  const Var kept = same_everywhere(less_equal(threshold, draws).to(x.dtype()));  // as the key is
   return x * affine(kept, p < 1 ? 1 / (1 - p) : 0, 0);
 }
 

@@ -229,13 +229,17 @@ Var pow(const Var& a, const Var& b) {
                 from(b, [=](const Var& g, const Var& y) { return g * y * log(a); }));
 }
 Var minimum(const Var& a, const Var& b) {
-  const auto share = [](const Var& x, const Var& y) { return Var(binary(minimum_op, Binary::MaximumShare, y, x)); };
+  const auto share = [](const Var& x, const Var& y) {
+    return record(minimum_op, binary(minimum_op, Binary::MaximumShare, y, x), data(x), data(y));
+  };
   return record(minimum_op, binary(minimum_op, Binary::Minimum, a, b),
                 from(a, [=](const Var& g) { return g * share(a, b); }),
                 from(b, [=](const Var& g) { return g * share(b, a); }));
 }
 Var maximum(const Var& a, const Var& b) {
-  const auto share = [](const Var& x, const Var& y) { return Var(binary(maximum_op, Binary::MaximumShare, x, y)); };
+  const auto share = [](const Var& x, const Var& y) {
+    return record(maximum_op, binary(maximum_op, Binary::MaximumShare, x, y), data(x), data(y));
+  };
   return record(maximum_op, binary(maximum_op, Binary::Maximum, a, b),
                 from(a, [=](const Var& g) { return g * share(a, b); }),
                 from(b, [=](const Var& g) { return g * share(b, a); }));
@@ -265,16 +269,16 @@ Tensor not_equal(const Tensor& a, const Tensor& b) { return compare(Comparison::
 Tensor less(const Tensor& a, const Tensor& b) { return compare(Comparison::Less, "less", a, b); }
 Tensor less_equal(const Tensor& a, const Tensor& b) { return compare(Comparison::LessEqual, "less_equal", a, b); }
 
-Var where(const Tensor& mask, const Var& a, const Var& b) {
+Var where(const Var& mask, const Var& a, const Var& b) {
   same(where_op, a, b);
   require(mask.dtype() == DType::u8 && mask.shape() == a.shape() && mask.device() == a.device(),
           "where: the mask must be u8 ", a.shape(), " on ", a.device(), ", not ", mask.dtype(), " ", mask.shape(),
           " on ", mask.device());
   Tensor y = Tensor::like(a.value());
-  backend(a.device()).where(mask, a.value(), b.value(), y);
-  const auto none = [](const Var& g) { return Var(Tensor::zeros(g.shape(), g.dtype(), g.device())); };
+  backend(a.device()).where(mask.value(), a.value(), b.value(), y);
+  const auto none = [](const Var& g) { return derived(Tensor::zeros(g.shape(), g.dtype(), g.device()), g); };
   return record(where_op, y, from(a, [=](const Var& g) { return where(mask, g, none(g)); }),
-                from(b, [=](const Var& g) { return where(mask, none(g), g); }));
+                from(b, [=](const Var& g) { return where(mask, none(g), g); }), data(mask));
 }
 
 Var cast(const Var& x, DType dtype) {
@@ -283,10 +287,11 @@ Var cast(const Var& x, DType dtype) {
   return record(cast_op, x.value().to(dtype),
                 from(x, [from_type = x.dtype()](const Var& g) { return cast(g, from_type); }));
 }
-Var detach(const Var& x) { return x.tape() ? with_spreads(x.tape()->constant(x.value()), x.spreads()) : x; }
+Var detach(const Var& x) { return derived(x.value(), x); }
 Var straight_through(const Var& value, const Var& surrogate) {
   same(straight_through_op, value, surrogate);
-  return record(straight_through_op, value.value(), from(surrogate, [](const Var& g) { return g; }));
+  return record(straight_through_op, value.value(), from(value, [](const Var&) { return Var(); }),
+                from(surrogate, [](const Var& g) { return g; }));
 }
 
 }  // namespace weft

@@ -56,14 +56,15 @@ Var sub_along(const Var& x, const Var& v, int axis);
 Var mul_along(const Var& x, const Var& v, int axis);
 Var div_along(const Var& x, const Var& v, int axis);
 
-// u8 masks of zeros and ones; comparisons with NaN are false. A mask carries no gradient.
+// u8 masks of zeros and ones; comparisons with NaN are false. A mask carries no gradient. One made of values on a tape
+// is spread as they are: where(derived(less(x.value(), limit), x), a, b).
 Tensor equal(const Tensor& a, const Tensor& b);
 Tensor not_equal(const Tensor& a, const Tensor& b);
 Tensor less(const Tensor& a, const Tensor& b);
 Tensor less_equal(const Tensor& a, const Tensor& b);
 inline Tensor greater(const Tensor& a, const Tensor& b) { return less(b, a); }
 inline Tensor greater_equal(const Tensor& a, const Tensor& b) { return less_equal(b, a); }
-Var where(const Tensor& mask, const Var& a, const Var& b);  // a where the mask is not zero, b elsewhere
+Var where(const Var& mask, const Var& a, const Var& b);  // a where the mask is not zero, b elsewhere
 
 Var cast(const Var& x, DType dtype);  // to a floating type; gradients are cast back
 Var detach(const Var& x);             // the same value; no gradient goes through

@@ -46,23 +46,23 @@ Shape rows_shape(const Shape& front, const Shape& x, int skip) {
 }
 
 // Where the elements that `indices` choose along an axis lie in the flattened tensor, which has `extent` there.
-Tensor flat_positions(const Tensor& indices, Along along, int64_t extent) {
+Var flat_positions(const Var& indices, Along along, int64_t extent) {
   const Device device = indices.device();
   Backend& b = backend(device);
-  Tensor outer = Tensor::arange(along.outer, DType::i64, device), at = Tensor::like(indices);
+  Tensor outer = Tensor::arange(along.outer, DType::i64, device), at = Tensor::like(indices.value());
   const auto times = [&](const Tensor& a, int64_t factor, Tensor& y) {
     b.binary(Binary::Multiply, a, Tensor::full(a.shape(), static_cast<double>(factor), DType::i64, device), y);
   };
   times(outer, extent * along.inner, outer);
-  times(indices, along.inner, at);
+  times(indices.value(), along.inner, at);
   b.binary_along(Binary::Add, at, outer, Along(1, along.outer, along.extent * along.inner), at);
   if (along.inner > 1)
     b.binary_along(Binary::Add, at, Tensor::arange(along.inner, DType::i64, device),
                    Along(along.outer * along.extent, along.inner, 1), at);
-  return at;
+  return derived(at, indices);
 }
 
-void along_fits(const Op& op, const Tensor& indices, const Var& x, int axis) {
+void along_fits(const Op& op, const Var& indices, const Var& x, int axis) {
   given(op, x);
   on_one_device(op, x.device(), indices.device());
   require(indices.shape().rank() == x.shape().rank() && indices.shape().with(axis, 0) == x.shape().with(axis, 0),
@@ -71,53 +71,54 @@ void along_fits(const Op& op, const Tensor& indices, const Var& x, int axis) {
 
 }  // namespace
 
-Var gather_rows(const Var& x, const Tensor& indices) {
+Var gather_rows(const Var& x, const Var& indices) {
   given(gather_rows_op, x);
   require(x.shape().rank() > 0, "gather_rows: a scalar has no rows");
   on_one_device(gather_rows_op, x.device(), indices.device());
   const int64_t rows = x.shape()[0];
-  within(gather_rows_op.name, indices, rows, "index");
+  within(gather_rows_op.name, indices.value(), rows, "index");
   Tensor y(rows_shape(indices.shape(), x.shape(), 1), x.dtype(), x.device());
-  backend(x.device()).gather_rows(x.value(), indices, y);
-  return record(gather_rows_op, y, from(x, [=](const Var& g) { return scatter_add_rows(g, indices, rows); }));
+  backend(x.device()).gather_rows(x.value(), indices.value(), y);
+  return record(gather_rows_op, y, from(x, [=](const Var& g) { return scatter_add_rows(g, indices, rows); }),
+                data(indices));
 }
 
-Var scatter_add_rows(const Var& x, const Tensor& indices, int64_t rows) {
+Var scatter_add_rows(const Var& x, const Var& indices, int64_t rows) {
   floating(scatter_add_rows_op, x);
   on_one_device(scatter_add_rows_op, x.device(), indices.device());
   const Shape& front = indices.shape();
   require(rows >= 0 && front.rank() <= x.shape().rank() && std::equal(front.begin(), front.end(), x.shape().begin()),
           "scatter_add_rows: indices ", front, " and ", x.shape(), " into ", rows, " rows");
-  within(scatter_add_rows_op.name, indices, rows, "index");
+  within(scatter_add_rows_op.name, indices.value(), rows, "index");
   Tensor y(rows_shape({rows}, x.shape(), front.rank()), x.dtype(), x.device());
-  backend(x.device()).scatter_add_rows(x.value(), indices, y);
-  return record(scatter_add_rows_op, y, from(x, [=](const Var& g) { return gather_rows(g, indices); }));
+  backend(x.device()).scatter_add_rows(x.value(), indices.value(), y);
+  return record(scatter_add_rows_op, y, from(x, [=](const Var& g) { return gather_rows(g, indices); }), data(indices));
 }
 
-Var take_along(const Var& x, const Tensor& indices, int axis) {
+Var take_along(const Var& x, const Var& indices, int axis) {
   axis = x.shape().index(axis);
   along_fits(take_along_op, indices, x, axis);
   const int64_t extent = x.shape()[axis];
-  within(take_along_op.name, indices, extent, "index");
-  const Tensor at = flat_positions(indices, Along(indices.shape(), axis), extent);
+  within(take_along_op.name, indices.value(), extent, "index");
+  const Var at = flat_positions(indices, Along(indices.shape(), axis), extent);
   return gather_rows(reshape(x, {x.size()}), at);
 }
 
-Var put_along(const Var& x, const Tensor& indices, int axis, int64_t extent) {
+Var put_along(const Var& x, const Var& indices, int axis, int64_t extent) {
   axis = x.shape().index(axis);
   along_fits(put_along_op, indices, x, axis);
   require(indices.shape() == x.shape(), "put_along: indices ", indices.shape(), " for ", x.shape());
-  within(put_along_op.name, indices, extent, "index");
+  within(put_along_op.name, indices.value(), extent, "index");
   const Shape shape = x.shape().with(axis, extent);
-  const Tensor at = flat_positions(indices, Along(indices.shape(), axis), extent);
+  const Var at = flat_positions(indices, Along(indices.shape(), axis), extent);
   return reshape(scatter_add_rows(x, at, shape.size()), shape);
 }
 
-Tensor one_hot(const Tensor& indices, int64_t classes, DType dtype) {
-  within("one_hot", indices, classes, "class");
+Var one_hot(const Var& indices, int64_t classes, DType dtype) {
+  within("one_hot", indices.value(), classes, "class");
   Tensor y(indices.shape().with_inserted(-1, classes), dtype, indices.device());
-  backend(indices.device()).one_hot(indices, y);
-  return y;
+  backend(indices.device()).one_hot(indices.value(), y);
+  return derived(y, indices);
 }
 
 }  // namespace weft

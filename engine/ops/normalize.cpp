@@ -99,12 +99,13 @@ Var standardize_slope(const Var& x, const Var& y, const Tensor& rstd, double eps
 }
 
 // (softmax(x) - one_hot(targets)) g, with one g per row.
-Var cross_entropy_slope(const Var& x, const Tensor& targets, const Var& g) {
+Var cross_entropy_slope(const Var& x, const Var& targets, const Var& g) {
   Tensor dx = Tensor::like(x.value());
-  backend(x.device()).cross_entropy_rows_pullback(x.value(), targets, g.value(), dx);
+  backend(x.device()).cross_entropy_rows_pullback(x.value(), targets.value(), g.value(), dx);
   return record(
       cross_entropy_slope_op, dx, from(x, [=](const Var& h) { return mul_along(softmax_slope(softmax(x), h), g, 0); }),
-      from(g, [=](const Var& h) { return sum((softmax(x) - one_hot(targets, x.shape()[1], x.dtype())) * h, -1); }));
+      from(g, [=](const Var& h) { return sum((softmax(x) - one_hot(targets, x.shape()[1], x.dtype())) * h, -1); }),
+      data(targets));
 }
 
 }  // namespace
@@ -135,17 +136,17 @@ Var layer_norm(const Var& x, const Var& gamma, const Var& beta, double epsilon) 
   return add_along(mul_along(standardize(x, epsilon), gamma, -1), beta, -1);
 }
 
-Var cross_entropy(const Var& logits, const Tensor& targets) {
+Var cross_entropy(const Var& logits, const Var& targets) {
   floating(cross_entropy_op, logits);
   require(logits.shape().rank() == 2, "cross_entropy: logits must be (n, classes), not ", logits.shape());
   require(targets.shape() == logits.shape().without(1), "cross_entropy: ", targets.shape(), " targets for logits ",
           logits.shape());
   on_one_device(cross_entropy_op, logits.device(), targets.device());
-  within(cross_entropy_op.name, targets, logits.shape()[1], "target");
+  within(cross_entropy_op.name, targets.value(), logits.shape()[1], "target");
   Tensor losses(targets.shape(), logits.dtype(), logits.device());
-  backend(logits.device()).cross_entropy_rows(logits.value(), targets, losses);
+  backend(logits.device()).cross_entropy_rows(logits.value(), targets.value(), losses);
   return record(cross_entropy_op, losses,
-                from(logits, [=](const Var& g) { return cross_entropy_slope(logits, targets, g); }));
+                from(logits, [=](const Var& g) { return cross_entropy_slope(logits, targets, g); }), data(targets));
 }
 
 }  // namespace weft

@@ -14,6 +14,6 @@ Var layer_norm(const Var& x, const Var& gamma, const Var& beta, double epsilon =
 
 // -log softmax(logits)[target] for every row: logits (n, classes), targets i64 (n), losses (n). Targets are checked on
 // the CPU; on a card a check would stop the queue, so there a target out of range is undefined.
-Var cross_entropy(const Var& logits, const Tensor& targets);
+Var cross_entropy(const Var& logits, const Var& targets);
 
 }  // namespace weft

@@ -86,9 +86,9 @@ Var extreme(const Op& op, Reduction kind, const Var& x, int axis) {
   const int64_t extent = x.shape()[axis];
   return record(op, reduced(op, kind, x, axis), from(x, [=](const Var& g, const Var& y) {
                   const Tensor peaks = repeat(detach(y), axis, extent).value();
-                  const Tensor attained = equal(x.value(), peaks).to(x.dtype());
-                  const Var share = reciprocal(sum(Var(attained), axis));
-                  return repeat(g * share, axis, extent) * Var(attained);
+                  const Var attained = derived(equal(x.value(), peaks).to(x.dtype()), x);
+                  const Var share = reciprocal(sum(attained, axis));
+                  return repeat(g * share, axis, extent) * attained;
                 }));
 }
 
@@ -111,7 +111,7 @@ Var sum_outside(const Var& x, int axis) {
   Tensor y({x.shape()[axis]}, x.dtype(), x.device());
   backend(x.device()).reduce_outside(x.value(), Along(x.shape(), axis), y);
   return record(sum_outside_op, y, from(x, [=, shape = x.shape()](const Var& g) {
-                  return add_along(Var(Tensor::zeros(shape, g.dtype(), g.device())), g, axis);
+                  return add_along(derived(Tensor::zeros(shape, g.dtype(), g.device()), g), g, axis);
                 }));
 }
 Var repeat(const Var& x, int axis, int64_t count) {
@@ -146,11 +146,11 @@ Var prod(const Var& x, int axis) {
                   const Shape one = x.shape().with(axis, 1);
                   const auto at = [&](int64_t i) { return slice(x, axis, i, i + 1); };
                   std::vector<Var> others(static_cast<size_t>(extent));
-                  Var before = Tensor::full(one, 1, x.dtype(), x.device()), after = before;
+                  Var before = same_everywhere(Tensor::full(one, 1, x.dtype(), x.device())), after = before;
                   for (int64_t i = 0; i < extent; before = before * at(i++)) others[static_cast<size_t>(i)] = before;
                   for (int64_t i = extent; i-- > 0; after = after * at(i))
                     others[static_cast<size_t>(i)] = others[static_cast<size_t>(i)] * after;
-                  if (others.empty()) return Var(Tensor::zeros(x.shape(), x.dtype(), x.device()));
+                  if (others.empty()) return derived(Tensor::zeros(x.shape(), x.dtype(), x.device()), x);
                   return repeat(g, axis, extent) * concat(others, axis);
                 }));
 }
@@ -179,9 +179,9 @@ Var norm(const Var& x, int axis) {
   axis = x.shape().index(axis);
   const Tensor y = sqrt(sum(square(detach(x)), axis)).value();
   return record(norm_op, y, from(x, [=](const Var& g, const Var& y) {
-                  const Tensor zeros = Tensor::zeros(y.shape(), y.dtype(), y.device());
-                  const Var divisor =
-                      where(equal(y.value(), zeros), Tensor::full(y.shape(), 1, y.dtype(), y.device()), y);
+                  const Var is_zero = derived(equal(y.value(), Tensor::zeros(y.shape(), y.dtype(), y.device())), y);
+                  const Var one = same_everywhere(Tensor::full(y.shape(), 1, y.dtype(), y.device()));
+                  const Var divisor = where(is_zero, one, y);
                   return x * repeat(g / divisor, axis, x.shape()[axis]);
                 }));
 }
@@ -205,8 +205,8 @@ TopK top_k(const Var& x, int64_t k, int axis, bool largest) {
   require(k >= 0 && k <= extent, "top_k: ", k, " of the ", extent, " elements along axis ", axis, " of ", x.shape());
   Tensor values(x.shape().with(axis, k), x.dtype(), x.device()), indices(values.shape(), DType::i64, x.device());
   backend(x.device()).top_k(x.value(), Along(x.shape(), axis), k, largest, values, indices);
-  Var y = record(top_k_op, values, from(x, [=](const Var& g) { return put_along(g, indices, axis, extent); }));
-  return {y, indices};
+  const Var at = derived(indices, x);
+  return {record(top_k_op, values, from(x, [=](const Var& g) { return put_along(g, at, axis, extent); })), at};
 }
 TopK sort(const Var& x, int axis, bool descending) { return top_k(x, x.shape()[axis], axis, descending); }
 

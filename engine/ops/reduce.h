@@ -32,7 +32,7 @@ Tensor argmin(const Tensor& x, int axis);
 // The k largest (or smallest) along an axis, best first, equal ones in their order; the axis then has extent k.
 struct TopK {
   Var values;
-  Tensor indices;
+  Var indices;
 };
 TopK top_k(const Var& x, int64_t k, int axis = -1, bool largest = true);
 TopK sort(const Var& x, int axis = -1, bool descending = false);

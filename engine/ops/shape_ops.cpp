@@ -143,7 +143,7 @@ Var concat(std::span<const Var> parts, int axis) {
     inputs.push_back(&part);
     begin += extent;
   }
-  Recording node(concat_op, y, inputs);
+  Recording node(concat_op, y, inputs, inputs.size());
   begin = 0;
   for (const Var& part : parts) {
     const int64_t end = begin + part.shape()[axis];

@@ -11,6 +11,8 @@ class CpuBackend final : public Backend {
 
   Storage* allocate(size_t bytes) override;
   MemoryStatistics memory() const override { return pool::statistics(); }
+  Storage* allocate_staging(size_t bytes) override { return allocate(bytes); }
+  MemoryStatistics staging_memory() const override { return memory(); }
   void copy(void* to, const void* from, size_t bytes) override;
   void upload(void* to, const void* from, size_t bytes) override { copy(to, from, bytes); }
   void download(void* to, const void* from, size_t bytes) override { copy(to, from, bytes); }
@@ -62,6 +64,11 @@ class CpuBackend final : public Backend {
   void permute(const Tensor& x, const Shape& order, Tensor& y) override;
   void unfold(const Convolution& c, const Tensor& x, Tensor& y) override;
   void fold(const Convolution& c, const Tensor& x, Tensor& y) override;
+
+  // update.cpp
+  void update(UpdateRule rule, std::span<const UpdateRun> runs, Tensor& value, std::span<Tensor> slots,
+              Tensor& rounded) override;
+  void square_sums(std::span<const SquareSumsRun> runs, Tensor& sums) override;
 
   // random.cpp
   void uniform(Random random, double low, double high, Tensor& y) override;

@@ -20,15 +20,23 @@ void check(cublasStatus_t code, const char* call);
 
 class Context;
 
-// Device memory and its header, which stay together for good.
+// Device memory, or pinned host memory for staging, and its header, which stay together for good.
 struct Block : Storage {
-  Block(void* data, int size_class, Context& owner);
+  Block(void* data, int size_class, Device device, Context& owner);
 
   Block* next = nullptr;
   Context* const owner;
   const int size_class;
   cudaEvent_t last_use = nullptr;  // set when another thread freed it: its work up to then
   Context* lender = nullptr;       // where that event goes back to
+};
+
+// The blocks of one kind that a context has made: those that nobody uses, by size class, and how much there is.
+struct BlockPool {
+  Block* lists[SizeClass::count] = {};
+  std::atomic<int64_t> live = 0, peak = 0, system_calls = 0;
+
+  void add_to(MemoryStatistics& sum) const;
 };
 
 class Context {
@@ -39,10 +47,10 @@ class Context {
   cudaStream_t stream() const { return stream_; }
   cublasHandle_t blas();
 
-  Block* take(size_t bytes);
+  Block* take(size_t bytes, Device device = Device::cuda);  // pinned memory for the host
   void upload(void* to, const char* from, size_t bytes);
-  void trim();  // waits for the stream and returns every cached block to the system
-  void add_to(MemoryStatistics& sum) const;
+  void trim();  // waits for the stream and returns every cached block of the card to the system
+  const BlockPool& pool(Device device) const { return pools_[static_cast<int>(device)]; }
 
   static void give(Storage* storage);  // Storage::release
 
@@ -50,11 +58,13 @@ class Context {
   static constexpr size_t slot_bytes = size_t{512} << 10;
   static constexpr int slots = 16;
 
+  BlockPool& pool(Device device) { return pools_[static_cast<int>(device)]; }
   void keep(Block* block);
-  Block* cached(int size_class);
+  Block* cached(BlockPool& pool, int size_class);
   void collect();  // takes over what other threads freed
   void await(Block& block);
   void* from_system(size_t bytes);
+  void* pinned_from_system(size_t bytes);
   cudaEvent_t borrow_event();
 
   const int device_;
@@ -64,8 +74,7 @@ class Context {
   cudaEvent_t slot_free_[slots] = {};
   int slot_ = 0;
 
-  Block* lists_[SizeClass::count] = {};
-  std::atomic<int64_t> live_ = 0, peak_ = 0, system_calls_ = 0;
+  BlockPool pools_[2];
 
   std::mutex mutex_;  // guards what other threads touch:
   Block* returned_ = nullptr;

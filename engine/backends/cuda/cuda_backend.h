@@ -9,12 +9,6 @@
 #include "engine/backend.h"
 
 namespace weft {
-namespace cuda {
-
-// The card this thread's new tensors and kernels go to from now on; 0 unless said otherwise.
-void use_device(int index);
-
-}  // namespace cuda
 
 class CudaBackend final : public Backend {
  public:
@@ -24,10 +18,14 @@ class CudaBackend final : public Backend {
   std::string description() const override;
   Storage* allocate(size_t bytes) override;
   MemoryStatistics memory() const override;
+  Storage* allocate_staging(size_t bytes) override;
+  MemoryStatistics staging_memory() const override;
   void copy(void* to, const void* from, size_t bytes) override;
   void upload(void* to, const void* from, size_t bytes) override;
   void download(void* to, const void* from, size_t bytes) override;
   void synchronize() override;
+  void use_card(int index) override;
+  void* queue() override;
 
   void fill(double value, Tensor& y) override;
   void cast(const Tensor& x, Tensor& y) override;
@@ -71,6 +69,10 @@ class CudaBackend final : public Backend {
   void convolve_weight_gradient(const Convolution& c, const Tensor& x, const Tensor& g, Tensor& dw) override;
   void unfold(const Convolution& c, const Tensor& x, Tensor& y) override;
   void fold(const Convolution& c, const Tensor& x, Tensor& y) override;
+
+  void update(UpdateRule rule, std::span<const UpdateRun> runs, Tensor& value, std::span<Tensor> slots,
+              Tensor& rounded) override;
+  void square_sums(std::span<const SquareSumsRun> runs, Tensor& sums) override;
 
   void uniform(Random random, double low, double high, Tensor& y) override;
   void normal(Random random, double mean, double deviation, Tensor& y) override;

@@ -69,17 +69,8 @@ Context& context() {
   return *leased;
 }
 
-void use_device(int index) {
-  int count = 0;
-  check(cudaGetDeviceCount(&count), "cudaGetDeviceCount");
-  require(index >= 0 && index < count, "cuda: there is no card ", index, " among ", count);
-  if (std::exchange(chosen_device, index) != index) Lease::end();
-}
-
-Block::Block(void* data, int size_class, Context& owner)
-    : Storage(data, SizeClass::bytes(size_class), Device::cuda, &Context::give),
-      owner(&owner),
-      size_class(size_class) {}
+Block::Block(void* data, int size_class, Device device, Context& owner)
+    : Storage(data, SizeClass::bytes(size_class), device, &Context::give), owner(&owner), size_class(size_class) {}
 
 Context::Context(int device) : device_(device) {
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
@@ -96,32 +87,41 @@ cublasHandle_t Context::blas() {
   return blas_;
 }
 
-Block* Context::take(size_t bytes) {
+void BlockPool::add_to(MemoryStatistics& sum) const {
+  sum.live_bytes += live.load(std::memory_order_relaxed);
+  sum.peak_bytes += peak.load(std::memory_order_relaxed);
+  sum.system_calls += system_calls.load(std::memory_order_relaxed);
+}
+
+Block* Context::take(size_t bytes, Device device) {
   const int size_class = SizeClass::of(std::max(bytes, alignment));
   require(size_class < SizeClass::count, "cuda: no card has memory for ", bytes, " bytes");
   const int64_t size = static_cast<int64_t>(SizeClass::bytes(size_class));
-  Block* block = cached(size_class);
+  BlockPool& pool = this->pool(device);
+  Block* block = cached(pool, size_class);
   if (!block) {
-    void* memory = from_system(static_cast<size_t>(size));
-    block = new (pool::take(sizeof(Block))) Block(memory, size_class, *this);
+    const auto whole = static_cast<size_t>(size);
+    void* memory = device == Device::cuda ? from_system(whole) : pinned_from_system(whole);
+    block = new (pool::take(sizeof(Block))) Block(memory, size_class, device, *this);
   }
   block->bytes = bytes;
   block->version = 0;
   block->references = 1;
-  const int64_t live = live_.fetch_add(size, std::memory_order_relaxed) + size;
-  if (live > peak_.load(std::memory_order_relaxed)) peak_.store(live, std::memory_order_relaxed);
+  const int64_t live = pool.live.fetch_add(size, std::memory_order_relaxed) + size;
+  if (live > pool.peak.load(std::memory_order_relaxed)) pool.peak.store(live, std::memory_order_relaxed);
   return block;
 }
 
 // A block freed by its owner's thread is free at once: whatever uses it next comes later on the same stream. Another
-// thread's stream may still be at work on the blocks that it frees, so those come back with an event to wait for.
-// Called by destructors, hence without a word when the device is beyond recording events.
+// thread's stream may still be at work on the blocks that it frees, so those come back with an event to wait for. What
+// reads or writes staging memory has waited for it. Called by destructors, hence without a word when the device is beyond recording events.
 void Context::give(Storage* storage) {
   Block* block = static_cast<Block*>(storage);
   Context* owner = block->owner;
-  owner->live_.fetch_sub(static_cast<int64_t>(SizeClass::bytes(block->size_class)), std::memory_order_relaxed);
+  owner->pool(block->device)
+      .live.fetch_sub(static_cast<int64_t>(SizeClass::bytes(block->size_class)), std::memory_order_relaxed);
   if (leased == owner) return owner->keep(block);
-  if (leased) {  // else this thread has no stream
+  if (leased && block->device == Device::cuda) {  // else this thread has no stream
     block->last_use = leased->borrow_event();
     block->lender = leased;
     cudaEventRecord(block->last_use, leased->stream_);
@@ -130,13 +130,14 @@ void Context::give(Storage* storage) {
   block->next = std::exchange(owner->returned_, block);
 }
 
-void Context::keep(Block* block) { block->next = std::exchange(lists_[block->size_class], block); }
+void Context::keep(Block* block) { block->next = std::exchange(pool(block->device).lists[block->size_class], block); }
 
-Block* Context::cached(int size_class) {
-  if (!lists_[size_class]) collect();
-  Block* block = lists_[size_class];
+Block* Context::cached(BlockPool& pool, int size_class) {
+  Block*& list = pool.lists[size_class];
+  if (!list) collect();
+  Block* block = list;
   if (!block) return nullptr;
-  lists_[size_class] = block->next;
+  list = block->next;
   await(*block);
   return block;
 }
@@ -169,7 +170,7 @@ cudaEvent_t Context::borrow_event() {
 
 void* Context::from_system(size_t bytes) {
   void* memory = nullptr;
-  system_calls_.fetch_add(1, std::memory_order_relaxed);
+  pool(Device::cuda).system_calls.fetch_add(1, std::memory_order_relaxed);
   if (cudaMalloc(&memory, bytes) == cudaSuccess) return memory;
   cudaGetLastError();
   {
@@ -182,16 +183,24 @@ void* Context::from_system(size_t bytes) {
   const std::string reason = cudaGetErrorString(cudaGetLastError());
   size_t free = 0, total = 0;
   cudaMemGetInfo(&free, &total);
-  fail({"cuda: no memory for ", text(bytes), " bytes: ", text(live_.load()), " are live in this rank, ", text(free),
-        " of ", text(total), " are free on card ", text(device_), " (", reason, ")"});
+  fail({"cuda: no memory for ", text(bytes), " bytes: ", text(pool(Device::cuda).live.load()),
+        " are live in this rank, ", text(free), " of ", text(total), " are free on card ", text(device_), " (", reason,
+        ")"});
+}
+
+void* Context::pinned_from_system(size_t bytes) {
+  void* memory = nullptr;
+  pool(Device::cpu).system_calls.fetch_add(1, std::memory_order_relaxed);
+  check(cudaHostAlloc(&memory, bytes, cudaHostAllocPortable), "cudaHostAlloc");
+  return memory;
 }
 
 void Context::trim() {
   collect();
-  for (Block* list : lists_)
+  for (Block* list : pool(Device::cuda).lists)
     for (Block* block = list; block; block = block->next) await(*block);
   check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
-  for (Block*& list : lists_)
+  for (Block*& list : pool(Device::cuda).lists)
     while (list) {
       Block* block = std::exchange(list, list->next);
       check(cudaFree(block->data), "cudaFree");
@@ -200,8 +209,18 @@ void Context::trim() {
     }
 }
 
+static bool is_pinned(const void* memory) {
+  cudaPointerAttributes attributes;
+  check(cudaPointerGetAttributes(&attributes, memory), "cudaPointerGetAttributes");
+  return attributes.type == cudaMemoryTypeHost;
+}
+
 // Through pinned memory, since a plain asynchronous copy from pageable memory would first wait for the stream.
 void Context::upload(void* to, const char* from, size_t bytes) {
+  if (bytes > slot_bytes && is_pinned(from)) {  // then waiting costs less than a copy by the host
+    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_), "upload");
+    return check(cudaStreamSynchronize(stream_), "upload");
+  }
   if (!staging_) [[unlikely]] {
     for (cudaEvent_t& event : slot_free_)
       check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
@@ -218,10 +237,11 @@ void Context::upload(void* to, const char* from, size_t bytes) {
   }
 }
 
-void Context::add_to(MemoryStatistics& sum) const {
-  sum.live_bytes += live_.load(std::memory_order_relaxed);
-  sum.peak_bytes += peak_.load(std::memory_order_relaxed);
-  sum.system_calls += system_calls_.load(std::memory_order_relaxed);
+static MemoryStatistics statistics(Device device) {
+  std::lock_guard lock(contexts().mutex);
+  MemoryStatistics sum;
+  for (const Context* context : contexts().all) context->pool(device).add_to(sum);
+  return sum;
 }
 
 }  // namespace cuda
@@ -234,12 +254,10 @@ std::string CudaBackend::description() const {
 
 Storage* CudaBackend::allocate(size_t bytes) { return cuda::context().take(bytes); }
 
-MemoryStatistics CudaBackend::memory() const {
-  std::lock_guard lock(cuda::contexts().mutex);
-  MemoryStatistics sum;
-  for (const cuda::Context* context : cuda::contexts().all) context->add_to(sum);
-  return sum;
-}
+Storage* CudaBackend::allocate_staging(size_t bytes) { return cuda::context().take(bytes, Device::cpu); }
+
+MemoryStatistics CudaBackend::memory() const { return cuda::statistics(Device::cuda); }
+MemoryStatistics CudaBackend::staging_memory() const { return cuda::statistics(Device::cpu); }
 
 void CudaBackend::copy(void* to, const void* from, size_t bytes) {
   if (bytes == 0) return;
@@ -257,6 +275,15 @@ void CudaBackend::download(void* to, const void* from, size_t bytes) {
 }
 
 void CudaBackend::synchronize() { cuda::check(cudaStreamSynchronize(cuda::context().stream()), "synchronize"); }
+
+void CudaBackend::use_card(int index) {
+  int count = 0;
+  cuda::check(cudaGetDeviceCount(&count), "cudaGetDeviceCount");
+  require(index >= 0 && index < count, "cuda: there is no card ", index, " among ", count);
+  if (std::exchange(cuda::chosen_device, index) != index) cuda::Lease::end();
+}
+
+void* CudaBackend::queue() { return cuda::context().stream(); }
 
 // Nothing unless a card answers that these kernels run on: Ampere or later.
 std::unique_ptr<Backend> make_cuda_backend() {

@@ -1,0 +1,133 @@
+// Every collective in two halves must give the bits of the whole one, with the rank's own work, other collectives and
+// other halves between them. Its derivatives are checked like those of the others.
+#include <cstring>
+
+#include "collectives/case.h"
+#include "collectives/ops.h"
+#include "engine/ops/elementwise.h"
+#include "engine/ops/reduce.h"
+#include "engine/ops/shape_ops.h"
+
+namespace weft {
+namespace {
+
+using Inputs = std::span<const Var>;
+using Shapes = std::vector<Shape>;
+
+Var flat(const Var& x) { return reshape(x, {x.size()}); }
+
+template <class Verb> void expect_bits_of_the_whole(const Verb& verb, const Var& x, const Var& y, Communicator& comm) {
+  const Tensor whole = comm.run(verb, x.value());
+  require(whole.shape() == y.shape() && std::memcmp(whole.data(), y.value().data(), whole.bytes()) == 0,
+          "start: the two halves give ", text(y.value()), ", the whole ", text(whole));
+}
+
+// `make` says which collective it is, for so many ranks; its input has `rows` rows on this one.
+template <class Make, class RowsOf> DistributedCase in_halves(const char* name, Make make, RowsOf rows) {
+  return DistributedCase(
+      name,
+      [=](int rank, int ranks) {
+        return Shapes{{rows(rank, ranks), 3}};
+      },
+      [=](Inputs x, Communicator& comm) {
+        const auto verb = make(comm.size());
+        Started started = start(verb, x[0], comm);
+        const Var own = square(x[0]), all = all_reduce(sum(own), comm);
+        const Var y = started.wait();
+        expect_bits_of_the_whole(verb, x[0], y, comm);
+        return concat({flat(y), flat(own), flat(all)}, 0);
+      });
+}
+
+int64_t two(int, int) { return 2; }
+int64_t two_each(int, int ranks) { return 2 * ranks; }
+// Uneven, and none on some rank of any group of two or more.
+int64_t some(int rank, int) { return (rank + 2) % 3; }
+Rows uneven(int ranks) {
+  Rows rows;
+  for (int r = 0; r < ranks; ++r) rows.push_back(some(r, ranks));
+  return rows;
+}
+int64_t all_of_them(int, int ranks) {
+  int64_t total = 0;
+  for (const int64_t rows : uneven(ranks)) total += rows;
+  return total;
+}
+int64_t rows_for(int rank, int other) { return (rank + 2 * other) % 3; }
+Counts counts(int ranks) {
+  Counts result(static_cast<size_t>(ranks));
+  for (int r = 0; r < ranks; ++r)
+    for (int s = 0; s < ranks; ++s) result[static_cast<size_t>(r)].push_back(rows_for(r, s));
+  return result;
+}
+int64_t all_for_others(int rank, int ranks) {
+  int64_t total = 0;
+  for (int s = 0; s < ranks; ++s) total += rows_for(rank, s);
+  return total;
+}
+Sources tree(int ranks) {  // rank 0 reads nobody, the others their parent
+  Sources source;
+  for (int r = 0; r < ranks; ++r) source.push_back(r == 0 ? -1 : (r - 1) / 2);
+  return source;
+}
+
+const DistributedCase cases[] = {
+    in_halves(
+        "start all_reduce", [](int) { return AllReduce{}; }, two),
+    in_halves(
+        "start all_reduce mean", [](int) { return AllReduce{ReduceOp::mean}; }, two),
+    in_halves(
+        "start all_gather", [](int) { return AllGather{}; }, two),
+    in_halves(
+        "start all_gather uneven", [](int n) { return AllGather{uneven(n)}; }, some),
+    in_halves(
+        "start reduce_scatter", [](int) { return ReduceScatter{}; }, two_each),
+    in_halves(
+        "start reduce_scatter uneven", [](int n) { return ReduceScatter{uneven(n)}; }, all_of_them),
+    in_halves(
+        "start broadcast", [](int n) { return Broadcast{{n - 1}}; }, two),
+    in_halves(
+        "start reduce", [](int n) { return Reduce{{n / 2}}; }, two),
+    in_halves(
+        "start gather uneven",
+        [](int n) {
+          return Gather{{n - 1}, uneven(n)};
+        },
+        some),
+    in_halves(
+        "start scatter", [](int) { return Scatter{{0}}; }, two_each),
+    in_halves(
+        "start scatter uneven",
+        [](int n) {
+          return Scatter{{n - 1}, uneven(n)};
+        },
+        all_of_them),
+    in_halves(
+        "start all_to_all", [](int) { return AllToAll{}; }, two_each),
+    in_halves(
+        "start all_to_all uneven", [](int n) { return AllToAll{counts(n)}; }, all_for_others),
+    in_halves(
+        "start permute to a tree", [](int n) { return Permute{tree(n)}; }, two),
+    in_halves(
+        "start scan", [](int) { return Scan{}; }, two),
+    in_halves(
+        "start exscan from the last",
+        [](int) {
+          return Scan{false, true};
+        },
+        two),
+    {"start several, wait in another order",
+     [](int, int) {
+       return Shapes{{2, 3}};
+     },
+     [](Inputs x, Communicator& comm) {
+       Started first = start(AllGather{}, x[0], comm), second = start(AllReduce{}, square(x[0]), comm);
+       const Var sum = second.wait();
+       Started third = start(Scan{}, x[0] * sum, comm);
+       const Var all = first.wait();
+       return concat({flat(all), flat(third.wait())}, 0);
+     }},
+};
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,153 @@
+#include "data/checkpoint.h"
+
+#include <algorithm>
+#include <charconv>
+#include <set>
+
+#include "data/durable_file.h"
+#include "data/idx.h"  // MissingInput, MalformedInput
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view prefix = "step-", suffix = ".safetensors";
+constexpr size_t least_digits = 6;
+constexpr const char* step_key = "step";
+
+struct Generation {
+  int64_t step;
+  fs::path file;
+};
+
+std::string file_name(int64_t step) {
+  std::string digits = std::to_string(step);
+  digits.insert(0, least_digits - std::min(least_digits, digits.size()), '0');
+  return std::string(prefix) + digits + std::string(suffix);
+}
+
+// The step that a file is called after, if it is called as this file would.
+std::optional<int64_t> step_of(const std::string& name) {
+  if (!name.starts_with(prefix) || !name.ends_with(suffix)) return {};
+  int64_t step = -1;
+  std::from_chars(name.data() + prefix.size(), name.data() + name.size(), step);
+  return step >= 0 && name == file_name(step) ? std::optional(step) : std::nullopt;
+}
+
+// Latest first.
+std::vector<Generation> generations_in(const fs::path& folder) try {
+  std::vector<Generation> found;
+  if (!fs::exists(folder)) return found;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder))
+    if (const auto step = step_of(entry.path().filename().string())) found.push_back({*step, entry.path()});
+  std::sort(found.begin(), found.end(), [](auto& a, auto& b) { return a.step > b.step; });
+  return found;
+} catch (const fs::filesystem_error& error) {
+  throw MissingInput(folder.string() + ": cannot be listed: " + error.code().message());
+}
+
+SafetensorsFile open_generation(const Generation& generation) {
+  SafetensorsFile file = open_checkpoint(generation.file);
+  if (file.metadata(step_key) != std::to_string(generation.step))
+    throw MalformedInput(generation.file.string() + ": holds step " + file.metadata(step_key));
+  return file;
+}
+
+bool is_sound(const Generation& generation) {
+  try {
+    open_generation(generation);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+// A later checkpoint would be taken for the latest. A sound one is somebody's work; a damaged one is of no use.
+void make_way(const fs::path& folder, int64_t step) {
+  for (const Generation& later : generations_in(folder)) {
+    if (later.step <= step) return;
+    require(!is_sound(later), "save_checkpoint: step ", step, ", but ", folder.string(), " already holds step ",
+            later.step, "; continue from that, or name another folder");
+    std::error_code error;
+    fs::rename(later.file, later.file.string() + ".damaged", error);
+    if (error) throw OutputFailure(later.file.string() + ": cannot be renamed: " + error.message());
+  }
+}
+
+void remove_all_but(size_t generations, const fs::path& folder) {
+  const std::vector<Generation> all = generations_in(folder);
+  std::error_code ignored;  // what cannot be removed only takes space
+  for (size_t i = all.size(); i > generations; --i) fs::remove(all[i - 1].file, ignored);
+}
+
+std::string name_of(const NamedTensor& tensor) { return "\n  " + tensor.name + ": "; }
+
+// Every reason why the file does not fit, one per line.
+std::string misfits(const SafetensorsFile& file, std::span<const NamedTensor> into, Surplus surplus) {
+  std::string found;
+  std::set<std::string_view> wanted;
+  for (const NamedTensor& place : into) {
+    const auto* entry = file.find(place.name);
+    const Tensor& tensor = place.tensor;
+    require(tensor.defined(), "load_checkpoint: the place for ", place.name, " is undefined");
+    require(wanted.insert(place.name).second, "load_checkpoint: two places are called ", place.name);
+    if (!entry)
+      found += name_of(place) + "is missing in the file";
+    else if (entry->dtype != tensor.dtype() || entry->shape != tensor.shape())
+      found += name_of(place) + "is " + text(entry->dtype) + " " + text(entry->shape) + " in the file, not " +
+               text(tensor.dtype()) + " " + text(tensor.shape());
+  }
+  for (const auto& entry : file.tensors())
+    if (surplus == Surplus::refused && !wanted.contains(entry.name))
+      found += "\n  " + entry.name + ": is in the file, but not asked for";
+  return found;
+}
+
+}  // namespace
+
+fs::path save_checkpoint(const fs::path& folder, int64_t step, std::span<const NamedTensor> tensors, Metadata metadata,
+                         int generations) {
+  require(step >= 0 && generations >= 1, "save_checkpoint: step ", step, ", ", generations, " generations");
+  const std::string& stated = metadata.emplace(step_key, std::to_string(step)).first->second;
+  require(stated == std::to_string(step), "save_checkpoint: step ", step, ", but the metadata say ", stated);
+  make_durable_folder(folder);
+  DurableFile::sweep(folder);
+  make_way(folder, step);
+  const fs::path file = folder / file_name(step);
+  write_safetensors(file, tensors, metadata);
+  remove_all_but(static_cast<size_t>(generations), folder);
+  return file;
+}
+
+Latest latest_checkpoint(const fs::path& folder) {
+  Latest latest;
+  for (const Generation& generation : generations_in(folder)) {
+    try {
+      latest.file = open_generation(generation);
+      latest.step = generation.step;
+      break;
+    } catch (const Error& error) {
+      latest.damaged.push_back(error.what());
+    }
+  }
+  return latest;
+}
+
+SafetensorsFile open_checkpoint(const fs::path& path) {
+  SafetensorsFile file(path);
+  if (!file.checked()) throw MalformedInput(path.string() + ": no checkpoint of Weft, since it has no checksums");
+  file.verify();
+  return file;
+}
+
+void load_checkpoint(const SafetensorsFile& file, std::span<const NamedTensor> into, Surplus surplus) {
+  const std::string found = misfits(file, into, surplus);
+  require(found.empty(), file.path().string(), " is a checkpoint of another model:", found);
+  for (const NamedTensor& place : into) {
+    Tensor tensor = place.tensor;
+    file.read(*file.find(place.name), tensor);
+  }
+}
+
+}  // namespace weft

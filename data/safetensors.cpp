@@ -1,0 +1,160 @@
+#include "data/safetensors.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <numeric>
+
+#include "data/checksum.h"
+#include "data/durable_file.h"
+#include "data/idx.h"  // MissingInput, MalformedInput
+#include "data/json_text.h"
+
+namespace weft {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "the format is little-endian, and so are Tensors");
+
+constexpr uint64_t most_header_bytes = 100'000'000;  // as the reference implementation has it
+constexpr size_t piece = size_t{1} << 20;  // bytes read or written at once, still in the cache for its checksum
+static_assert(piece % Checksum::stripe == 0);
+
+// Where everything goes. Larger elements come first, so that all are aligned for readers that map the file.
+SafetensorsHeader lay_out(std::span<const NamedTensor> tensors, const Metadata& metadata) {
+  SafetensorsHeader header{{}, metadata};
+  for (const auto& [name, tensor] : tensors) {
+    require(tensor.defined(), "write_safetensors: tensor ", in_quotes(name), " is undefined");
+    header.tensors.push_back({name, tensor.dtype(), tensor.shape(), 0, tensor.bytes()});
+  }
+  uint64_t end = 0;
+  for (const size_t width : {8, 4, 2, 1}) {
+    for (auto& entry : header.tensors) {
+      if (size_of(entry.dtype) != width) continue;
+      entry.begin += end;
+      end = entry.end += end;
+    }
+  }
+  return header;
+}
+
+// Returns the checksum.
+uint64_t write_tensor(DurableFile& file, uint64_t offset, const Tensor& tensor) {
+  const Tensor host = tensor.to(Device::cpu);
+  Checksum sum;
+  for (size_t at = 0; at < host.bytes(); at += piece) {
+    const size_t bytes = std::min(piece, host.bytes() - at);
+    sum.add(host.data<char>() + at, bytes);
+    file.write(offset + at, host.data<char>() + at, bytes);
+  }
+  return sum.value();
+}
+
+}  // namespace
+
+void write_safetensors(const std::filesystem::path& path, std::span<const NamedTensor> tensors,
+                       const Metadata& metadata) {
+  SafetensorsHeader header = lay_out(tensors, metadata);
+  const uint64_t length = text(header).size();
+  require(length <= most_header_bytes, "write_safetensors: a header of ", length, " bytes is too long");
+
+  DurableFile file(path);
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    auto& entry = header.tensors[i];
+    entry.checksum = write_tensor(file, sizeof length + length + entry.begin, tensors[i].tensor);
+  }
+  file.write(0, &length, sizeof length);
+  file.write(sizeof length, text(header).data(), length);
+  file.commit();
+}
+
+SafetensorsFile::SafetensorsFile(std::filesystem::path path) : path_(std::move(path)) {
+  file_ = Descriptor(open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file_) throw MissingInput(path_.string() + ": cannot be opened: " + std::strerror(errno));
+  struct stat state;
+  if (fstat(file_.number(), &state) != 0 || !S_ISREG(state.st_mode)) malformed("not a file");
+  const auto file_bytes = static_cast<uint64_t>(state.st_size);
+
+  uint64_t length = 0;
+  if (file_bytes < sizeof length) malformed("not a safetensors file: only " + std::to_string(file_bytes) + " bytes");
+  read_at(0, &length, sizeof length);
+  if (length > std::min(most_header_bytes, file_bytes - sizeof length))
+    malformed("a header of " + std::to_string(length) + " bytes in a file of " + std::to_string(file_bytes));
+  std::string header(length, '\0');
+  read_at(sizeof length, header.data(), length);
+  first_byte_ = sizeof length + length;
+  header_ = parse_safetensors_header(header, file_bytes - first_byte_, path_.string());
+
+  by_name_.resize(tensors().size());
+  std::iota(by_name_.begin(), by_name_.end(), size_t{0});
+  std::sort(by_name_.begin(), by_name_.end(),
+            [&](size_t a, size_t b) { return tensors()[a].name < tensors()[b].name; });
+}
+
+const std::string& SafetensorsFile::metadata(const std::string& key) const {
+  const auto found = metadata().find(key);
+  if (found == metadata().end()) malformed("the metadata have no " + in_quotes(key));
+  return found->second;
+}
+
+const SafetensorsFile::Entry* SafetensorsFile::find(const std::string& name) const {
+  const auto place = std::lower_bound(by_name_.begin(), by_name_.end(), name,
+                                      [&](size_t i, const std::string& x) { return tensors()[i].name < x; });
+  return place != by_name_.end() && tensors()[*place].name == name ? &tensors()[*place] : nullptr;
+}
+
+Tensor SafetensorsFile::read(const std::string& name) const {
+  const Entry* entry = find(name);
+  if (!entry) malformed("there is no tensor " + in_quotes(name));
+  Tensor result(entry->shape, entry->dtype);
+  read(*entry, result);
+  return result;
+}
+
+void SafetensorsFile::read(const Entry& entry, Tensor& into) const {
+  require(into.defined() && into.dtype() == entry.dtype && into.shape() == entry.shape, path_.string(), ": ",
+          in_quotes(entry.name), " is ", entry.dtype, " ", entry.shape, ", not ", into.dtype(), " ", into.shape());
+  if (into.device() != Device::cpu) return into.copy_from(read(entry.name));
+  char* first = into.mutate<char>();
+  read_bytes(entry, [first](uint64_t at) { return first + at; });
+}
+
+void SafetensorsFile::verify() const {
+  std::vector<char> scratch(piece);
+  for (const Entry& entry : tensors()) read_bytes(entry, [&](uint64_t) { return scratch.data(); });
+}
+
+void SafetensorsFile::read_bytes(const Entry& entry, const std::function<char*(uint64_t)>& place) const {
+  const uint64_t first = first_byte_ + entry.begin, count = entry.end - entry.begin;
+  Checksum sum;
+  for (uint64_t at = 0; at < count; at += piece) {
+    const size_t bytes = std::min<uint64_t>(piece, count - at);
+    char* here = place(at);
+    read_at(first + at, here, bytes);
+    sum.add(here, bytes);
+  }
+  if (checked() && sum.value() != entry.checksum)
+    malformed("tensor " + in_quotes(entry.name) + ", bytes " + std::to_string(first) + " to " +
+              std::to_string(first + count) + ", does not have its checksum; the file is damaged");
+}
+
+void SafetensorsFile::read_at(uint64_t offset, void* into, size_t bytes) const {
+  auto* next = static_cast<char*>(into);
+  while (bytes > 0) {
+    const ssize_t got = pread(file_.number(), next, bytes, static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) malformed("byte " + std::to_string(offset) + ": cannot be read: " + std::strerror(errno));
+    if (got == 0)
+      malformed("byte " + std::to_string(offset) + ": the file ends here; it was longer when it was opened");
+    next += got;
+    offset += static_cast<uint64_t>(got);
+    bytes -= static_cast<size_t>(got);
+  }
+}
+
+void SafetensorsFile::malformed(const std::string& what) const { throw MalformedInput(path_.string() + ": " + what); }
+
+}  // namespace weft

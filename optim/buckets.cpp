@@ -1,0 +1,87 @@
+#include "optim/buckets.h"
+
+#include <algorithm>
+
+#include "engine/backend.h"
+
+namespace weft {
+
+Buckets::Buckets(const FlatLayout& layout, int64_t elements, Communicator& comm, Keep keep)
+    : layout_(layout),
+      comm_(comm),
+      keeps_memory_(keep == Keep::memory),
+      bucket_of_(layout.places().size()),
+      present_(layout.places().size()) {
+  require(elements > 0, "buckets: of ", elements, " elements");
+  const std::vector<Place>& places = layout_.places();
+  int64_t end = layout_.padded_size(), last = static_cast<int64_t>(places.size());
+  for (int64_t place = last; place-- > 0;) {
+    const int64_t begin = places[static_cast<size_t>(place)].begin;
+    bucket_of_[static_cast<size_t>(place)] = count();
+    if (end - begin < elements && place > 0) continue;
+    buckets_.push_back({{place == 0 ? 0 : begin, end}, place, last, {}});
+    end = begin;
+    last = place;
+  }
+  gradients_.keep_in([this](const Parameter& parameter) { return place_for(parameter); });
+}
+
+Tensor Buckets::view(Bucket& bucket, int64_t place) {
+  if (!bucket.memory.defined()) {
+    const size_t bytes = static_cast<size_t>(bucket.range.size()) * size_of(layout_.dtype());
+    const bool on_host = layout_.device() == Device::cpu;
+    bucket.memory =
+        Tensor(on_host ? comm_.allocate_shown(bytes) : StorageHandle(backend(layout_.device()).allocate(bytes)), 0,
+               {bucket.range.size()}, layout_.dtype());
+    backend(layout_.device()).fill(0, bucket.memory);
+  }
+  const Place& at = layout_.places()[static_cast<size_t>(place)];
+  const int64_t begin = at.begin - bucket.range.first;
+  return bucket.memory.slice(begin, begin + at.size).reshape(at.parameter->value.shape());
+}
+
+Tensor Buckets::place_for(const Parameter& parameter) {
+  const int64_t place = layout_.find(parameter);
+  if (place < 0) return {};
+  return view(at(bucket_of_[static_cast<size_t>(place)]), place);
+}
+
+void Buckets::start_pass() {
+  for (Bucket& bucket : buckets_) bucket.missing = bucket.last_place - bucket.first_place;
+}
+
+void Buckets::arrived(const Parameter& parameter) {
+  const int64_t place = layout_.find(parameter);
+  require(place >= 0, "gradients: ", parameter.name, " is not among the parameters that are reduced over the ranks");
+  Bucket& bucket = at(bucket_of_[static_cast<size_t>(place)]);
+  present_[static_cast<size_t>(place)] = true;
+  bucket.changed = true;
+  --bucket.missing;
+}
+
+Tensor Buckets::take(int64_t index) {
+  Bucket& bucket = at(index);
+  for (int64_t place = bucket.first_place; place < bucket.last_place; ++place)
+    if (!has(place)) {
+      Tensor unused = view(bucket, place);
+      backend(unused.device()).fill(0, unused);
+    }
+  view(bucket, bucket.first_place);
+  bucket.changed = false;
+  if (keeps_memory_) return bucket.memory;
+  for (int64_t place = bucket.first_place; place < bucket.last_place; ++place)
+    gradients_.forget(*layout_.places()[static_cast<size_t>(place)].parameter);
+  return std::move(bucket.memory);
+}
+
+void Buckets::clear() {
+  gradients_.clear();
+  std::fill(present_.begin(), present_.end(), false);
+  for (Bucket& bucket : buckets_) {
+    bucket.changed = false;
+    bucket.missing = 0;
+    if (!keeps_memory_) bucket.memory = {};
+  }
+}
+
+}  // namespace weft

@@ -1,0 +1,103 @@
+#include "optim/flat.h"
+
+#include <algorithm>
+#include <new>
+
+#include "engine/backend.h"
+
+namespace weft {
+namespace {
+
+constexpr int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
+
+// A part of another storage, with a version of its own.
+struct PartialStorage : Storage {
+  StorageHandle whole;
+  PartialStorage(const StorageHandle& whole, size_t first_byte, size_t bytes)
+      : Storage(static_cast<char*>(whole->data) + first_byte, bytes, whole->device, give), whole(whole) {}
+  static void give(Storage* storage) {
+    static_cast<PartialStorage*>(storage)->~PartialStorage();
+    pool::give(storage, sizeof(PartialStorage));
+  }
+};
+
+Tensor part_of(const StorageHandle& whole, const Place& place, DType dtype) {
+  const size_t element = size_of(dtype), bytes = static_cast<size_t>(place.size) * element;
+  void* memory = pool::take(sizeof(PartialStorage));
+  Storage* part = new (memory) PartialStorage(whole, static_cast<size_t>(place.begin) * element, bytes);
+  return {StorageHandle(part), 0, place.parameter->value.shape(), dtype};
+}
+
+}  // namespace
+
+Range common(Range a, Range b) {
+  const int64_t first = std::max(a.first, b.first);
+  return {first, std::max(first, std::min(a.last, b.last))};
+}
+
+FlatLayout::FlatLayout(const std::vector<Parameter*>& parameters) {
+  if (!parameters.empty()) {
+    dtype_ = parameters[0]->value.dtype();
+    device_ = parameters[0]->value.device();
+  }
+  int64_t end = 0;
+  for (Parameter* parameter : parameters) {
+    const Tensor& value = parameter->value;
+    require(value.dtype() == dtype_ && value.device() == device_, "flat: ", parameter->name, " is ", value.dtype(),
+            " on ", value.device(), " beside ", dtype_, " on ", device_, "; each kind needs flat memory of its own");
+    require(indices_.emplace(parameter, static_cast<int64_t>(places_.size())).second, "flat: ", parameter->name,
+            " is there twice");
+    places_.push_back({parameter, end, value.size()});
+    size_ += value.size();
+    end = round_up(end + value.size(), alignment);
+  }
+  padded_size_ = round_up(end, block);
+}
+
+int64_t FlatLayout::find(const Parameter& parameter) const {
+  const auto found = indices_.find(&parameter);
+  return found == indices_.end() ? -1 : found->second;
+}
+
+Range FlatLayout::part(int64_t index, int64_t parts) const {
+  require(0 <= index && index < parts, "flat: there is no part ", index, " of ", parts);
+  const int64_t blocks = padded_size_ / block;
+  return {blocks * index / parts * block, blocks * (index + 1) / parts * block};
+}
+
+FlatMemory::FlatMemory(FlatLayout layout, const Allocate& allocate, Contents contents)
+    : FlatMemory(layout, layout.dtype(), allocate, contents) {}
+
+FlatMemory::FlatMemory(FlatLayout layout, DType dtype, const Allocate& allocate, Contents contents)
+    : layout_(std::move(layout)) {
+  const size_t bytes = static_cast<size_t>(layout_.padded_size()) * size_of(dtype);
+  const StorageHandle memory = allocate ? allocate(bytes) : StorageHandle(backend(layout_.device()).allocate(bytes));
+  require(memory->device == layout_.device(), "flat: memory on ", memory->device, " for parameters on ",
+          layout_.device());
+  flat_ = Tensor(memory, 0, {layout_.padded_size()}, dtype);
+  if (contents == Contents::zero) backend(layout_.device()).fill(0, flat_);
+  for (const Place& place : layout_.places()) views_.push_back(part_of(memory, place, dtype));
+}
+
+void FlatMemory::changed(Range range) {
+  const std::vector<Place>& places = layout_.places();
+  for (size_t i = 0; i < places.size(); ++i)
+    if (common(places[i].range(), range).size() > 0) changed(static_cast<int64_t>(i));
+}
+
+FlatParameters::FlatParameters(const std::vector<Parameter*>& parameters, const Allocate& allocate, Contents contents)
+    : FlatMemory(FlatLayout(parameters), allocate, contents) {
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    Tensor here = view(static_cast<int64_t>(i));
+    if (contents == Contents::zero) here.copy_from(parameters[i]->value);
+    parameters[i]->value = here;
+  }
+}
+
+void FlatParameters::must_hold(int64_t place) const {
+  const Parameter& parameter = *layout().places()[static_cast<size_t>(place)].parameter;
+  require(parameter.value.shares_memory_with(view(place)), "flat: the value of ", parameter.name,
+          " was replaced; copy into it instead, since it is a part of flat memory");
+}
+
+}  // namespace weft

@@ -1,0 +1,56 @@
+#include "optim/schedules.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "engine/error.h"
+
+namespace weft {
+namespace {
+
+void check_length(const char* schedule, int64_t steps) {
+  require(steps > 0, schedule, ": ", steps, " steps; at least one is needed");
+}
+double passed(int64_t step, int64_t steps) {
+  return std::min(1.0, static_cast<double>(step) / static_cast<double>(steps));
+}
+
+}  // namespace
+
+Schedule constant(double rate) {
+  return [=](int64_t) { return rate; };
+}
+
+Schedule linear(double from, double to, int64_t steps) {
+  check_length("linear", steps);
+  return [=](int64_t step) {
+    const double done = passed(step, steps);
+    return from * (1 - done) + to * done;
+  };
+}
+
+Schedule cosine(double from, double to, int64_t steps) {
+  check_length("cosine", steps);
+  return [=](int64_t step) { return to + (from - to) * (1 + std::cos(std::numbers::pi * passed(step, steps))) / 2; };
+}
+
+Schedule stairs(double rate, double factor, int64_t steps) {
+  check_length("stairs", steps);
+  return [=](int64_t step) { return rate * std::pow(factor, static_cast<double>(step / steps)); };
+}
+
+Schedule sequence(Schedule first, int64_t steps, Schedule second) {
+  return [=, first = std::move(first), second = std::move(second)](int64_t step) {
+    return step < steps ? first(step) : second(step - steps);
+  };
+}
+
+Schedule warm_up(int64_t steps, Schedule then) {
+  check_length("warm_up", steps);
+  const double top = then(0);
+  const auto rise = [=](int64_t step) { return top * static_cast<double>(step + 1) / static_cast<double>(steps + 1); };
+  return sequence(rise, steps, std::move(then));
+}
+
+}  // namespace weft

@@ -1,0 +1,187 @@
+#include "optim/sync.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "engine/backend.h"
+
+namespace weft {
+namespace {
+
+DType sum_type(DType dtype) { return dtype == DType::bf16 ? DType::f32 : dtype; }
+
+Tensor allocate(Communicator& comm, int64_t elements, DType dtype, Device device, bool common) {
+  const size_t bytes = static_cast<size_t>(elements) * size_of(dtype);
+  StorageHandle memory = device == Device::cpu && common ? comm.allocate_common(bytes) : StorageHandle();
+  if (!memory) memory = StorageHandle(backend(device).allocate(bytes));
+  return Tensor(memory, 0, {elements}, dtype);
+}
+
+}  // namespace
+
+GradientSync::GradientSync(const FlatLayout& layout, Communicator& comm, Options options)
+    : comm_(comm.duplicate()),
+      control_(comm.duplicate()),
+      options_(options),
+      owned_(options.sharded ? layout.part(comm.rank().value, comm.size()) : layout.all()),
+      buckets_(layout, options.bucket, *comm_, options.frees ? Buckets::Keep::nothing : Buckets::Keep::memory),
+      present_(layout.places().size()),
+      filled_(static_cast<size_t>(buckets_.count())) {
+  // Whole sums made at once may be the same memory for all ranks, so that each rank's work is its part of them.
+  const bool common = !options.sharded && options.when == When::at_finish;
+  reduced_ = allocate(*comm_, owned_.size(), sum_type(layout.dtype()), layout.device(), common);
+  gradients().after_accumulate([this](const Parameter& parameter, const Tensor&) {
+    buckets_.arrived(parameter);
+    if (overlapping_) start_complete_ones();
+  });
+  gradients().after_backward([this] {
+    if (overlapping_) start_pass();
+  });
+  start_pass();
+}
+
+void GradientSync::start_pass() {
+  while (overlapping_ && position_ % buckets_.count() != 0) start_next();  // what this rank has no gradients for
+  overlapping_ = options_.when == When::in_every_pass;
+  if (overlapping_) buckets_.start_pass();
+}
+
+void GradientSync::expect_last_pass() {
+  if (options_.when != When::in_last_pass) return;
+  overlapping_ = true;
+  buckets_.start_pass();
+}
+
+void GradientSync::start_complete_ones() {
+  while (buckets_.complete(position_ % buckets_.count())) {
+    start_next();
+    if (position_ % buckets_.count() == 0) return;
+  }
+}
+
+Tensor GradientSync::local(int64_t bucket) {
+  Tensor values = buckets_.take(bucket);
+  if (values.dtype() == DType::bf16) values = values.to(DType::f32);
+  for (const Hook& hook : before_) hook(buckets_.range(bucket), values);
+  return values;
+}
+
+Rows GradientSync::rows(Range range) const {
+  Rows rows;
+  for (int r = 0; r < comm_->size(); ++r)
+    rows.push_back(common(buckets_.layout().part(r, comm_->size()), range).size());
+  return rows;
+}
+
+Tensor GradientSync::part(int64_t bucket) const {
+  const Range mine = common(owned_, buckets_.range(bucket));
+  return reduced_.slice(mine.first - owned_.first, mine.last - owned_.first);
+}
+
+void GradientSync::start_next() {
+  const int64_t bucket = position_++ % buckets_.count();
+  if (!options_.frees)  // the coming sum contains whatever an earlier one of this bucket does
+    std::erase_if(started_, [&](const Started& earlier) { return earlier.bucket == bucket; });
+  const Rows parts = rows(buckets_.range(bucket));
+  Tensor values = local(bucket);
+  started_.push_back({bucket, options_.sharded ? comm_->start(ReduceScatter{parts}, std::move(values))
+                                               : comm_->start(AllReduce{}, std::move(values))});
+}
+
+void GradientSync::receive(int64_t bucket, const Tensor& sum) {
+  Tensor mine = part(bucket);
+  if (options_.frees && filled_[static_cast<size_t>(bucket)])
+    backend(mine.device()).accumulate(1, sum, mine);
+  else
+    mine.copy_from(sum);
+  reduced_is_known(bucket);
+}
+
+void GradientSync::reduced_is_known(int64_t bucket) {
+  filled_[static_cast<size_t>(bucket)] = true;
+  const Tensor mine = part(bucket);
+  for (const Hook& hook : after_) hook(common(owned_, buckets_.range(bucket)), mine);
+}
+
+void GradientSync::reduce(int64_t bucket) {
+  if (options_.sharded || options_.frees) {
+    const Rows parts = rows(buckets_.range(bucket));
+    const Tensor values = local(bucket);
+    return receive(bucket, options_.sharded ? comm_->reduce_scatter_v(values, parts) : comm_->all_reduce(values));
+  }
+  Tensor mine = part(bucket);
+  comm_->all_reduce(local(bucket), mine);
+  reduced_is_known(bucket);
+}
+
+// What every rank must know of the others before the sums can be complete: how many reductions each has started, which
+// parameters it has gradients for, and which buckets have changed since.
+void GradientSync::exchange_states() {
+  const int64_t places = static_cast<int64_t>(present_.size()), count = buckets_.count();
+  Tensor mine({1, 8 + places + count}, DType::u8);
+  auto* byte = mine.mutate<uint8_t>();
+  std::memcpy(byte, &position_, 8);
+  for (int64_t place = 0; place < places; ++place) byte[8 + place] = buckets_.has(place);
+  for (int64_t bucket = 0; bucket < count; ++bucket) byte[8 + places + bucket] = buckets_.changed(bucket);
+  states_ = control_->all_gather(mine);
+  for (int64_t place = 0; place < places; ++place) {
+    present_[static_cast<size_t>(place)] = false;
+    for (int r = 0; r < comm_->size(); ++r)
+      if (states_.slice(r, r + 1).data<uint8_t>()[8 + place]) present_[static_cast<size_t>(place)] = true;
+  }
+}
+
+// How often a bucket has been reduced when so many reductions have been started.
+int64_t GradientSync::starts(int64_t bucket, int64_t position) const {
+  return position / buckets_.count() + (bucket < position % buckets_.count());
+}
+
+bool GradientSync::anyone_has(int64_t bucket) const {
+  const std::vector<Place>& places = buckets_.layout().places();
+  for (size_t place = 0; place < places.size(); ++place)
+    if (present_[place] && common(places[place].range(), buckets_.range(bucket)).size() > 0) return true;
+  return false;
+}
+
+// Whether some rank has contributed to a bucket since its last reduction. A rank that lagged behind has only now taken
+// part in that one, with all it had.
+bool GradientSync::must_be_reduced(int64_t bucket) const {
+  const int64_t all = starts(bucket, position_), places = static_cast<int64_t>(present_.size());
+  if (all == 0) return anyone_has(bucket);
+  for (int r = 0; r < comm_->size(); ++r) {
+    const uint8_t* theirs = states_.slice(r, r + 1).data<uint8_t>();
+    int64_t position;
+    std::memcpy(&position, theirs, 8);
+    if (theirs[8 + places + bucket] && starts(bucket, position) == all) return true;
+  }
+  return false;
+}
+
+void GradientSync::finish() {
+  overlapping_ = false;
+  exchange_states();
+  int64_t most = 0;
+  for (int r = 0; r < comm_->size(); ++r) {
+    int64_t position;
+    std::memcpy(&position, states_.slice(r, r + 1).data<uint8_t>(), 8);
+    most = std::max(most, position);
+  }
+  while (position_ < most) start_next();
+  for (Started& started : started_) {
+    const bool stale = !options_.frees && must_be_reduced(started.bucket);
+    if (!stale) receive(started.bucket, started.pending.wait());
+  }
+  started_.clear();
+  for (int64_t bucket = 0; bucket < buckets_.count(); ++bucket)
+    if (must_be_reduced(bucket)) reduce(bucket);
+}
+
+void GradientSync::clear() {
+  buckets_.clear();
+  started_.clear();
+  std::fill(filled_.begin(), filled_.end(), false);
+  position_ = 0;
+  start_pass();
+}
+
+}  // namespace weft

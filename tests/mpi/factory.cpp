@@ -1,0 +1,48 @@
+// Which transport a session gets by which name, and what it says to names that do not fit; under mpiexec.
+#include <cstdio>
+#include <cstdlib>
+
+#include "collectives/transports/factory.h"
+#include "tests/transport_checks.h"
+
+using namespace weft;
+
+namespace {
+
+// What the transport of that name says of itself after some work, or the error of connecting.
+std::string connected(Session& session, const char* name) try {
+  setenv("WEFT_TRANSPORT", name, 1);
+  const auto group = connect(session);
+  checks::all_see_all(*group, 1000, 10);
+  checks::all_sum(*group, 10'000, true);
+  return group->description();
+} catch (const Error& error) {
+  return error.what();
+}
+
+int body(Session& session) {
+  const auto expect = [&](const char* name, std::initializer_list<std::string> any_of) {
+    const std::string said = connected(session, name);
+    for (const std::string& expected : any_of)
+      if (said.find(expected) != std::string::npos) return;
+    fail({"WEFT_TRANSPORT=", name, " gave: ", said});
+  };
+  const bool alone = session.size() == 1;
+  const std::string shared = alone ? "self (1 rank)" : "shared memory (" + text(session.size()) + " ranks)";
+  expect("shared", {shared});
+  expect("", {shared, "over " + shared});
+  expect("self", {alone ? shared : "transport self: the session has " + text(session.size()) + " ranks"});
+  expect("mpi", {"mpi (" + text(session.size())});
+  expect("pigeon", {"transport 'pigeon': there are self, shared, mpi and nccl"});
+  expect("nccl", {"transport nccl: this program was built without NCCL", "transport nccl: rank 0 has no card",
+                  "transport nccl: ranks 0 and 1 share a card", "over " + shared});
+  const std::string nccl = connected(session, "nccl");
+  setenv("WEFT_TRANSPORT", "", 1);
+  if (session.rank() == 0)
+    std::printf("%s; asked for NCCL: %s\n", description(session, *connect_hosts(session)).c_str(), nccl.c_str());
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return run_session(argc, argv, body); }

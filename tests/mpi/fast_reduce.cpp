@@ -1,0 +1,66 @@
+// MPI's own reductions against ours, under mpiexec, and where it has none.
+#include <cmath>
+#include <cstdio>
+
+#include "collectives/communicator.h"
+#include "collectives/transports/factory.h"
+#include "collectives/transports/mpi_group.h"
+#include "collectives/transports/mpi_reduce.h"
+
+using namespace weft;
+
+namespace {
+
+Call call_of(const Tensor& x, ReduceOp op) { return describe(Verb::all_reduce, x, Site::here(), op); }
+
+std::span<const std::byte> bytes_of(const Tensor& x) { return {x.data<std::byte>(), x.bytes()}; }
+
+Tensor reduced_by_mpi(Session& session, const Tensor& x, ReduceOp op, bool in_place) {
+  Tensor y = in_place ? x.clone() : Tensor::like(x);
+  const Transport::Bytes mine = in_place ? bytes_of(y) : bytes_of(x);
+  MPI_Request request = reduce_by_mpi(MPI_COMM_WORLD, call_of(x, op), mine, {y.mutate<std::byte>(), y.bytes()});
+  finish(*session.job(), session.rank_on_node(), request);
+  return y;
+}
+
+// Up to this, relative to the larger of 1 and the value.
+double tolerance(DType type) { return type == DType::f64 ? 1e-12 : type == DType::f32 ? 1e-5 : 0; }
+
+void check_agrees(Session& session, Communicator& comm, DType type, ReduceOp op, int64_t size) {
+  const auto rank = static_cast<uint64_t>(comm.rank().value);
+  const Tensor x = (is_floating(type) ? Tensor::normal({size}, {5, rank}, 0, 1, type)
+                                      : Tensor::uniform({size}, {5, rank}, 0, 7).to(type));
+  const std::vector<double> ordered = comm.all_reduce(x, op).values();
+  for (const bool in_place : {false, true}) {
+    const std::vector<double> any = reduced_by_mpi(session, x, op, in_place).values();
+    for (size_t i = 0; i < any.size(); ++i)
+      require(std::abs(any[i] - ordered[i]) <= tolerance(type) * std::max(1.0, std::abs(ordered[i])), "MPI's ", op,
+              " of ", type, " ", size, ": element ", i, " is ", any[i], ", ours ", ordered[i]);
+  }
+}
+
+int body(Session& session) {
+  Communicator comm(connect_hosts(session));
+  int agree = 0;
+  for (const DType type : {DType::f32, DType::f64, DType::bf16, DType::i64, DType::u8})
+    for (const ReduceOp op : {ReduceOp::sum, ReduceOp::product, ReduceOp::maximum, ReduceOp::minimum}) {
+      const bool extreme = op == ReduceOp::maximum || op == ReduceOp::minimum;
+      const Call call = call_of(Tensor({1}, type), op);
+      require(mpi_reduces(call, 100) == (type != DType::bf16 && !(extreme && is_floating(type))), "mpi_reduces: ", op,
+              " of ", type);
+      if (!mpi_reduces(call, 100)) continue;
+      for (const int64_t size : {0, 1, 3, 1000, 300'007}) check_agrees(session, comm, type, op, size), ++agree;
+    }
+  require(!mpi_reduces(call_of(Tensor({1}), ReduceOp::sum), size_t{5} << 31), "mpi_reduces: more than MPI can count");
+
+  const Tensor x = Tensor::full({3}, comm.rank().value, DType::f64);
+  const double sum = comm.size() * (comm.size() - 1) / 2;
+  require(reduced_by_mpi(session, x, ReduceOp::mean, false).values() == std::vector<double>(3, sum),
+          "a mean is left as the sum, for the caller to scale");
+  if (session.rank() == 0) std::printf("%d reductions by MPI agree on %d processes\n", agree, comm.size());
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return run_session(argc, argv, body); }

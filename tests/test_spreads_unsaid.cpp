@@ -1,0 +1,224 @@
+// Plain tensors among spread values: what is not said, where it has to be, and that it is the right gradient then.
+#include "collectives/ops.h"
+#include "collectives/spreads.h"
+#include "engine/nn/embedding.h"
+#include "engine/nn/norms.h"
+#include "engine/ops.h"
+#include "tests/on_ranks.h"
+
+using namespace weft;
+
+namespace {
+
+constexpr Spread R = Spread::replicated, I = Spread::invariant, V = Spread::varying, P = Spread::partial,
+                 S = Spread::same, unsaid = Spread::unsaid;
+const char *own_or_equal = "give tape.constant(x) for a rank's own values, same_everywhere(x) for equal ones",
+           *loss_unsaid = "it is not said how the loss is spread over ranks {0, 1}; a plain Tensor went into it";
+
+Tensor i64(const Shape& shape, const std::vector<double>& values) { return Tensor::from(shape, values, DType::i64); }
+Tensor numbers_of(int rank, int64_t count, int limit) {
+  std::vector<double> values;
+  for (int64_t i = 0; i < count; ++i) values.push_back(static_cast<double>((i + rank) % limit));
+  return i64({count}, values);
+}
+Tensor mask_of(int rank, const Shape& shape) { return less(data_of(rank, shape, 7), data_of(rank, shape, 8)); }
+
+// `values` as a user would give them who says this.
+Var said(Tape& tape, Communicator& comm, Spread spread, const Tensor& values) {
+  if (spread == unsaid) return values;
+  return spread == S ? same_everywhere(values) : spread_as(tape.constant(values), comm, spread);
+}
+
+// Ops that are told what to do by a mask, indices or targets, on a (2, 2) matrix.
+using Told = Var (*)(const Var& x, const Var& mask, const Var& indices);
+const std::pair<const char*, Told> told[] = {
+    {"where", [](auto& x, auto& m, auto&) { return where(m, x, x * 2); }},
+    {"gather_rows", [](auto& x, auto&, auto& i) { return gather_rows(x, i); }},
+    {"scatter_add_rows", [](auto& x, auto&, auto& i) { return scatter_add_rows(x, i, 3); }},
+    {"embedding", [](auto& x, auto&, auto& i) { return embedding(x, i); }},
+    {"take_along",
+     [](auto& x, auto&, auto& i) {
+       return take_along(x, reshape(i, {1, 2}), 0);
+     }},
+    {"put_along",
+     [](auto& x, auto&, auto& i) {
+       return put_along(slice(x, 0, 0, 1), reshape(i, {1, 2}), 0, 2);
+     }},
+    {"one_hot", [](auto& x, auto&, auto& i) { return x * one_hot(i, 2, DType::f64); }}};
+
+}  // namespace
+
+TEST_CASE("masks and indices make a result as different between ranks as they are") {
+  const std::tuple<Spread, Spread, Spread> rows[] = {
+      {R, S, R},      {R, R, R},           {R, V, V},      {V, S, V},           {V, R, V},          {V, V, V},
+      {V, unsaid, V}, {R, unsaid, unsaid}, {unsaid, V, V}, {I, S, I},           {I, I, I},          {P, S, P},
+      {P, R, P},      {S, S, S},           {S, V, V},      {S, unsaid, unsaid}, {unsaid, R, unsaid}};
+  run_ranks(2, [&](Communicator& comm) {
+    for (const auto& [of, by, result] : rows)
+      for (const auto& [name, call] : told) {
+        Tape tape;
+        const Var x = spread_as(tape.watch(data_of(0, {2, 2})), comm, of);
+        const Var y = call(x, said(tape, comm, by, mask_of(0, {2, 2})), said(tape, comm, by, numbers_of(0, 2, 2)));
+        expect(spread_of(y, comm) == result,
+               name + (" of " + text(of)) + " by " + text(by) + " is " + text(spread_of(y, comm)));
+      }
+  });
+}
+
+TEST_CASE("targets make a cross entropy as different between ranks as they are") {
+  const std::tuple<Spread, Spread, Spread> rows[] = {{R, S, R}, {R, V, V}, {R, unsaid, unsaid},
+                                                     {V, S, V}, {I, S, I}, {V, unsaid, V}};
+  run_ranks(2, [&](Communicator& comm) {
+    for (const auto& [of, by, result] : rows) {
+      Tape tape;
+      const Var x = spread_as(tape.watch(data_of(0, {2, 2})), comm, of);
+      const Var y = cross_entropy(x, said(tape, comm, by, numbers_of(0, 2, 2)));
+      expect(spread_of(y, comm) == result, text(of) + " by " + text(by) + " is " + text(spread_of(y, comm)));
+    }
+  });
+}
+
+TEST_CASE("what is not said is refused where an input has to be known, and told how to say it") {
+  using Call = Var (*)(const Var&, const Tensor&, Communicator&);
+  struct Row {
+    Spread spread;
+    Call call;
+    std::vector<const char*> said;
+  };
+  const Row rows[] = {
+      {P,
+       [](auto& x, auto& t, auto&) { return x + t; },
+       {"add: input 2, which is unsaid", own_or_equal, "would be added once per rank to a Partial one"}},
+      {P, [](auto& x, auto& t, auto&) { return x * t; }, {"mul: input 2, which is unsaid", own_or_equal}},
+      {P,
+       [](auto& x, auto& t, auto&) { return x + same_everywhere(t); },
+       {"add: input 2, which is Same, would be added once per rank"}},
+      {P,
+       [](auto& x, auto& t, auto&) { return where(less(t, t), x, x); },
+       {"where: input 3, which is unsaid", "would treat each rank's part of a Partial input in its own way"}},
+      {P,
+       [](auto& x, auto& t, auto&) { return where(x.tape()->constant(less(t, t)), x, x); },
+       {"where: input 3, which is Varying, would treat each rank's part"}},
+      {P,
+       [](auto& x, auto&, auto&) { return gather_rows(x, Tensor::arange(1)); },
+       {"gather_rows: input 2, which is unsaid", own_or_equal}},
+      {P,
+       [](auto& x, auto&, auto&) { return scatter_add_rows(x, x.tape()->constant(Tensor::arange(2)), 2); },
+       {"scatter_add_rows: input 2, which is Varying, would treat each rank's part"}},
+      {I, [](auto& x, auto& t, auto&) { return x * t; }, {"mul: input 2, which is unsaid", own_or_equal, "Invariant"}},
+      {I,
+       [](auto& x, auto&, auto&) { return embedding(x, Tensor::arange(1)); },
+       {"gather_rows: input 2, which is unsaid", "meets an Invariant one"}},
+      {I,
+       [](auto& x, auto&, auto&) { return cross_entropy(x, x.tape()->constant(Tensor::arange(2))); },
+       {"cross_entropy: input 2, which is Varying, meets an Invariant one"}},
+      {R,
+       [](auto& x, auto& t, auto& comm) { return all_reduce(x * t, comm); },
+       {"all_reduce: its input is unsaid over", "Partial or Varying is needed", own_or_equal}},
+      {R,
+       [](auto& x, auto& t, auto& comm) { return all_gather(square(x) - t, comm); },
+       {"all_gather: its input is unsaid over", own_or_equal}},
+      {R,
+       [](auto& x, auto& t, auto& comm) { return keep_on(x * t, {0}, comm); },
+       {"keep_on: its input is unsaid over", own_or_equal}}};
+  run_ranks(2, [&](Communicator& comm) {
+    for (const Row& row : rows)
+      for (const char* part : row.said) {
+        Tape tape;
+        const Var x = spread_as(tape.watch(data_of(0, {2, 2})), comm, row.spread);
+        expect_refusal([&] { row.call(x, data_of(0, {2, 2}, 1), comm); }, {part});
+      }
+  });
+}
+
+TEST_CASE("a loss of which it is not said how it is spread has no seed, unless one is given") {
+  run_ranks(2, [](Communicator& comm) {
+    const Parameter w("w", data_of(0, {3, 2}));
+    Tape tape;
+    const Var u = tape.watch(w),
+              losses[] = {sum(u * data_of(0, {3, 2}, 1)), sum(embedding(u, numbers_of(0, 2, 3))),
+                          sum(where(mask_of(0, {3, 2}), u, u * 2)), sum(cross_entropy(u, numbers_of(0, 3, 2)))};
+    spread_over(tape, comm);
+    Gradients grads;
+    for (const Var& loss : losses) {
+      expect_refusal([&] { tape.backward(loss, grads, Keep::tape); }, {"backward: ", loss_unsaid, "or pass a seed"});
+      expect_refusal([&] { tape.gradient(loss, {u}); }, {"gradient: ", loss_unsaid});
+      tape.gradient(loss, Var(scalar(1)), {u});
+      tape.backward(as_varying(loss, comm), grads, Keep::tape);
+      tape.backward(as_replicated(loss, comm), grads, Keep::tape);
+    }
+  });
+}
+
+TEST_CASE("without a group of ranks nothing has to be said") {
+  const Parameter w("w", data_of(0, {3, 2}));
+  const Tensor x = data_of(0, {3, 2}, 1);
+  Gradients grads;
+  Tape tape;
+  tape.backward(sum(where(mask_of(0, {3, 2}), tape.watch(w) * x, x)) + sum(embedding(tape.watch(w), i64({1}, {2}))),
+                grads);
+  CHECK(grads.has(w));
+}
+
+TEST_CASE("embeddings, masks and targets that are a rank's own, or all ranks', give the one gradient") {
+  using Share = Var (*)(const Var& table, const Var& tokens, const Var& mask, const Var& targets);
+  const Share shares[] = {
+      [](auto& t, auto& i, auto&, auto&) { return sum(square(embedding(t, i))); },
+      [](auto& t, auto&, auto& m, auto&) { return sum(where(m, square(t), sin(t))); },
+      [](auto& t, auto&, auto&, auto& c) { return sum(cross_entropy(t, c)); },
+      [](auto& t, auto& i, auto& m, auto& c) { return sum(cross_entropy(where(m, embedding(t, i), t), c)); }};
+  on_ranks([&](Communicator& comm) {
+    for (const Share share : shares)
+      for (const bool own : {false, true}) {
+        const Parameter w("w", data_of(0, {4, 3}));
+        const auto share_of = [&](Tape& tape, int rank) {
+          const auto give = [&](const Tensor& x) { return own ? tape.constant(x) : same_everywhere(x); };
+          const int r = own ? rank : 0;
+          return share(tape.watch(w), give(numbers_of(r, 4, 4)), give(mask_of(r, {4, 3})), give(numbers_of(r, 4, 3)));
+        };
+        Gradients whole, grads;
+        Tape one, tape;
+        one.backward(total(0, own ? comm.size() : 1, [&](int r) { return share_of(one, r); }), whole);
+        spread_over(tape, comm);
+        const Var loss = share_of(tape, number(comm));
+        expect(spread_of(loss, comm) == (own ? V : R), "the loss is " + text(spread_of(loss, comm)));
+        tape.backward(loss, grads);
+        expect_close(comm.all_reduce(grads[w]), whole[w]);
+      }
+  });
+}
+
+TEST_CASE("an Embedding layer's result is as different between ranks as its tokens") {
+  run_ranks(2, [](Communicator& comm) {
+    Embedding table("table", 4, 2, {.key = {1, 1}});
+    Tape tape;
+    const Var tokens = tape.constant(numbers_of(number(comm), 3, 4));
+    expect(spread_of(table(tokens), comm) == V, "tokens of its own");
+    expect(spread_of(table(spread_as(tokens, comm, R)), comm) == R, "tokens that all ranks have");
+  });
+}
+
+TEST_CASE("a BatchNorm makes no more differences between ranks than its input has") {
+  run_ranks(2, [](Communicator& comm) {
+    BatchNorm norm("norm", 2, {.key = {}, .dtype = DType::f64});
+    Tape tape;
+    const Var own = tape.watch(data_of(number(comm), {4, 2})), all = all_reduce(own, comm);
+    for (const bool training : {true, false}) {
+      expect(spread_of(norm(own, {.training = training}), comm) == V, "of a rank's own");
+      expect(spread_of(norm(all, {.training = training}), comm) == R, "of everybody's");
+    }
+  });
+}
+
+TEST_CASE("a loss that depends on parameters alone counts once over a group that the tape was told of") {
+  on_ranks([](Communicator& comm) {
+    const Parameter w("w", data_of(0, {3}));
+    for (const bool told_of : {false, true}) {
+      Gradients grads;
+      Tape tape;
+      if (told_of) spread_over(tape, comm);
+      tape.backward(sum(square(tape.watch(w))), grads);
+      expect_close(told_of ? comm.all_reduce(grads[w]) : grads[w], 2 * Var(w.value));
+    }
+  });
+}
