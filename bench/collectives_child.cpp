@@ -1,24 +1,16 @@
-// One rank of what P10 and P11 measure; collectives.cpp starts it under mpiexec. Raw MPI and Weft take turns in this
-// one job, and rank 0 prints a JSON line per number.
+// One rank of what P10 to P13 measure; collectives.cpp starts it under mpiexec. What is compared takes turns in this one
+// job, and rank 0 prints a JSON line per number.
 #include <mpi.h>
 #include <sched.h>
 
 #include <algorithm>
-#include <chrono>
 #include <ctime>
-#include <nlohmann/json.hpp>
+#include <map>
 
-#include "bench/measure.h"
-#include "collectives/communicator.h"
-#include "collectives/transports/factory.h"
-#include "collectives/transports/session.h"
+#include "bench/ranks.h"
 
 namespace weft::bench {
 namespace {
-
-using Action = std::function<void()>;
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 std::string size_text(size_t bytes) {
   const char* units[] = {" B", " KB", " MB"};
@@ -27,53 +19,13 @@ std::string size_text(size_t bytes) {
   return std::to_string(bytes) + units[unit];
 }
 
-class Ranks {
- public:
-  explicit Ranks(Session& session) : Ranks(session, connect(session)) {}
-
-  Communicator& group() { return group_; }
-  Transport& transport() { return transport_; }
-  Job& job() { return *session_.job(); }
-  int rank_on_node() const { return session_.rank_on_node(); }
-
-  // How long the slowest rank takes per call; every rank gets the same answer.
-  Burst burst(Action call, int count) {
-    return [this, call = std::move(call), count] {
-      group_.barrier();
-      const double begin = now();
-      for (int i = 0; i < count; ++i) call();
-      const Tensor mine = Tensor::from({1}, {(now() - begin) / count}, DType::f64);
-      return group_.all_reduce(mine, ReduceOp::maximum).item();
-    };
-  }
-  // With as many calls as it takes for a burst to be long enough to be timed.
-  Burst timed(const Action& call) {
-    constexpr double shortest_burst = 1e-3;
-    int count = 1;
-    burst(call, 2)();  // pages, pools and branch predictors
-    while (burst(call, count)() * count < shortest_burst) count *= 2;
-    return burst(call, count);
-  }
-
-  void print(const char* kind, const std::string& what, double ours, double theirs, double value) const {
-    if (session_.rank() != 0) return;
-    const nlohmann::json line = {{"kind", kind}, {"what", what}, {"ours", ours}, {"theirs", theirs}, {"value", value}};
-    std::printf("%s\n", line.dump().c_str());
-  }
-
- private:
-  Ranks(Session& session, std::unique_ptr<Transport> transport)
-      : session_(session), transport_(*transport), group_(std::move(transport)) {
-    if (session_.rank() == 0) std::printf("%s\n", description(session_, transport_).c_str());
-  }
-
-  Session& session_;
-  Transport& transport_;
-  Communicator group_;
-};
-
 void raw_all_reduce(const void* x, Tensor& y) {
   MPI_Allreduce(x, y.mutate(), static_cast<int>(y.size()), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+}
+
+// The same memory on every rank.
+Tensor in_common(Ranks& ranks, const Shape& shape) {
+  return Tensor(ranks.group().allocate_common(static_cast<size_t>(shape.size()) * sizeof(float)), 0, shape, DType::f32);
 }
 
 Tensor in_arena(Ranks& ranks, const Shape& shape, float value) {
@@ -90,11 +42,13 @@ void sizes(Ranks& ranks, size_t bytes) {
   const Tensor x = Tensor::full(shape, 1), shown_x = in_arena(ranks, shape, 1);
   Tensor y = Tensor::zeros(shape), z = Tensor::zeros(shape);
   Tensor shown_y = in_arena(ranks, shape, 0), shown_z = in_arena(ranks, shape, 0);
-  enum { raw, ours, arena, raw_in_place, ours_in_place, arena_in_place };
+  Tensor common = in_common(ranks, shape);
+  enum { raw, ours, arena, raw_in_place, ours_in_place, arena_in_place, arena_in_common };
   const Rounds rounds(
       {ranks.timed([&] { raw_all_reduce(x.data(), y); }), ranks.timed([&] { group.all_reduce(x, y); }),
        ranks.timed([&] { group.all_reduce(shown_x, shown_y); }), ranks.timed([&] { raw_all_reduce(MPI_IN_PLACE, z); }),
-       ranks.timed([&] { group.all_reduce(z, z); }), ranks.timed([&] { group.all_reduce(shown_z, shown_z); })},
+       ranks.timed([&] { group.all_reduce(z, z); }), ranks.timed([&] { group.all_reduce(shown_z, shown_z); }),
+       ranks.timed([&] { group.all_reduce(shown_x, common); })},
       bytes > (size_t{8} << 20) ? 3 : 5, bytes > (size_t{8} << 20) ? 1 : 2);
   const auto print = [&](const char* kind, const std::string& what, int mine, int theirs) {
     const auto us = static_cast<size_t>(mine), them = static_cast<size_t>(theirs);
@@ -104,8 +58,9 @@ void sizes(Ranks& ranks, size_t bytes) {
   print("private", "", ours, raw);
   print("private", ", in place", ours_in_place, raw_in_place);
   if (bytes < size_t{1} << 20) return;
-  print("arena", " in the arena", arena, raw);
-  print("arena", " in the arena, in place", arena_in_place, raw_in_place);
+  print("arena", " in the arena", arena_in_common, raw);
+  print("shown", " in the arena, a result for each rank", arena, raw);
+  print("shown", " in the arena, in place", arena_in_place, raw_in_place);
 }
 
 // The least two ranks can do to add up a number: each writes a line of shared memory and waits for the other's.
@@ -166,6 +121,11 @@ void overhead(Ranks& ranks) {
   ranks.print("shown", "ns per call above a bare handshake", whole, bare, (whole - bare) * 1e9);
 }
 
+void against_mpi(Ranks& ranks) {
+  for (size_t bytes = 4; bytes <= size_t{64} << 20; bytes *= 4) sizes(ranks, bytes);
+  overhead(ranks);
+}
+
 constexpr double work_seconds = 0.5e-3;
 
 // By the clock that stands still while another rank has the core.
@@ -209,16 +169,13 @@ void use_two_cores() {
 
 int main(int argc, char** argv) {
   using namespace weft::bench;
-  const bool crowded = argc > 1 && std::string(argv[1]) == "P11";
-  if (crowded) use_two_cores();
+  const std::map<std::string, void (*)(Ranks&)> goals = {
+      {"P10", against_mpi}, {"P11", crowd}, {"P12", weak_scaling}, {"P13", allocations}};
+  const std::string goal = argc > 1 ? argv[1] : "P10";
+  if (goal == "P11") use_two_cores();
   return weft::run_session(argc, argv, [&](weft::Session& session) {
     Ranks ranks(session);
-    if (crowded) {
-      crowd(ranks);
-    } else {
-      for (size_t bytes = 4; bytes <= size_t{64} << 20; bytes *= 4) sizes(ranks, bytes);
-      overhead(ranks);
-    }
+    goals.at(goal)(ranks);
     return 0;
   });
 }

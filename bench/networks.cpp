@@ -1,6 +1,9 @@
 #include "bench/networks.h"
 
+#include <cmath>
+
 #include "engine/backend.h"
+#include "engine/ops/elementwise.h"
 #include "engine/ops/images.h"
 #include "engine/ops/matmul.h"
 #include "engine/ops/normalize.h"
@@ -62,6 +65,27 @@ Var ConvEncoder::loss(Tape& tape) {
   Var h = conv2d(tape.constant(x), tape.watch(w1), tape.watch(b1), halving, relu_activation);
   h = conv2d(h, tape.watch(w2), tape.watch(b2), halving, relu_activation);
   return mean(cross_entropy(linear(flatten(h), tape.watch(w3), tape.watch(b3)), targets));
+}
+
+ContrastiveMlp::ContrastiveMlp(int64_t images)
+    : views(Tensor::uniform({2 * images, 784}, {2})),
+      others(Tensor({2 * images}, DType::i64)),
+      itself(Tensor::zeros({2 * images, 2 * images})),
+      w1(parameter({784, 512}, 0.05)),
+      b1(parameter({512}, 0.05)),
+      w2(parameter({512, 128}, 0.05)),
+      b2(parameter({128}, 0.05)) {
+  for (int64_t i = 0; i < 2 * images; ++i) {
+    others.mutate<int64_t>()[i] = (i + images) % (2 * images);
+    itself.mutate<float>()[i * 2 * images + i] = -INFINITY;
+  }
+}
+
+Var ContrastiveMlp::loss(Tape& tape) {
+  const Var h = linear(tape.constant(views), tape.watch(w1), tape.watch(b1), relu_activation);
+  const Var z = l2_normalize(linear(h, tape.watch(w2), tape.watch(b2)));
+  const Var scores = matmul(z, z, Transpose::no, Transpose::yes) * 2 + tape.constant(itself);
+  return mean(cross_entropy(scores, tape.constant(others)));
 }
 
 }  // namespace weft::bench

@@ -42,4 +42,13 @@ struct ConvEncoder : Network {
   const Parameter &w1, &b1, &w2, &b2, &w3, &b3;
 };
 
+// 784-512-128 on two views of each image, with the normalised temperature-scaled cross-entropy of SimCLR.
+struct ContrastiveMlp : Network {
+  explicit ContrastiveMlp(int64_t images);
+  Var loss(Tape& tape) override;
+
+  Tensor views, others, itself;  // the views, each one's partner, and minus infinity where a view meets itself
+  const Parameter &w1, &b1, &w2, &b2;
+};
+
 }  // namespace weft::bench

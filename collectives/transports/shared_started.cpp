@@ -94,13 +94,10 @@ std::unique_ptr<Transport::Started> SharedMemory::start(const Call& asked, Tenso
 }
 
 Tensor SharedMemory::keep(Tensor mine) const {
-  if (!visible({mine.data<std::byte>(), mine.bytes()})) {
-    Tensor copy(arena_->allocate(mine.bytes()), 0, mine.shape(), mine.dtype());
-    copy.copy_from(mine);
-    return copy;
-  }
-  if (mine.unshared()) return mine;
-  Tensor copy = mine.clone();
+  if (visible({mine.data<std::byte>(), mine.bytes()}) && mine.unshared()) return mine;
+  Tensor copy = sight_ == Sight::everything ? Tensor::like(mine)
+                                            : Tensor(arena_->allocate(mine.bytes()), 0, mine.shape(), mine.dtype());
+  copy.copy_from(mine);
   backend(copy.device()).synchronize();
   return copy;
 }

@@ -1,0 +1,85 @@
+// Whole training steps on several ranks: how much a second rank costs the first, and what they ask of the system.
+#include "bench/allocations.h"
+#include "bench/networks.h"
+#include "bench/ranks.h"
+#include "collectives/transports/self.h"
+#include "optim/data_parallel.h"
+
+namespace weft::bench {
+namespace {
+
+std::vector<Parameter*> parameters_of(Network& net) {
+  std::vector<Parameter*> all;
+  for (Parameter& p : net.parameters()) all.push_back(&p);
+  return all;
+}
+
+template <class Net> class Training {
+ public:
+  Training(int64_t batch, Communicator& comm, DataParallel::Options options)
+      : net_(batch), parallel_({{parameters_of(net_), AdamW{}}}, comm, options) {}
+  void step() {
+    {
+      Tape tape;
+      parallel_.expect_last_pass();
+      tape.backward(net_.loss(tape), parallel_.gradients());
+    }
+    parallel_.step(1e-3);
+  }
+
+ private:
+  Net net_;
+  DataParallel parallel_;
+};
+
+using When = GradientSync::When;
+struct Kind {
+  const char* name;
+  DataParallel::Options options;
+};
+const Kind kinds[] = {
+    {"stage 0", {.stage = 0}},
+    {"stage 0, in buckets during backward", {.stage = 0, .when = When::in_last_pass, .bucket = 1 << 16}},
+    {"stage 1", {.stage = 1}},
+    {"stage 2", {.stage = 2, .when = When::in_last_pass, .bucket = 1 << 16}}};
+
+}  // namespace
+
+// Rank 0 alone, the others asleep, against all ranks with as many images each. Each rank contrasts its own images, so
+// that the work of a rank is the same.
+void weak_scaling(Ranks& ranks) {
+  constexpr int64_t images = 256;
+  constexpr int steps = 20;
+  Communicator self(connect_self());
+  Training<ContrastiveMlp> alone(images, self, {});
+  const auto by_itself = [&] {
+    if (ranks.group().rank().value == 0) alone.step();
+  };
+  for (const Kind& kind : kinds) {
+    Training<ContrastiveMlp> together(images, ranks.group(), kind.options);
+    const auto with_others = [&] { together.step(); };
+    for (int i = 0; i < 3; ++i) by_itself(), with_others();
+    const Rounds rounds({ranks.burst(by_itself, steps), ranks.burst(with_others, steps)}, 5, 2);
+    ranks.print(kind.options.stage == 1 ? "scaling" : "shown", kind.name, rounds.median(1), rounds.median(0),
+                spread(rounds.ratio(0, 1)).median);
+  }
+}
+
+void allocations(Ranks& ranks) {
+  constexpr int steps = 10;
+  for (const Kind& kind : kinds) {
+    Training<ContrastiveMlp> training(16, ranks.group(), kind.options);
+    for (int i = 0; i < 5; ++i) training.step();
+    const int64_t pool_before = pool::statistics().system_calls;
+    CountAllocations calls;
+    for (int i = 0; i < steps; ++i) training.step();
+    const auto mine = static_cast<double>(calls.stop() + pool::statistics().system_calls - pool_before) / steps;
+    const double all = ranks.group().all_reduce(Tensor::full({}, mine, DType::f64)).item();
+    if (mine > 0)
+      std::fprintf(stderr, "%s: the first allocation of a step is by%s\n", kind.name,
+                   CountAllocations::first().c_str());
+    ranks.print("allocations", kind.name, 0, 0, all);
+  }
+}
+
+}  // namespace weft::bench
