@@ -1,5 +1,6 @@
-// P10 to P13: several ranks, against MPI's own collectives and against one rank. The measurement is in collectives_child.cpp, a program of several ranks;
-// here it is started again and again, since where the ranks of one launch happen to run decides a factor.
+// P10 to P13: several ranks, against MPI's own collectives and against one rank. The measurement is in
+// collectives_child.cpp, a program of several ranks; here it is started again and again, since where the ranks of one
+// launch happen to run decides a factor.
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/wait.h>

@@ -1,5 +1,5 @@
-// One rank of what P10 to P13 measure; collectives.cpp starts it under mpiexec. What is compared takes turns in this one
-// job, and rank 0 prints a JSON line per number.
+// One rank of what P10 to P13 measure; collectives.cpp starts it under mpiexec. What is compared takes turns in this
+// one job, and rank 0 prints a JSON line per number.
 #include <mpi.h>
 #include <sched.h>
 

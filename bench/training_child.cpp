@@ -4,6 +4,7 @@
 #include "bench/ranks.h"
 #include "collectives/transports/self.h"
 #include "optim/data_parallel.h"
+#include "optim/sharded.h"
 
 namespace weft::bench {
 namespace {
@@ -30,6 +31,27 @@ template <class Net> class Training {
  private:
   Net net_;
   DataParallel parallel_;
+};
+
+// With all parameters as one unit.
+template <class Net> class ShardedTraining {
+ public:
+  ShardedTraining(int64_t batch, Communicator& comm)
+      : net_(batch), sharded_({{parameters_of(net_), AdamW{}}}, comm), unit_(sharded_.unit(parameters_of(net_))) {}
+  void step() {
+    {
+      Tape tape;
+      const Var input = tape.constant(net_.views);
+      tape.backward(sharded_.run(unit_, input, [this](const Var& x) { return net_.loss(*x.tape()); }),
+                    sharded_.gradients());
+    }
+    sharded_.step(1e-3);
+  }
+
+ private:
+  Net net_;
+  Sharded sharded_;
+  const Sharded::Unit unit_;
 };
 
 using When = GradientSync::When;
@@ -65,21 +87,24 @@ void weak_scaling(Ranks& ranks) {
   }
 }
 
-void allocations(Ranks& ranks) {
+template <class Training> static void allocations_of(Ranks& ranks, const char* name, Training training) {
   constexpr int steps = 10;
-  for (const Kind& kind : kinds) {
-    Training<ContrastiveMlp> training(16, ranks.group(), kind.options);
-    for (int i = 0; i < 5; ++i) training.step();
-    const int64_t pool_before = pool::statistics().system_calls;
-    CountAllocations calls;
-    for (int i = 0; i < steps; ++i) training.step();
-    const auto mine = static_cast<double>(calls.stop() + pool::statistics().system_calls - pool_before) / steps;
-    const double all = ranks.group().all_reduce(Tensor::full({}, mine, DType::f64)).item();
-    if (mine > 0)
-      std::fprintf(stderr, "%s: the first allocation of a step is by%s\n", kind.name,
-                   CountAllocations::first().c_str());
-    ranks.print("allocations", kind.name, 0, 0, all);
-  }
+  for (int i = 0; i < 5; ++i) training.step();
+  const int64_t pool_before = pool::statistics().system_calls;
+  CountAllocations calls;
+  for (int i = 0; i < steps; ++i) training.step();
+  const auto mine = static_cast<double>(calls.stop() + pool::statistics().system_calls - pool_before) / steps;
+  if (mine > 0)
+    std::fprintf(stderr, "%s: the first allocation of a step is by%s\n", name, CountAllocations::first().c_str());
+  const double all = ranks.group().all_reduce(Tensor::full({}, mine, DType::f64)).item();
+  ranks.print("allocations", name, 0, 0, all);
+}
+
+void allocations(Ranks& ranks) {
+  constexpr int64_t images = 16;
+  for (const Kind& kind : kinds)
+    allocations_of(ranks, kind.name, Training<ContrastiveMlp>(images, ranks.group(), kind.options));
+  allocations_of(ranks, "stage 3", ShardedTraining<ContrastiveMlp>(images, ranks.group()));
 }
 
 }  // namespace weft::bench

@@ -1,5 +1,7 @@
 #include "collectives/agreement.h"
 
+#include <algorithm>
+#include <charconv>
 #include <cstring>
 
 namespace weft {
@@ -10,7 +12,25 @@ uint64_t mixed(uint64_t hash, uint64_t word) {
   return hash ^ hash >> 29;
 }
 
-// Of its kind and its bits. Four independent chains, because each step waits for the multiplication before it.
+std::string position(int64_t element, const Shape& shape) {
+  std::string result;
+  for (int axis = shape.rank(); axis-- > 0; element /= shape[axis])
+    result = std::to_string(element % shape[axis]) + (result.empty() ? "" : ", ") + result;
+  return "(" + result + ")";
+}
+
+// With as many digits as it takes to tell it from its neighbours.
+std::string exactly(double x, DType dtype) {
+  char digits[32];
+  const std::to_chars_result end = size_of(dtype) == 8
+                                       ? std::to_chars(digits, digits + sizeof digits, x)
+                                       : std::to_chars(digits, digits + sizeof digits, static_cast<float>(x));
+  return {digits, end.ptr};
+}
+
+}  // namespace
+
+// Four independent chains, because each step waits for the multiplication before it.
 uint64_t checksum(const Tensor& x) {
   const Tensor host = x.to(Device::cpu);
   uint64_t hash = mixed(static_cast<uint64_t>(x.dtype()), static_cast<uint64_t>(x.size()));
@@ -28,45 +48,58 @@ uint64_t checksum(const Tensor& x) {
   return hash;
 }
 
-std::string position(int64_t element, const Shape& shape) {
-  std::string result;
-  for (int axis = shape.rank(); axis-- > 0; element /= shape[axis])
-    result = std::to_string(element % shape[axis]) + (result.empty() ? "" : ", ") + result;
-  return "(" + result + ")";
-}
-
-// Where the values of the first rank and of another part.
-std::string first_difference(const Tensor& x, int other, Communicator& comm, Site site) {
-  const Communicator::Rows sizes = comm.rows_of(x.size(), site);
-  const std::vector<double> all = comm.all_gather_v(x.reshape({x.size()}), sizes, site).values();
-  int64_t begin = 0;
-  for (int r = 0; r < other; ++r) begin += sizes[static_cast<size_t>(r)];
-  const std::string ranks = " on rank " + text(comm.global({0})) + " and ",
-                    rank = " on rank " + text(comm.global({other}));
-  if (sizes[static_cast<size_t>(other)] != sizes[0])
-    return std::to_string(sizes[0]) + " elements" + ranks + std::to_string(sizes[static_cast<size_t>(other)]) + rank;
-  for (int64_t i = 0; i < sizes[0]; ++i) {
-    const double a = all[static_cast<size_t>(i)], b = all[static_cast<size_t>(begin + i)];
-    if (std::memcmp(&a, &b, sizeof a) != 0)
-      return "element " + position(i, x.shape()) + " is " + text(a) + ranks + text(b) + rank;
+std::vector<std::string> all_texts(const std::string& mine, Communicator& comm, Site site) {
+  const Communicator::Rows sizes = comm.rows_of(static_cast<int64_t>(mine.size()), site);
+  Tensor bytes({static_cast<int64_t>(mine.size())}, DType::u8);
+  if (!mine.empty()) std::memcpy(bytes.mutate(), mine.data(), mine.size());
+  const Tensor all = comm.all_gather_v(bytes, sizes, site);
+  std::vector<std::string> result;
+  const char* at = all.data<char>();
+  for (const int64_t size : sizes) {
+    result.emplace_back(at, at + size);
+    at += size;
   }
-  return "their shapes or types differ" + ranks.substr(0, ranks.size() - 5) + " and" + rank;
+  return result;
 }
 
-}  // namespace
+// Only these two need to hold a value; the first one says what there is to say.
+std::string first_difference(const Tensor& x, GroupRank first, GroupRank other, Communicator& comm, Site site) {
+  const Tensor host = x.defined() ? x.to(Device::cpu) : Tensor({0}, DType::u8);
+  const auto everyones = [&](const std::string& mine) { return all_texts(mine, comm, site); };
+  const auto on = [&](GroupRank rank) { return " on rank " + text(comm.global(rank)); };
+  const std::vector<std::string> kinds = everyones(text(host.dtype()) + " " + text(host.shape())),
+                                 bytes = everyones({host.data<char>(), host.bytes()});
+  const auto f = static_cast<size_t>(first.value), o = static_cast<size_t>(other.value);
+  if (kinds[f] != kinds[o]) return "it is " + kinds[f] + on(first) + " and " + kinds[o] + on(other);
+  std::string found = "it was changed since" + on(other);
+  if (comm.rank() == first) {
+    const size_t size = size_of(host.dtype());
+    const auto differ = std::ranges::mismatch(bytes[f], bytes[o]);
+    const auto i = static_cast<size_t>(differ.in1 - bytes[f].begin()) / size;
+    const auto value = [&](size_t rank) {
+      Tensor element({1}, host.dtype());
+      std::memcpy(element.mutate(), bytes[rank].data() + i * size, size);
+      return exactly(element.item(), host.dtype());
+    };
+    if (differ.in1 != bytes[f].end())
+      found = "element " + position(static_cast<int64_t>(i), host.shape()) + " is " + value(f) + on(first) + " and " +
+              value(o) + on(other);
+  }
+  return everyones(found)[f];
+}
 
-void expect_agreement(const std::string& what, std::span<const Named> values, Communicator& comm, Site site) {
+void expect_agreement(const std::string& what, std::span<const NamedTensor> values, Communicator& comm, Site site) {
   const auto count = static_cast<int64_t>(values.size());
   Tensor mine({1, count}, DType::i64);
-  for (int64_t i = 0; i < count; ++i) mine.mutate<uint64_t>()[i] = checksum(values[static_cast<size_t>(i)].value);
+  for (int64_t i = 0; i < count; ++i) mine.mutate<uint64_t>()[i] = checksum(values[static_cast<size_t>(i)].tensor);
   const Tensor all = comm.all_gather(mine, site);
   const auto* sums = all.data<uint64_t>();
   for (int64_t i = 0; i < count; ++i)
     for (int r = 1; r < comm.size(); ++r)
       if (sums[r * count + i] != sums[i]) {
-        const Named& value = values[static_cast<size_t>(i)];
-        fail({what, ": '", value.name, "' should be equal on all ranks, but ",
-              first_difference(value.value, r, comm, site)});
+        const auto& [name, value] = values[static_cast<size_t>(i)];
+        fail(
+            {what, ": '", name, "' should be equal on all ranks, but ", first_difference(value, {0}, {r}, comm, site)});
       }
 }
 

@@ -54,6 +54,7 @@ template <class Verb> Var as_gradient(const Verb& verb, const Var& brought, cons
 }
 
 template <class Verb> Var exchange(const Verb& asked, const Var& x, Communicator& comm, Site site) {
+  announce(op_of(asked).name, x, comm, site);
   check_input(asked, x, comm);
   const Verb verb = spelled_out(asked, x, comm);
   const auto pullback = [=, &comm, shape = x.shape()](const Var& g) {

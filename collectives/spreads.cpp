@@ -4,6 +4,7 @@
 
 #include "collectives/case.h"
 #include "collectives/ops.h"
+#include "engine/observer.h"
 #include "engine/ops/elementwise.h"
 #include "engine/ops/shape_ops.h"
 #include "engine/record.h"
@@ -19,7 +20,13 @@ struct Conversion : Op {  // moves data in one direction at least, so it replays
 };
 const Conversion vary_op{"vary"}, all_reduce_equal_op{"all_reduce_equal"}, all_gather_equal_op{"all_gather_equal"},
     own_rows_op{"own_rows"};
-const Op keep_on_op{"keep_on", {}, Algebra::own};
+const Op keep_on_op{"keep_on", {}, Algebra::own}, as_partial_op{"as_partial", {}, Algebra::own},
+    as_varying_op{"as_varying", {}, Algebra::own}, as_replicated_op{"as_replicated", {}, Algebra::own};
+
+// The same values under another spread, which is for the caller to say.
+Var same_values(const Op& op, const Var& x) {
+  return record(op, x.value(), from(x, [](const Var& g) { return g; }));
+}
 
 bool follows(const Var& x) { return x.tape() && x.tape()->follows_spreads(); }
 
@@ -55,6 +62,11 @@ const DistributedCase cases[] = {
        const Rows rows = equal_rows(comm, 2);
        return all_reduce(padded_rows(square(own_rows(all_reduce(x[0], comm), rows, comm)), rows, comm), comm);
      }},
+    {"as_partial, as_varying, as_replicated", matrix,
+     [](auto x, auto& comm) {
+       const Tensor two = Tensor::full({2, 3}, 2, DType::f64);
+       return as_varying(as_replicated(all_reduce(as_partial(x[0], comm), comm) * two, comm), comm) * x[0];
+     }},
     {"keep_on", matrix,
      [](auto x, auto& comm) { return all_reduce(keep_on(all_reduce(x[0], comm), {comm.size() - 1}, comm), comm); }},
 };
@@ -86,7 +98,14 @@ void expect_spread(const std::string& op, const Var& x, const Communicator& comm
         spread == unsaid ? how_to_say : advice});
 }
 
+void announce(const std::string& op, const Var& x, const Communicator& comm, Site site) {
+  if (!x.tape() || x.tape()->observers().empty()) return;
+  const std::string place = op + " at " + site.file + ":" + std::to_string(site.line);
+  for (Tape::Observer* observer : x.tape()->observers()) observer->meeting(&comm, place);
+}
+
 Var vary(const Var& x, Communicator& comm, Site site) {
+  announce(vary_op.name, x, comm, site);
   expect_spread("vary", x, comm, {I}, "only Invariant values need it");
   const Var y =
       record(vary_op, x.value(), from(x, [=, &comm](const Var& g) { return all_reduce_equal(g, comm, site); }));
@@ -94,6 +113,7 @@ Var vary(const Var& x, Communicator& comm, Site site) {
 }
 
 Var all_reduce_equal(const Var& x, Communicator& comm, Site site) {
+  announce(all_reduce_equal_op.name, x, comm, site);
   expect_spread("all_reduce_equal", x, comm, {P, V}, "its value is complete on every rank already");
   const Var y = record(all_reduce_equal_op, comm.all_reduce(x.value(), ReduceOp::sum, site),
                        from(x, [=, &comm](const Var& g) { return vary(g, comm, site); }));
@@ -101,6 +121,7 @@ Var all_reduce_equal(const Var& x, Communicator& comm, Site site) {
 }
 
 Var all_gather_equal(const Var& x, const Rows& rows, Communicator& comm, Site site) {
+  announce(all_gather_equal_op.name, x, comm, site);
   expect_spread("all_gather_equal", x, comm, {V}, "its value is complete on every rank already");
   const Var y = record(all_gather_equal_op, comm.all_gather_v(x.value(), rows, site),
                        from(x, [=, &comm](const Var& g) { return own_rows(g, rows, comm, site); }));
@@ -136,17 +157,17 @@ Var keep_on(const Var& x, GroupRank rank, Communicator& comm) {
 Var as_partial(const Var& x, Communicator& comm) {
   expect_spread("as_partial", x, comm, {V},
                 "an equal value would be counted once per rank; keep_on one rank counts it once");
-  return spread_as(x * 1, comm, P);
+  return spread_as(same_values(as_partial_op, x), comm, P);
 }
 
 Var as_varying(const Var& x, Communicator& comm) {
   expect_spread("as_varying", x, comm, {R, unsaid}, "vary() an Invariant value, all_reduce a Partial one");
-  return spread_as(x * 1, comm, V);
+  return spread_as(same_values(as_varying_op, x), comm, V);
 }
 
 Var as_replicated(const Var& x, Communicator& comm) {
   expect_spread("as_replicated", x, comm, {unsaid}, "what is known to differ, or to be equal, stays so");
-  return spread_as(x * 1, comm, R);
+  return spread_as(same_values(as_replicated_op, x), comm, R);
 }
 
 }  // namespace weft

@@ -17,8 +17,8 @@
 namespace weft {
 
 // Makes the group known to the tape before any collective over it, or without one: for programs that communicate only
-// after backward. From here on nothing may stay unsaid where it decides a seed, and a loss that every rank holds, such as
-// a penalty on parameters alone, counts once over the group.
+// after backward. From here on nothing may stay unsaid where it decides a seed, and a loss that every rank holds, such
+// as a penalty on parameters alone, counts once over the group.
 void spread_over(Tape& tape, const Communicator& comm);
 
 Spread spread_of(const Var& x, const Communicator& comm);
@@ -27,6 +27,9 @@ Var spread_as(const Var& x, const Communicator& comm, Spread spread);
 // Error unless x's spread over the group is one of these; Same will do for equal values of either kind.
 void expect_spread(const std::string& op, const Var& x, const Communicator& comm, std::initializer_list<Spread> allowed,
                    const char* advice);
+
+// Says to whoever observes x's tape that all ranks of the group are about to meet in this op.
+void announce(const std::string& op, const Var& x, const Communicator& comm, Site site);
 
 Var vary(const Var& x, Communicator& comm, Site site = Site::here());
 Var all_reduce_equal(const Var& x, Communicator& comm, Site site = Site::here());

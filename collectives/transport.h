@@ -74,8 +74,8 @@ class Transport {
     meet(call, mine, mine.size(), [&](const Part& part) { fold(part, result.data() + part.first); });
   }
 
-  // The same for the sum, extreme or product that the call names, by an algorithm of the transport's own that may add in
-  // any order. Whether there is one is the same on every rank.
+  // The same for the sum, extreme or product that the call names, by an algorithm of the transport's own that may add
+  // in any order. Whether there is one is the same on every rank.
   virtual bool combine_in_any_order(const Call&, Bytes, std::span<std::byte>) { return false; }
 
   // Messages between two ranks, in order per pair. `send` keeps a copy and does not wait for the receiver.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
+#include <sstream>
 #include <utility>
 
 namespace weft {
@@ -36,6 +37,43 @@ std::span<const int64_t> Epoch::batch(int64_t step) const {
   require(step >= 0 && step < steps(), "epoch: step ", step, " of ", steps());
   const auto first = static_cast<size_t>(step * batch_size_);
   return order().subspan(first, std::min(static_cast<size_t>(batch_size_), order_.size() - first));
+}
+
+Batches::Batches(int64_t samples, int64_t batch_size, uint64_t seed)
+    : samples_(samples), batch_size_(batch_size), seed_(seed), epoch_(samples, batch_size, seed, 0) {
+  require(samples > 0, "batches: there are no samples to draw");
+}
+
+std::span<const int64_t> Batches::next() {
+  if (drawn_ == epoch_.steps()) {
+    epoch_ = Epoch(samples_, batch_size_, seed_, ++number_);
+    drawn_ = 0;
+  }
+  return epoch_.batch(drawn_++);
+}
+
+std::string Batches::description() const {
+  return std::to_string(samples_) + " samples, " + std::to_string(batch_size_) + " at a time, seed " +
+         std::to_string(seed_);
+}
+
+std::string Batches::position() const {
+  return "epoch " + std::to_string(number_) + " batch " + std::to_string(drawn_) + " of " + description();
+}
+
+void Batches::go_to(const std::string& position) {
+  std::istringstream words(position);
+  std::string epoch, batch, of, others;
+  uint64_t number = 0;
+  int64_t drawn = -1;
+  words >> epoch >> number >> batch >> drawn >> of >> std::ws;
+  std::getline(words, others);
+  require(epoch == "epoch" && batch == "batch" && of == "of" && drawn >= 0 && drawn <= epoch_.steps(), "batches: \"",
+          position, "\" is no position");
+  require(others == description(), "batches: the position is one in ", others, ", not in ", description());
+  epoch_ = Epoch(samples_, batch_size_, seed_, number);
+  number_ = number;
+  drawn_ = drawn;
 }
 
 Batch take(const LabelledImages& data, std::span<const int64_t> samples, DType dtype) {

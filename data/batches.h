@@ -2,6 +2,7 @@
 // Which samples a step sees. An epoch's order depends on the seed and the epoch alone: samples are named by their
 // global index, so any number of ranks draw the same batches and each takes its part.
 #include <span>
+#include <string>
 #include <vector>
 
 #include "engine/tensor.h"
@@ -19,6 +20,26 @@ class Epoch {
  private:
   std::vector<int64_t> order_;
   int64_t batch_size_;
+};
+
+// One epoch after the other, batch by batch.
+class Batches {
+ public:
+  Batches(int64_t samples, int64_t batch_size, uint64_t seed);
+
+  std::span<const int64_t> next();  // global sample indices, until the next call
+
+  // What has been drawn, in words for a checkpoint: "epoch 2 batch 17 of 60000 samples, 128 at a time, seed 1".
+  std::string position() const;
+  void go_to(const std::string& position);  // Error if it is one in other batches
+
+ private:
+  std::string description() const;
+
+  int64_t samples_, batch_size_;
+  uint64_t seed_, number_ = 0;  // of the epoch
+  int64_t drawn_ = 0;           // batches of it
+  Epoch epoch_;
 };
 
 struct LabelledImages {

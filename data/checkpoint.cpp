@@ -81,22 +81,18 @@ void remove_all_but(size_t generations, const fs::path& folder) {
   for (size_t i = all.size(); i > generations; --i) fs::remove(all[i - 1].file, ignored);
 }
 
-std::string name_of(const NamedTensor& tensor) { return "\n  " + tensor.name + ": "; }
-
 // Every reason why the file does not fit, one per line.
-std::string misfits(const SafetensorsFile& file, std::span<const NamedTensor> into, Surplus surplus) {
+std::string misfits(const SafetensorsFile& file, std::span<const TensorOutline> into, Surplus surplus) {
   std::string found;
   std::set<std::string_view> wanted;
-  for (const NamedTensor& place : into) {
-    const auto* entry = file.find(place.name);
-    const Tensor& tensor = place.tensor;
-    require(tensor.defined(), "load_checkpoint: the place for ", place.name, " is undefined");
-    require(wanted.insert(place.name).second, "load_checkpoint: two places are called ", place.name);
+  for (const auto& [name, dtype, shape] : into) {
+    const auto* entry = file.find(name);
+    require(wanted.insert(name).second, "load_checkpoint: two places are called ", name);
     if (!entry)
-      found += name_of(place) + "is missing in the file";
-    else if (entry->dtype != tensor.dtype() || entry->shape != tensor.shape())
-      found += name_of(place) + "is " + text(entry->dtype) + " " + text(entry->shape) + " in the file, not " +
-               text(tensor.dtype()) + " " + text(tensor.shape());
+      found += "\n  " + name + ": is missing in the file";
+    else if (entry->dtype != dtype || entry->shape != shape)
+      found += "\n  " + name + ": is " + text(entry->dtype) + " " + text(entry->shape) + " in the file, not " +
+               text(dtype) + " " + text(shape);
   }
   for (const auto& entry : file.tensors())
     if (surplus == Surplus::refused && !wanted.contains(entry.name))
@@ -104,10 +100,21 @@ std::string misfits(const SafetensorsFile& file, std::span<const NamedTensor> in
   return found;
 }
 
+void must_fit(const SafetensorsFile& file, std::span<const TensorOutline> into, Surplus surplus) {
+  const std::string found = misfits(file, into, surplus);
+  require(found.empty(), file.path().string(), " is a checkpoint of another model:", found);
+}
+
 }  // namespace
 
 fs::path save_checkpoint(const fs::path& folder, int64_t step, std::span<const NamedTensor> tensors, Metadata metadata,
                          int generations) {
+  const auto get = [&](size_t i) { return tensors[i].tensor; };
+  return save_checkpoint(folder, step, outlines(tensors), get, std::move(metadata), generations);
+}
+
+fs::path save_checkpoint(const fs::path& folder, int64_t step, std::span<const TensorOutline> tensors,
+                         const TensorSource& get, Metadata metadata, int generations) {
   require(step >= 0 && generations >= 1, "save_checkpoint: step ", step, ", ", generations, " generations");
   const std::string& stated = metadata.emplace(step_key, std::to_string(step)).first->second;
   require(stated == std::to_string(step), "save_checkpoint: step ", step, ", but the metadata say ", stated);
@@ -115,7 +122,7 @@ fs::path save_checkpoint(const fs::path& folder, int64_t step, std::span<const N
   DurableFile::sweep(folder);
   make_way(folder, step);
   const fs::path file = folder / file_name(step);
-  write_safetensors(file, tensors, metadata);
+  write_safetensors(file, tensors, get, metadata);
   remove_all_but(static_cast<size_t>(generations), folder);
   return file;
 }
@@ -142,12 +149,17 @@ SafetensorsFile open_checkpoint(const fs::path& path) {
 }
 
 void load_checkpoint(const SafetensorsFile& file, std::span<const NamedTensor> into, Surplus surplus) {
-  const std::string found = misfits(file, into, surplus);
-  require(found.empty(), file.path().string(), " is a checkpoint of another model:", found);
+  must_fit(file, outlines(into), surplus);
   for (const NamedTensor& place : into) {
     Tensor tensor = place.tensor;
     file.read(*file.find(place.name), tensor);
   }
+}
+
+void load_checkpoint(const SafetensorsFile& file, std::span<const TensorOutline> tensors, const TensorSink& put,
+                     Surplus surplus) {
+  must_fit(file, tensors, surplus);
+  for (size_t i = 0; i < tensors.size(); ++i) put(i, file.read(tensors[i].name));
 }
 
 }  // namespace weft

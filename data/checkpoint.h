@@ -21,6 +21,10 @@ using NamedTensors = std::vector<NamedTensor>;
 // step, since that would be the latest and not this one; a damaged one is renamed to *.damaged.
 std::filesystem::path save_checkpoint(const std::filesystem::path& folder, int64_t step,
                                       std::span<const NamedTensor> tensors, Metadata metadata, int generations = 2);
+// The same of tensors that are asked for in their order, each once and when its turn comes.
+std::filesystem::path save_checkpoint(const std::filesystem::path& folder, int64_t step,
+                                      std::span<const TensorOutline> tensors, const TensorSource& get,
+                                      Metadata metadata, int generations = 2);
 
 struct Latest {
   std::optional<SafetensorsFile> file;  // none if there is no sound checkpoint
@@ -38,6 +42,9 @@ enum class Surplus : uint8_t { refused, ignored };  // tensors of a file that ar
 // Fills the tensors in place, so that whoever shares their memory sees it. If the file does not fit, one Error lists
 // every tensor that is missing, of another shape or type, or not asked for, and nothing is changed.
 void load_checkpoint(const SafetensorsFile& file, std::span<const NamedTensor> into,
+                     Surplus surplus = Surplus::refused);
+// The same for tensors that are handed over in their order, on the CPU.
+void load_checkpoint(const SafetensorsFile& file, std::span<const TensorOutline> tensors, const TensorSink& put,
                      Surplus surplus = Surplus::refused);
 
 }  // namespace weft

@@ -24,12 +24,10 @@ constexpr size_t piece = size_t{1} << 20;  // bytes read or written at once, sti
 static_assert(piece % Checksum::stripe == 0);
 
 // Where everything goes. Larger elements come first, so that all are aligned for readers that map the file.
-SafetensorsHeader lay_out(std::span<const NamedTensor> tensors, const Metadata& metadata) {
+SafetensorsHeader lay_out(std::span<const TensorOutline> tensors, const Metadata& metadata) {
   SafetensorsHeader header{{}, metadata};
-  for (const auto& [name, tensor] : tensors) {
-    require(tensor.defined(), "write_safetensors: tensor ", in_quotes(name), " is undefined");
-    header.tensors.push_back({name, tensor.dtype(), tensor.shape(), 0, tensor.bytes()});
-  }
+  for (const auto& [name, dtype, shape] : tensors)
+    header.tensors.push_back({name, dtype, shape, 0, static_cast<uint64_t>(shape.size()) * size_of(dtype)});
   uint64_t end = 0;
   for (const size_t width : {8, 4, 2, 1}) {
     for (auto& entry : header.tensors) {
@@ -55,8 +53,23 @@ uint64_t write_tensor(DurableFile& file, uint64_t offset, const Tensor& tensor) 
 
 }  // namespace
 
+std::vector<TensorOutline> outlines(std::span<const NamedTensor> tensors) {
+  std::vector<TensorOutline> result;
+  for (const auto& [name, tensor] : tensors) {
+    require(tensor.defined(), "safetensors: tensor ", in_quotes(name), " is undefined");
+    result.push_back({name, tensor.dtype(), tensor.shape()});
+  }
+  return result;
+}
+
 void write_safetensors(const std::filesystem::path& path, std::span<const NamedTensor> tensors,
                        const Metadata& metadata) {
+  const auto get = [&](size_t i) { return tensors[i].tensor; };
+  write_safetensors(path, outlines(tensors), get, metadata);
+}
+
+void write_safetensors(const std::filesystem::path& path, std::span<const TensorOutline> tensors,
+                       const TensorSource& get, const Metadata& metadata) {
   SafetensorsHeader header = lay_out(tensors, metadata);
   const uint64_t length = text(header).size();
   require(length <= most_header_bytes, "write_safetensors: a header of ", length, " bytes is too long");
@@ -64,7 +77,11 @@ void write_safetensors(const std::filesystem::path& path, std::span<const NamedT
   DurableFile file(path);
   for (size_t i = 0; i < tensors.size(); ++i) {
     auto& entry = header.tensors[i];
-    entry.checksum = write_tensor(file, sizeof length + length + entry.begin, tensors[i].tensor);
+    const Tensor tensor = get(i);
+    require(tensor.defined() && tensor.dtype() == entry.dtype && tensor.shape() == entry.shape,
+            "write_safetensors: ", in_quotes(entry.name), " is ", tensor.dtype(), " ", tensor.shape(), ", not ",
+            entry.dtype, " ", entry.shape);
+    entry.checksum = write_tensor(file, sizeof length + length + entry.begin, tensor);
   }
   file.write(0, &length, sizeof length);
   file.write(sizeof length, text(header).data(), length);

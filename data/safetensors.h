@@ -8,19 +8,17 @@
 
 #include "data/descriptor.h"
 #include "data/safetensors_header.h"
-#include "engine/tensor.h"
 
 namespace weft {
-
-struct NamedTensor {
-  std::string name;
-  Tensor tensor;
-};
 
 // Replaces the file in one step, once all is on the disk: whatever happens, there is the old file or the new one. Holds
 // one tensor at a time in the host's memory beside what is there already. Adds checksums; see safetensors_header.h.
 void write_safetensors(const std::filesystem::path& file, std::span<const NamedTensor> tensors,
                        const Metadata& metadata);
+// The same of tensors that are asked for in their order, each once and when its turn comes.
+void write_safetensors(const std::filesystem::path& file, std::span<const TensorOutline> tensors,
+                       const TensorSource& get, const Metadata& metadata);
+std::vector<TensorOutline> outlines(std::span<const NamedTensor> tensors);
 
 // A file opened for reading. It stays readable when its name is given to another file. What is malformed, or does not
 // have its checksum, is refused with the file, the tensor and the place.

@@ -5,17 +5,13 @@
 //   {"__metadata__":{"weft.xxh64":"<header> <tensor> <tensor> ...",  ...
 // in hexadecimal, in the order in which the header lists the tensors. The header's own is taken of its text with zeros
 // for its sixteen digits. It covers the others, so the header's vouches for the whole file.
-#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "engine/dtype.h"
-#include "engine/shape.h"
+#include "engine/named.h"
 
 namespace weft {
-
-using Metadata = std::map<std::string, std::string>;
 
 struct SafetensorsHeader {
   struct Entry {

@@ -35,6 +35,7 @@ class Recording {
  private:
   template <class F> struct Plain;
   template <class F> struct WithOutput;
+  void show(const Op& op, std::span<const Var* const> inputs) const;
   void link(Tape::Pullback* pullback);
 
   Var output_;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "engine/backend.h"
+#include "engine/observer.h"
 #include "engine/record.h"
 
 namespace weft {
@@ -26,6 +27,8 @@ void Tape::must_be_usable(const char* what) const {
 Var with_spreads(Var x, Spreads spreads) {
   x.spreads_ = spreads;
   if (x.tracked()) x.tape_->nodes_[static_cast<size_t>(x.id_)].spreads = spreads;
+  if (x.tape_ && x.tape_->spreading_)
+    for (Tape::Observer* observer : x.tape_->observers_) observer->respread(x);
   return x;
 }
 
@@ -66,7 +69,9 @@ Var Tape::watch(Tensor value) { return leaf(std::move(value), nullptr, Spread::v
 Var Tape::watch(const Parameter& parameter) {
   const auto found = parameters_.find(&parameter);
   if (found != parameters_.end()) return found->second;
-  return parameters_.emplace(&parameter, leaf(parameter.value, &parameter, Spread::replicated)).first->second;
+  const Var& var = parameters_.emplace(&parameter, leaf(parameter.value, &parameter, Spread::replicated)).first->second;
+  for (Observer* observer : observers_) observer->watched(var, parameter);
+  return var;
 }
 
 void Tape::stand_in(const Parameter& parameter, Var var) {
@@ -136,6 +141,7 @@ Recording::Recording(const Op& op, Tensor value, std::span<const Var* const> inp
   active_ = tape && tape->recording_ && tracked;
   if (!active_) {
     output_ = Var(tape, -1, std::move(value), spreads);
+    if (tape && !tape->observers_.empty() && spreading) show(op, inputs);
     return;
   }
   tape->must_be_usable(op.name.c_str());
@@ -153,6 +159,12 @@ Recording::Recording(const Op& op, Tensor value, std::span<const Var* const> inp
   node.spreads = spreads;
   node.shape = value.shape();
   output_.value_ = std::move(value);
+  if (!tape->observers_.empty() && spreading) [[unlikely]]
+    show(op, inputs);
+}
+
+void Recording::show(const Op& op, std::span<const Var* const> inputs) const {
+  for (Tape::Observer* observer : output_.tape_->observers_) observer->computed(output_, op, inputs);
 }
 
 void Recording::link(Tape::Pullback* pullback) {

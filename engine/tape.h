@@ -152,8 +152,16 @@ class Tape {
   int group(const void* key, Members members);
   bool follows_spreads() const { return spreading_; }  // wherever a gradient may be asked for, but not inside a walk
 
+  // Are shown what happens on the tape while they are there; see observer.h.
+  class Observer;
+  using Observers = std::vector<Observer*, pool::Allocator<Observer*>>;
+  void observe(Observer& observer) { observers_.push_back(&observer); }
+  void forget(Observer& observer) { std::erase(observers_, &observer); }
+  const Observers& observers() const { return observers_; }
+
   bool recomputing() const { return recomputing_; }  // inside a checkpoint's second run: side effects happened already
   int64_t size() const { return static_cast<int64_t>(nodes_.size()); }
+  int64_t place_of(const Var& x) const { return x.tracked() ? x.id_ : size() - 1; }  // or what it comes after
 
   // While one exists, operations on this tape are computed but not recorded.
   class Pause {
@@ -211,6 +219,7 @@ class Tape {
   ByParameter<Var> parameters_;
   std::array<Group, Spreads::max_groups> groups_{};
   int group_count_ = 0;
+  Observers observers_;
   bool recording_ = true;
   bool spreading_ = true;
   bool recomputing_ = false;

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "engine/backend.h"
+#include "engine/observer.h"
 #include "engine/ops/elementwise.h"
 #include "engine/record.h"
 
@@ -33,7 +34,10 @@ class Walk {
     // On the tape, so that collectives in pullbacks are recorded on every rank, whether or not they meet a tracked
     // value.
     if (of.tracked()) add(of.id_, seed.tape_ ? seed : tape_.constant(seed.value()));
+    const bool on_all_ranks = into_ || tape_.replays_;  // a query may be one rank's own where nothing is exchanged
+    for (Tape::Observer* observer : tape_.observers_) observer->walk_begins(on_all_ranks);
     down(cotangents_.size(), 0);
+    for (Tape::Observer* observer : tape_.observers_) observer->walk_ends(on_all_ranks);
   }
 
   void end() {
@@ -73,6 +77,7 @@ class Walk {
     // What a Replicated value's users send back are parts of its gradient, whatever each of them was.
     const Spreads spreads = tape_.nodes_[static_cast<size_t>(id)].spreads.duals();
     term.spreads_ = spreads;
+    term.tape_ = &tape_;  // or collectives that it meets next would be recorded on other ranks only
     Var& sum = at(id);
     if (!sum.defined()) {
       sum = std::move(term);
@@ -86,17 +91,32 @@ class Walk {
   }
 
   Var zeros(const Shape& shape, DType dtype, Device device, Spreads spreads) const {
-    return with_spreads(tape_.constant(Tensor::zeros(shape, dtype, device)), spreads.duals());
+    return Var(&tape_, -1, Tensor::zeros(shape, dtype, device), spreads.duals());
   }
 
   void down(size_t from, size_t to) {
+    const bool observed = !tape_.observers_.empty();
     for (size_t id = from; id-- > to;) {
+      if (observed) [[unlikely]]
+        show(id);
       if (tape_.nodes_[id].kind == Tape::Kind::leaf)
         arrive(id);
       else
         pull(static_cast<int>(id));
       if (keep_ == Keep::nothing) tape_.release(tape_.nodes_[id]);
     }
+  }
+
+  void show(size_t id) const {
+    if (need(static_cast<int>(id)) == Need::no) return;
+    const Tape::Node& node = tape_.nodes_[id];
+    const std::string name = node.parameter ? "parameter '" + node.parameter->name + "'"
+                             : node.op      ? node.op->name
+                                            : "leaf";
+    const Var& sum = cotangents_[id];
+    const Var g = sum.defined() ? sum : zeros(node.shape, node.dtype, node.device, node.spreads);
+    for (Tape::Observer* observer : tape_.observers_)
+      observer->arrived(g, name, static_cast<int64_t>(id), node.spreads);
   }
 
   // All uses of a leaf come after it on the tape, so its gradient is complete.

@@ -11,9 +11,12 @@ Buckets::Buckets(const FlatLayout& layout, int64_t elements, Communicator& comm,
       comm_(comm),
       keeps_memory_(keep == Keep::memory),
       bucket_of_(layout.places().size()),
-      present_(layout.places().size()) {
+      present_(layout.places().size()),
+      expected_(layout.places().size()),
+      came_(layout.places().size(), true) {
   require(elements > 0, "buckets: of ", elements, " elements");
   const std::vector<Place>& places = layout_.places();
+  require(!places.empty(), "buckets: there are no parameters");
   int64_t end = layout_.padded_size(), last = static_cast<int64_t>(places.size());
   for (int64_t place = last; place-- > 0;) {
     const int64_t begin = places[static_cast<size_t>(place)].begin;
@@ -42,21 +45,34 @@ Tensor Buckets::view(Bucket& bucket, int64_t place) {
 
 Tensor Buckets::place_for(const Parameter& parameter) {
   const int64_t place = layout_.find(parameter);
-  if (place < 0) return {};
+  require(place >= 0, "gradients: ", parameter.name, " is not among the parameters that are reduced over the ranks");
+  present_[static_cast<size_t>(place)] = true;
   return view(at(bucket_of_[static_cast<size_t>(place)]), place);
 }
 
 void Buckets::start_pass() {
-  for (Bucket& bucket : buckets_) bucket.missing = bucket.last_place - bucket.first_place;
+  expected_.swap(came_);
+  came_.assign(came_.size(), false);
+  for (Bucket& bucket : buckets_)
+    bucket.expected = bucket.missing =
+        std::count(expected_.begin() + bucket.first_place, expected_.begin() + bucket.last_place, true);
 }
 
 void Buckets::arrived(const Parameter& parameter) {
-  const int64_t place = layout_.find(parameter);
-  require(place >= 0, "gradients: ", parameter.name, " is not among the parameters that are reduced over the ranks");
-  Bucket& bucket = at(bucket_of_[static_cast<size_t>(place)]);
-  present_[static_cast<size_t>(place)] = true;
-  bucket.changed = true;
-  --bucket.missing;
+  const auto place = static_cast<size_t>(layout_.find(parameter));
+  if (expected_[place] && !came_[place]) --at(bucket_of_[place]).missing;
+  came_[place] = true;
+}
+
+bool Buckets::complete(int64_t bucket) const {
+  while (bucket < count() && at(bucket).expected == 0) ++bucket;
+  return bucket < count() && at(bucket).missing == 0;
+}
+
+// Whoever adds to a gradient, with hooks or without, changes the version of the bucket's memory.
+bool Buckets::changed(int64_t bucket) const {
+  const Tensor& memory = at(bucket).memory;
+  return memory.defined() && memory.version() != at(bucket).taken;
 }
 
 Tensor Buckets::take(int64_t index) {
@@ -67,7 +83,7 @@ Tensor Buckets::take(int64_t index) {
       backend(unused.device()).fill(0, unused);
     }
   view(bucket, bucket.first_place);
-  bucket.changed = false;
+  bucket.taken = keeps_memory_ ? bucket.memory.version() : 0;
   if (keeps_memory_) return bucket.memory;
   for (int64_t place = bucket.first_place; place < bucket.last_place; ++place)
     gradients_.forget(*layout_.places()[static_cast<size_t>(place)].parameter);
@@ -78,9 +94,8 @@ void Buckets::clear() {
   gradients_.clear();
   std::fill(present_.begin(), present_.end(), false);
   for (Bucket& bucket : buckets_) {
-    bucket.changed = false;
-    bucket.missing = 0;
     if (!keeps_memory_) bucket.memory = {};
+    bucket.taken = bucket.memory.version();
   }
 }
 

@@ -20,8 +20,11 @@ class Buckets {
   Gradients& gradients() { return gradients_; }
 
   bool has(int64_t place) const { return present_[static_cast<size_t>(place)]; }  // a gradient, in this step
-  bool changed(int64_t bucket) const { return at(bucket).changed; }               // since it was last taken
-  bool complete(int64_t bucket) const { return at(bucket).missing == 0; }         // all of it came in this pass
+  bool changed(int64_t bucket) const;                                             // since it was last taken
+  // Whether every parameter of it that came in the pass before has come in this one; for a bucket of which none came,
+  // those of the next that had some. Only a guess that no more will, as good as passes are alike: what comes later
+  // changes the bucket again.
+  bool complete(int64_t bucket) const;
   void start_pass();
   void arrived(const Parameter& parameter);
 
@@ -34,8 +37,8 @@ class Buckets {
     Range range;
     int64_t first_place, last_place;  // the latter is not in it
     Tensor memory;
-    int64_t missing = 0;
-    bool changed = false;
+    int64_t expected = 0, missing = 0;  // parameters in this pass: in all, and yet to come
+    uint32_t taken = 0;                 // the memory's version when it was last taken
   };
   Bucket& at(int64_t bucket) { return buckets_[static_cast<size_t>(bucket)]; }
   const Bucket& at(int64_t bucket) const { return buckets_[static_cast<size_t>(bucket)]; }
@@ -48,6 +51,8 @@ class Buckets {
   std::vector<Bucket> buckets_;
   std::vector<int64_t> bucket_of_;  // by place
   std::vector<bool> present_;       // by place
+  std::vector<bool> expected_;      // by place: came in the pass before; all, if there was none
+  std::vector<bool> came_;          // by place, in this pass
   Gradients gradients_;
 };
 

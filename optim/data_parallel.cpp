@@ -6,20 +6,11 @@
 #include "engine/backend.h"
 
 namespace weft {
-namespace {
-
-std::vector<Parameter*> all_of(const std::vector<ParameterGroup>& groups) {
-  std::vector<Parameter*> all;
-  for (const ParameterGroup& group : groups) all.insert(all.end(), group.parameters.begin(), group.parameters.end());
-  return all;
-}
-
-}  // namespace
 
 FlatParameters DataParallel::lay_out(const std::vector<ParameterGroup>& groups, Communicator& comm, bool sharded,
                                      bool& common) {
-  const std::vector<Parameter*> parameters = all_of(groups);
-  std::vector<Named> values;
+  const std::vector<Parameter*> parameters = parameters_of(groups);
+  std::vector<NamedTensor> values;
   for (const Parameter* parameter : parameters) values.push_back({parameter->name, parameter->value});
   expect_agreement("data parallel", values, comm);
   const FlatLayout layout(parameters);

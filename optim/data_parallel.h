@@ -40,7 +40,7 @@ class DataParallel {
   // Returns the norm, or zero where nothing had to be measured.
   double step(double rate, double most_norm = std::numeric_limits<double>::infinity());
   // Forgets what has been accumulated for the coming step.
-  void discard() { sync_.clear(); }
+  void discard() { sync_.clear(); }  // on every rank
 
   Optimizer& optimizer() { return optimizer_; }
 

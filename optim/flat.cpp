@@ -21,19 +21,26 @@ struct PartialStorage : Storage {
   }
 };
 
-Tensor part_of(const StorageHandle& whole, const Place& place, DType dtype) {
-  const size_t element = size_of(dtype), bytes = static_cast<size_t>(place.size) * element;
+Tensor part_of(const StorageHandle& whole, int64_t begin, const Shape& shape, DType dtype) {
+  const size_t element = size_of(dtype), bytes = static_cast<size_t>(shape.size()) * element;
   void* memory = pool::take(sizeof(PartialStorage));
-  Storage* part = new (memory) PartialStorage(whole, static_cast<size_t>(place.begin) * element, bytes);
-  return {StorageHandle(part), 0, place.parameter->value.shape(), dtype};
+  Storage* part = new (memory) PartialStorage(whole, static_cast<size_t>(begin) * element, bytes);
+  return {StorageHandle(part), 0, shape, dtype};
+}
+
+Tensor nothing_in_shape_of(const Tensor& value) {
+  const auto give = [](Storage* storage) {
+    storage->~Storage();
+    pool::give(storage, sizeof(Storage));
+  };
+  Storage* nothing = new (pool::take(sizeof(Storage)))
+      Storage(nullptr, static_cast<size_t>(value.size()) * size_of(DType::u8), value.device(), give);
+  return {StorageHandle(nothing), 0, value.shape(), DType::u8};
 }
 
 }  // namespace
 
-Range common(Range a, Range b) {
-  const int64_t first = std::max(a.first, b.first);
-  return {first, std::max(first, std::min(a.last, b.last))};
-}
+Range common(Range a, Range b) { return {std::clamp(b.first, a.first, a.last), std::clamp(b.last, a.first, a.last)}; }
 
 FlatLayout::FlatLayout(const std::vector<Parameter*>& parameters) {
   if (!parameters.empty()) {
@@ -45,6 +52,8 @@ FlatLayout::FlatLayout(const std::vector<Parameter*>& parameters) {
     const Tensor& value = parameter->value;
     require(value.dtype() == dtype_ && value.device() == device_, "flat: ", parameter->name, " is ", value.dtype(),
             " on ", value.device(), " beside ", dtype_, " on ", device_, "; each kind needs flat memory of its own");
+    require(value.data() || value.size() == 0, "flat: ", parameter->name,
+            " has no values here; they were divided among ", "the ranks before");
     require(indices_.emplace(parameter, static_cast<int64_t>(places_.size())).second, "flat: ", parameter->name,
             " is there twice");
     places_.push_back({parameter, end, value.size()});
@@ -69,14 +78,26 @@ FlatMemory::FlatMemory(FlatLayout layout, const Allocate& allocate, Contents con
     : FlatMemory(layout, layout.dtype(), allocate, contents) {}
 
 FlatMemory::FlatMemory(FlatLayout layout, DType dtype, const Allocate& allocate, Contents contents)
-    : layout_(std::move(layout)) {
+    : layout_(std::move(layout)), held_(layout_.all()) {
   const size_t bytes = static_cast<size_t>(layout_.padded_size()) * size_of(dtype);
   const StorageHandle memory = allocate ? allocate(bytes) : StorageHandle(backend(layout_.device()).allocate(bytes));
   require(memory->device == layout_.device(), "flat: memory on ", memory->device, " for parameters on ",
           layout_.device());
   flat_ = Tensor(memory, 0, {layout_.padded_size()}, dtype);
   if (contents == Contents::zero) backend(layout_.device()).fill(0, flat_);
-  for (const Place& place : layout_.places()) views_.push_back(part_of(memory, place, dtype));
+  for (const Place& place : layout_.places())
+    views_.push_back(part_of(memory, place.begin, place.parameter->value.shape(), dtype));
+}
+
+FlatMemory::FlatMemory(FlatLayout layout, DType dtype, Range held) : layout_(std::move(layout)), held_(held) {
+  const size_t bytes = static_cast<size_t>(held.size()) * size_of(dtype);
+  const StorageHandle memory(backend(layout_.device()).allocate(bytes));
+  flat_ = Tensor(memory, 0, {held.size()}, dtype);
+  backend(layout_.device()).fill(0, flat_);
+  for (const Place& place : layout_.places()) {
+    const Range mine = common(held, place.range());
+    views_.push_back(part_of(memory, mine.first - held.first, {mine.size()}, dtype));
+  }
 }
 
 void FlatMemory::changed(Range range) {
@@ -94,9 +115,21 @@ FlatParameters::FlatParameters(const std::vector<Parameter*>& parameters, const 
   }
 }
 
+FlatParameters::FlatParameters(const FlatLayout& layout, Range held)
+    : FlatMemory(layout, layout.dtype(), held), given_up_(true) {
+  for (size_t i = 0; i < layout.places().size(); ++i) {
+    const auto& [parameter, begin, size] = layout.places()[i];
+    const Range mine = common({begin, begin + size}, held);
+    Tensor here = view(static_cast<int64_t>(i));
+    here.copy_from(parameter->value.reshape({size}).slice(mine.first - begin, mine.last - begin));
+    parameter->value = nothing_in_shape_of(parameter->value);
+  }
+}
+
 void FlatParameters::must_hold(int64_t place) const {
   const Parameter& parameter = *layout().places()[static_cast<size_t>(place)].parameter;
-  require(parameter.value.shares_memory_with(view(place)), "flat: the value of ", parameter.name,
+  const bool held = given_up_ ? !parameter.value.data() : parameter.value.shares_memory_with(view(place));
+  require(held, "flat: the value of ", parameter.name,
           " was replaced; copy into it instead, since it is a part of flat memory");
 }
 

@@ -20,7 +20,7 @@ struct Range {
   int64_t size() const { return last - first; }
   bool operator==(const Range&) const = default;
 };
-Range common(Range a, Range b);  // an empty range if they have nothing in common
+Range common(Range a, Range b);  // an empty range within a if they have nothing in common
 
 // Where a parameter lies.
 struct Place {
@@ -64,12 +64,16 @@ class FlatMemory {
   FlatMemory() = default;
   explicit FlatMemory(FlatLayout layout, const Allocate& allocate = {}, Contents contents = Contents::zero);
   FlatMemory(FlatLayout layout, DType dtype, const Allocate& allocate = {}, Contents contents = Contents::zero);
+  FlatMemory(FlatLayout layout, DType dtype, Range held);  // these elements only, zeros at first
 
   const FlatLayout& layout() const { return layout_; }
-  const Tensor& flat() const { return flat_; }
+  Range held() const { return held_; }
+  const Tensor& flat() const { return flat_; }  // of what is held
   Tensor& flat() { return flat_; }
-  // A parameter's part, in its shape. Its storage is its own, since a storage's version is how tapes notice that
-  // values were changed in place: changing one parameter does not concern the tapes that use another.
+  Tensor part(Range range) const { return flat_.slice(range.first - held_.first, range.last - held_.first); }
+  // A parameter's part, in its shape; where only a range is held, those of its elements that are. Its storage is its
+  // own, since a storage's version is how tapes notice that values were changed in place: changing one parameter does
+  // not concern the tapes that use another.
   const Tensor& view(int64_t place) const { return views_[static_cast<size_t>(place)]; }
   // Tells the tapes that a parameter, or elements of a range, were changed other than through the views.
   void changed(int64_t place) { views_[static_cast<size_t>(place)].mutate(); }
@@ -77,6 +81,7 @@ class FlatMemory {
 
  private:
   FlatLayout layout_;
+  Range held_;
   Tensor flat_;
   std::vector<Tensor> views_;
 };
@@ -88,8 +93,14 @@ class FlatParameters : public FlatMemory {
   // With Contents::kept the parameters take the values that the memory has.
   explicit FlatParameters(const std::vector<Parameter*>& parameters, const Allocate& allocate = {},
                           Contents contents = Contents::zero);
+  // Keeps these elements only. The parameters' values are given up: what is left has their shapes, for layers that ask,
+  // but no memory, and is u8, so that every op which needs numbers refuses it.
+  FlatParameters(const FlatLayout& layout, Range held);
   // Error if someone has put another tensor in the place of a parameter's value since.
   void must_hold(int64_t place) const;
+
+ private:
+  bool given_up_ = false;  // the parameters' values
 };
 
 }  // namespace weft

@@ -3,17 +3,15 @@
 #include "engine/backend.h"
 
 namespace weft {
-namespace {
 
-std::vector<Parameter*> all_of(const std::vector<ParameterGroup>& groups) {
+std::vector<Parameter*> parameters_of(const std::vector<ParameterGroup>& groups) {
   std::vector<Parameter*> all;
   for (const ParameterGroup& group : groups) all.insert(all.end(), group.parameters.begin(), group.parameters.end());
   return all;
 }
 
-}  // namespace
-
-Optimizer::Optimizer(const std::vector<ParameterGroup>& groups) : Optimizer(FlatParameters(all_of(groups)), groups) {}
+Optimizer::Optimizer(const std::vector<ParameterGroup>& groups)
+    : Optimizer(FlatParameters(parameters_of(groups)), groups) {}
 
 Optimizer::Optimizer(const std::vector<Parameter*>& parameters, const Rule& rule)
     : Optimizer(std::vector<ParameterGroup>{{parameters, rule}}) {}
@@ -57,7 +55,7 @@ void Optimizer::add_group(const ParameterGroup& group) {
 void Optimizer::make_state() {
   const FlatLayout& layout = parameters_.layout();
   require(is_floating(layout.dtype()), "optimizer: parameters are ", layout.dtype(), ", not floating");
-  value_ = parameters_.flat().slice(owned_.first, owned_.last);
+  value_ = parameters_.part(owned_);
   if (layout.dtype() == DType::bf16) {
     rounded_ = value_;
     value_ = rounded_.to(DType::f32);

@@ -20,6 +20,7 @@ struct ParameterGroup {
   Rule rule;
   double rate_scale = 1;
 };
+std::vector<Parameter*> parameters_of(const std::vector<ParameterGroup>& groups);
 
 // The part of flat memory that this rank updates, and how norms are summed over the ranks.
 struct Share {
@@ -49,6 +50,7 @@ class Optimizer {
 
   const FlatParameters& parameters() const { return parameters_; }
   Range owned() const { return owned_; }
+  const Tensor& values() const { return value_; }  // of the owned range: what steps change, be it master weights
 
   // What a checkpoint holds beside the values: for each parameter and slot the elements from number `first` on that
   // this rank owns, as a view to be read or written, and each parameter's number of steps.

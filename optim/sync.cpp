@@ -8,6 +8,8 @@
 namespace weft {
 namespace {
 
+constexpr size_t most_started = 256;  // in a step: so many collectives of a group may wait to be finished
+
 DType sum_type(DType dtype) { return dtype == DType::bf16 ? DType::f32 : dtype; }
 
 Tensor allocate(Communicator& comm, int64_t elements, DType dtype, Device device, bool common) {
@@ -28,22 +30,28 @@ GradientSync::GradientSync(const FlatLayout& layout, Communicator& comm, Options
       present_(layout.places().size()),
       filled_(static_cast<size_t>(buckets_.count())) {
   // Whole sums made at once may be the same memory for all ranks, so that each rank's work is its part of them.
-  const bool common = !options.sharded && options.when == When::at_finish;
+  const bool common = !options.sharded && !options.frees && options.when == When::at_finish;
   reduced_ = allocate(*comm_, owned_.size(), sum_type(layout.dtype()), layout.device(), common);
   gradients().after_accumulate([this](const Parameter& parameter, const Tensor&) {
+    require(!finished_, "gradients: ", parameter.name, " gets another after finish(); clear() begins the next step");
+    if (overlapping_) start_complete_ones();  // of earlier parameters, which all hooks have seen by now
     buckets_.arrived(parameter);
-    if (overlapping_) start_complete_ones();
   });
-  gradients().after_backward([this] {
-    if (overlapping_) start_pass();
-  });
+  gradients().after_backward([this] { end_pass(); });
   start_pass();
 }
 
 void GradientSync::start_pass() {
-  while (overlapping_ && position_ % buckets_.count() != 0) start_next();  // what this rank has no gradients for
   overlapping_ = options_.when == When::in_every_pass;
   if (overlapping_) buckets_.start_pass();
+}
+
+void GradientSync::end_pass() {
+  if (overlapping_) {
+    start_complete_ones();
+    while (position_ % buckets_.count() != 0 && may_start()) start_next();  // what this rank has no gradients for
+  }
+  start_pass();
 }
 
 void GradientSync::expect_last_pass() {
@@ -52,8 +60,11 @@ void GradientSync::expect_last_pass() {
   buckets_.start_pass();
 }
 
+// Nobody need have started any of them before all begin to finish, so none may have to wait for room.
+bool GradientSync::may_start() const { return started_.size() < most_started; }
+
 void GradientSync::start_complete_ones() {
-  while (buckets_.complete(position_ % buckets_.count())) {
+  while (may_start() && buckets_.complete(position_ % buckets_.count())) {
     start_next();
     if (position_ % buckets_.count() == 0) return;
   }
@@ -75,17 +86,15 @@ Rows GradientSync::rows(Range range) const {
 
 Tensor GradientSync::part(int64_t bucket) const {
   const Range mine = common(owned_, buckets_.range(bucket));
-  return reduced_.slice(mine.first - owned_.first, mine.last - owned_.first);
+  return mine.size() == 0 ? reduced_.slice(0, 0) : reduced_.slice(mine.first - owned_.first, mine.last - owned_.first);
 }
 
 void GradientSync::start_next() {
   const int64_t bucket = position_++ % buckets_.count();
-  if (!options_.frees)  // the coming sum contains whatever an earlier one of this bucket does
-    std::erase_if(started_, [&](const Started& earlier) { return earlier.bucket == bucket; });
   const Rows parts = rows(buckets_.range(bucket));
   Tensor values = local(bucket);
-  started_.push_back({bucket, options_.sharded ? comm_->start(ReduceScatter{parts}, std::move(values))
-                                               : comm_->start(AllReduce{}, std::move(values))});
+  started_.push_back(options_.sharded ? comm_->start(ReduceScatter{parts}, std::move(values))
+                                      : comm_->start(AllReduce{}, std::move(values)));
 }
 
 void GradientSync::receive(int64_t bucket, const Tensor& sum) {
@@ -127,8 +136,16 @@ void GradientSync::exchange_states() {
   for (int64_t place = 0; place < places; ++place) {
     present_[static_cast<size_t>(place)] = false;
     for (int r = 0; r < comm_->size(); ++r)
-      if (states_.slice(r, r + 1).data<uint8_t>()[8 + place]) present_[static_cast<size_t>(place)] = true;
+      if (states_of(r)[8 + place]) present_[static_cast<size_t>(place)] = true;
   }
+}
+
+const uint8_t* GradientSync::states_of(int rank) const { return states_.data<uint8_t>() + rank * states_.shape()[1]; }
+
+int64_t GradientSync::position_of(int rank) const {
+  int64_t position;
+  std::memcpy(&position, states_of(rank), 8);
+  return position;
 }
 
 // How often a bucket has been reduced when so many reductions have been started.
@@ -148,35 +165,38 @@ bool GradientSync::anyone_has(int64_t bucket) const {
 bool GradientSync::must_be_reduced(int64_t bucket) const {
   const int64_t all = starts(bucket, position_), places = static_cast<int64_t>(present_.size());
   if (all == 0) return anyone_has(bucket);
-  for (int r = 0; r < comm_->size(); ++r) {
-    const uint8_t* theirs = states_.slice(r, r + 1).data<uint8_t>();
-    int64_t position;
-    std::memcpy(&position, theirs, 8);
-    if (theirs[8 + places + bucket] && starts(bucket, position) == all) return true;
-  }
+  for (int r = 0; r < comm_->size(); ++r)
+    if (states_of(r)[8 + places + bucket] && starts(bucket, position_of(r)) == all) return true;
   return false;
 }
 
-void GradientSync::finish() {
+// Every rank starts what any rank has started.
+void GradientSync::catch_up() {
   overlapping_ = false;
   exchange_states();
   int64_t most = 0;
-  for (int r = 0; r < comm_->size(); ++r) {
-    int64_t position;
-    std::memcpy(&position, states_.slice(r, r + 1).data<uint8_t>(), 8);
-    most = std::max(most, position);
-  }
+  for (int r = 0; r < comm_->size(); ++r) most = std::max(most, position_of(r));
   while (position_ < most) start_next();
-  for (Started& started : started_) {
-    const bool stale = !options_.frees && must_be_reduced(started.bucket);
-    if (!stale) receive(started.bucket, started.pending.wait());
+}
+
+void GradientSync::finish() {
+  require(!finished_, "finish: this step is finished; clear() begins the next");
+  catch_up();
+  // A sum contains whatever an earlier one of its bucket does, unless gradients are given up with each.
+  for (int64_t i = 0; i < static_cast<int64_t>(started_.size()); ++i) {
+    const int64_t bucket = i % buckets_.count();
+    const bool stale = i + buckets_.count() < position_ || must_be_reduced(bucket);
+    if (options_.frees || !stale) receive(bucket, started_[static_cast<size_t>(i)].wait());
   }
   started_.clear();
   for (int64_t bucket = 0; bucket < buckets_.count(); ++bucket)
     if (must_be_reduced(bucket)) reduce(bucket);
+  finished_ = true;
 }
 
 void GradientSync::clear() {
+  if (!finished_ && options_.when != When::at_finish) catch_up();
+  finished_ = false;
   buckets_.clear();
   started_.clear();
   std::fill(filled_.begin(), filled_.end(), false);

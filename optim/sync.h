@@ -13,11 +13,13 @@ namespace weft {
 
 class GradientSync {
  public:
-  // When reductions begin. Results are the same, to the bit, whenever it is.
+  // When reductions begin. Results are the same, to the bit, whenever it is. During a pass a bucket goes as soon as it
+  // has what it got in the pass before; what comes after that makes another reduction of it. No more than 256 go in a
+  // step before its end.
   enum class When : uint8_t {
     at_finish,
-    in_last_pass,   // during the backward that expect_last_pass() has announced, bucket by bucket
-    in_every_pass,  // during each; a later pass makes another reduction of what has changed
+    in_last_pass,   // during the backward that expect_last_pass() has announced
+    in_every_pass,  // during each
   };
   struct Options {
     When when = When::at_finish;
@@ -40,7 +42,7 @@ class GradientSync {
   const Tensor& reduced() const { return reduced_; }
   const std::vector<bool>& present() const { return present_; }  // by place
   Range owned() const { return owned_; }
-  void clear();
+  void clear();  // on every rank, whether or not the step was finished
 
   // Before: what this rank brings to a reduction of these elements. After: the sums that this rank gets.
   using Hook = std::function<void(Range elements, const Tensor& values)>;
@@ -48,19 +50,20 @@ class GradientSync {
   void after_reduce(Hook hook) { after_.push_back(std::move(hook)); }
 
  private:
-  struct Started {
-    int64_t bucket;
-    Pending pending;
-  };
   void start_pass();
+  void end_pass();
+  bool may_start() const;
   void start_complete_ones();
   void start_next();
+  void catch_up();
   Tensor local(int64_t bucket);
   Rows rows(Range range) const;
   void receive(int64_t bucket, const Tensor& sum);
   void reduce(int64_t bucket);
   void reduced_is_known(int64_t bucket);
   void exchange_states();
+  const uint8_t* states_of(int rank) const;
+  int64_t position_of(int rank) const;
   int64_t starts(int64_t bucket, int64_t position) const;
   bool must_be_reduced(int64_t bucket) const;
   bool anyone_has(int64_t bucket) const;
@@ -76,8 +79,9 @@ class GradientSync {
   std::vector<bool> present_, filled_;  // by place, by bucket
   bool overlapping_ = false;            // in a pass during which reductions start
   int64_t position_ = 0;                // reductions started in this step, in the order of the buckets, round by round
-  std::vector<Started> started_;
-  Tensor states_;  // what every rank says of its buckets
+  std::vector<Pending> started_;        // those
+  Tensor states_;                       // what every rank says of its buckets
+  bool finished_ = false;
   std::vector<Hook> before_, after_;
 };
 

@@ -96,3 +96,19 @@ TEST_CASE("the gradient check notices a wrong pullback") {
   CHECK(second.first_order().ok());
   CHECK_FALSE(second.second_order().ok());
 }
+
+TEST_CASE("a gradient is kept where it is said to be, until it is forgotten, and its terms stay as they are") {
+  const Parameter w("w", Tensor::zeros({2}, DType::f64));
+  const Tensor place = Tensor::full({2}, 9, DType::f64), term = Tensor::from({2}, {1, 2}, DType::f64);
+  Gradients gradients;
+  gradients.keep_in([&](const Parameter&) { return place; });
+  gradients.add(w, term);
+  gradients.add(w, term);
+  CHECK(gradients[w].data() == place.data());
+  CHECK(place.values() == std::vector<double>{2, 4});
+  CHECK(term.values() == std::vector<double>{1, 2});
+  gradients.forget(w);
+  CHECK_FALSE(gradients.has(w));
+  gradients.add(w, term);
+  CHECK(place.values() == std::vector<double>{1, 2});
+}

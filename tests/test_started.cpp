@@ -1,6 +1,9 @@
 // Collectives in two halves: what starting and waiting promise beyond the result, which started_cases.cpp checks.
+#include <thread>
+
 #include "collectives/ops.h"
 #include "collectives/run_ranks.h"
+#include "collectives/spreads.h"
 #include "engine/ops/reduce.h"
 #include "engine/record.h"
 #include "tests/forwarding_transport.h"
@@ -64,6 +67,16 @@ TEST_CASE("the adjoint of a started collective starts where its gradient is comp
     }));
 }
 
+TEST_CASE("waiting for a started collective waits for ranks that have yet to start it") {
+  on_ranks({2, 3}, [](Communicator& comm) {
+    for (int late = 0; late < comm.size(); ++late) {
+      const Tensor x = data_of(number(comm), {4}, late), expected = comm.all_reduce(x);
+      if (number(comm) == late) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      expect_same_bits(comm.start(AllReduce{}, x).wait(), expected);
+    }
+  });
+}
+
 TEST_CASE("what has been started and is not waited for keeps nobody waiting, but gives no gradient") {
   on_ranks({1, 2, 3}, [](Communicator& comm) {
     Tape tape;
@@ -96,6 +109,66 @@ TEST_CASE("a rank may change a tensor as soon as it has started a collective on 
     x.copy_from(Tensor::zeros({5}, DType::f64));
     comm.barrier();
     expect_same_bits(pending.wait(), expected);
+  });
+}
+
+TEST_CASE("what is started on a group that this rank then drops can still be read by the others") {
+  on_ranks({2, 3}, [](Communicator& world) {
+    auto group = world.duplicate();
+    const Tensor mine = data_of(number(world), {100}), expected = world.all_reduce(mine);
+    std::optional<Pending> pending = group->start(AllReduce{}, mine);
+    if (number(world) == 0) {
+      pending.reset();
+      group.reset();
+      std::vector<Tensor> others;  // which would take its place
+      for (int i = 0; i < 20; ++i) others.push_back(Tensor::full({100}, 7, DType::f64));
+    }
+    world.barrier();
+    if (pending) expect_same_bits(pending->wait(), expected);
+    world.barrier();
+  });
+}
+
+TEST_CASE("more collectives than can be under way at once are refused, until the oldest has been waited for") {
+  on_ranks({1, 2, 3}, [](Communicator& comm) {
+    const Tensor x = data_of(number(comm), {3});
+    std::vector<Pending> pending;
+    for (int i = 0; i < 256; ++i) pending.push_back(comm.start(AllReduce{}, x));
+    expect_refusal([&] { comm.start(AllReduce{}, x); },
+                   {"all_reduce: 256 collectives of this group have been started since one that still waits"});
+    pending[0].wait();
+    expect_same_bits(comm.start(AllReduce{}, x).wait(), comm.all_reduce(x));
+  });
+}
+
+TEST_CASE("a gather and a scatter in halves need no counts, and only the root's rows have a gradient to scatter") {
+  on_ranks([](Communicator& comm) {
+    const GroupRank root{comm.size() - 1};
+    const bool here = comm.rank() == root;
+    const Shape whole{2 * comm.size(), 3};
+    Tape tape;
+    const Var x = tape.watch(data_of(number(comm), {2, 3})), z = tape.watch(data_of(number(comm), whole));
+    Started gather = start(Gather{root}, x, comm), scatter = start(Scatter{root}, z, comm);
+    const Var gathered = gather.wait(), scattered = scatter.wait();
+    const auto rows = [&](int r) { return Var(data_of(r, {2, 3}, 2)); };
+    const Tensor all = data_of(root.value, whole, 1);
+    const Var each = sum(scattered * rows(number(comm))), loss = here ? each + sum(gathered * all) : each;
+    const std::vector<Var> g = tape.gradient(loss, scalar(1), {x, z});
+    expect_close(g[0], block(all, 2, number(comm)));
+    for (int r = 0; r < comm.size(); ++r) expect_close(block(g[1], 2, r), rows(r) * (here ? 1 : 0));
+  });
+}
+
+TEST_CASE("halves accept what the whole accepts, and say how their result is spread") {
+  on_ranks({2, 3}, [](Communicator& comm) {
+    const Parameter w("w", data_of(0, {2, 3}));
+    Tape tape;
+    spread_over(tape, comm);
+    const Var x = tape.watch(data_of(number(comm), {2, 3}));
+    expect_refusal([&] { start(AllReduce{}, tape.watch(w), comm); }, {"all_reduce: its input is Replicated over"});
+    expect_refusal([&] { start(AllGather{}, as_partial(x, comm), comm); }, {"all_gather: its input is Partial over"});
+    expect(spread_of(start(AllGather{}, x, comm).wait(), comm) == Spread::replicated, "of an all_gather");
+    expect(spread_of(start(Scan{}, tape.watch(w), comm).wait(), comm) == Spread::varying, "of a scan");
   });
 }
 

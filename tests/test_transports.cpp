@@ -135,6 +135,18 @@ TEST_CASE("sizes that disagree under equal calls are a mismatch") {
              Contains("87 collective mismatch"));
 }
 
+TEST_CASE("a result that some ranks want in common memory and others do not is a mismatch") {
+  CHECK_THAT(failure(2,
+                     [](Transport& group) {
+                       const StorageHandle common = group.allocate_common(80'000, Site::here());
+                       std::vector<std::byte> mine(80'000), own(80'000);
+                       const std::span shared(static_cast<std::byte*>(common->data), own.size());
+                       group.combine(sum({20'000}), mine, group.rank() == 0 ? shared : std::span(own),
+                                     checks::add_in_rank_order);
+                     }),
+             Contains("87 collective mismatch"));
+}
+
 TEST_CASE("a skipped collective is noticed at the next one or at the end") {
   for (int n : {2, 3, 4}) {
     const auto skip = [n](Transport& group) {

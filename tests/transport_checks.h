@@ -2,7 +2,9 @@
 // What every transport has to do, whatever connects the ranks. Each check is called by all ranks of a group and raises
 // an Error that names itself if something is not as it must be; so threads and MPI processes share them.
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <thread>
 #include <vector>
 
 #include "collectives/transport.h"
@@ -139,6 +141,62 @@ inline void common_memory_works(Transport& group) {
   }
 }
 
+// Whoever is late with its share keeps the others from a result that is a part of common memory, and nobody writes to
+// it any more when the first has it.
+inline void common_results_are_complete(Transport& group) {
+  for (const size_t count : {100, 5'000, 100'001}) {
+    const StorageHandle common = group.allocate_common((count + 16) * sizeof(float), Site::here());
+    if (!common) return;
+    const std::span result(static_cast<float*>(common->data) + 16, count);
+    std::vector<float> x(count);
+    for (size_t i = 0; i < count; ++i) x[i] = element(group.rank(), i);
+    for (int late = 0; late < group.size(); ++late) {
+      group.combine(call(Verb::all_reduce), bytes(x), std::as_writable_bytes(result),
+                    [&](const Transport::Part& part, std::byte* to) {
+                      if (group.rank() == late) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+                      add_in_rank_order(part, to);
+                    });
+      if (group.rank() == (late + 1) % group.size()) {
+        for (size_t i = 0; i < count; ++i)
+          require(result[i] == sum_over_ranks(group.size(), i), "combine: element ", i, " came after the result");
+        std::fill(result.begin(), result.end(), -1.0f);
+      }
+      group.meet(call(Verb::barrier), {}, 0, [](const Transport::Part&) {});
+      require(std::all_of(result.begin(), result.end(), [](float y) { return y == -1; }), "combine: written too late");
+      group.meet(call(Verb::barrier), {}, 0, [](const Transport::Part&) {});
+    }
+  }
+}
+
+// Common memory stays with those who still hold it, whoever drops it first; the first rank uses it again if it is the
+// last.
+inline void common_memory_is_used_again(Transport& group) {
+  constexpr size_t size = 10'000;
+  const auto barrier = [&] { group.meet(call(Verb::barrier), {}, 0, [](const Transport::Part&) {}); };
+  const auto all = [](const StorageHandle& memory, char value) {
+    const char* bytes = static_cast<const char*>(memory->data);
+    return std::all_of(bytes, bytes + size, [=](char byte) { return byte == value; });
+  };
+  StorageHandle first = group.allocate_common(size, Site::here());
+  if (!first) return;
+  barrier();
+  if (group.rank() == 0) {
+    std::memset(first->data, 1, size);
+    first = {};
+  }
+  StorageHandle second = group.allocate_common(size, Site::here());
+  require(all(second, 0) && (!first || all(first, 1)), "common memory is given to others while somebody holds it");
+  barrier();
+  const void* const place = second->data;
+  std::memset(second->data, 2, size);
+  if (group.rank() > 0) second = {};
+  barrier();
+  second = {};
+  const StorageHandle third = group.allocate_common(size, Site::here());
+  require(third->data == place || group.rank() > 0, "common memory is not used again");
+  require(all(third, 0), "common memory that is used again is not zeros");
+}
+
 // Each rank sends `count` messages to each, itself included, and receives them from the last rank to the first.
 inline void messages_arrive_in_order(Transport& group, int count, size_t size) {
   for (int k = 0; k < count; ++k)
@@ -184,6 +242,8 @@ inline void everything_works(Transport& group) {
   for (size_t size : {0, 1, 48}) started_meetings_work(group, size, 200);
   started_meetings_work(group, 10'000, 10);
   common_memory_works(group);
+  common_results_are_complete(group);
+  common_memory_is_used_again(group);
   messages_arrive_in_order(group, 3, 0);
   messages_arrive_in_order(group, 5, 1000);
   messages_arrive_in_order(group, 2, 1'000'000);

@@ -14,7 +14,8 @@ namespace {
 class MpiProcesses : public Processes {
  public:
   MpiProcesses(int& argc, char**& argv) {
-    MPI_Init(&argc, &argv);
+    int threads = 0;
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &threads);  // of a program's threads, this one calls MPI
     MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
     MPI_Comm_size(MPI_COMM_WORLD, &size_);
   }

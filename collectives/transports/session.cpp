@@ -140,9 +140,12 @@ void Session::check_launcher() {
     if (size() == 1 && !std::getenv("PMI_SIZE")) believe("SLURM_NTASKS", number_in("SLURM_NTASKS"));
   }
   if (ranks == 0) return;
-  if (number_in("PMI_RANK") + number_in("OMPI_COMM_WORLD_RANK") + number_in("SLURM_PROCID") > 0 && size() == 1)
-    leave(exit_codes::wrong_launcher);                                          // one of these jobs tells it for all
-  if (rank() > 0) std::this_thread::sleep_for(std::chrono::milliseconds(200));  // rank 0 sees the same, if all do
+  // Rank 0 sees the same, if all do, and of several jobs of one rank the first; they tell it for all, unless mpiexec
+  // ends them because somebody else was quicker.
+  const int started_as = number_in("PMI_RANK") + number_in("OMPI_COMM_WORLD_RANK") + number_in("SLURM_PROCID");
+  const bool one_of_several = size() == 1 && started_as > 0;
+  if (rank() > 0 || one_of_several) std::this_thread::sleep_for(std::chrono::seconds(1));
+  if (one_of_several) leave(exit_codes::wrong_launcher);
   const std::string built = processes_ ? processes_->library() : "no MPI";
   const std::string remedy = processes_ ? "start it by the mpiexec of that library: " + processes_->launcher() +
                                               " -n " + text(ranks) + " PROGRAM"

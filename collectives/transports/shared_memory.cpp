@@ -106,7 +106,7 @@ void SharedMemory::meet_in_one_step(Turn& turn, Bytes mine, size_t longest, Read
 // the next step, so there is one step per part and one more. What is seen in place is not staged, but still goes part
 // by part, because a slice is copied fastest while it is in its owner's cache. Every slice of everybody's bytes is read
 // by one rank only, so that one may put the outcome in the place of its own. A result that is everybody's needs no
-// copies: it is complete when all slices are.
+// copies: it is complete when all slices are, and the step of the empty part after the last says so.
 void SharedMemory::combine(const Call& call, Bytes mine, std::span<std::byte> result, Fold fold) {
   const bool on_card = call.device != Device::cpu && shows_device_memory();
   const bool common = size_ > 1 && arena_->is_common(result.data());
@@ -141,7 +141,7 @@ void SharedMemory::combine(const Call& call, Bytes mine, std::span<std::byte> re
       fold({own.first, own.last, peers(own.first, step, own.first - part.first)},
            in_place ? result.data() + own.first : folded(rank_, step) + (own.first - part.first));
   }
-  if (in_place) turn.take_step();
+  if (in_place && !common) turn.take_step();
 }
 
 // All but the slice that nobody else folds.

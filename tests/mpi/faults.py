@@ -2,11 +2,13 @@
 """Injects one fault into one rank of an MPI job, and checks how the job ends: by which exit code, how soon, with which
 report, and without a process left behind.
 
-    tests/mpi/faults.py PROGRAM [--mpiexec mpiexec.mpich] [--ranks 2 3 4] [--only ROW ...] [--repeat N] [--random N]
+    tests/mpi/faults.py PROGRAM [--mpiexec mpiexec.mpich] [--foreign mpiexec.openmpi] [--ranks 2 3 4] [--only ROW ...]
+                        [--repeat N] [--random N]
 
 PROGRAM is tests/mpi/transports. A row passes if its exit code is right, the report says all it should, and the job took no
-longer than its limit beyond what a job without a fault takes. WEFT_TRANSPORT is passed on. The fault is on the last rank, or
-with --random on any, in that many jobs of any row and size.
+longer than its limit beyond what a job without a fault takes. The environment is passed on: WEFT_TRANSPORT, and what Open MPI
+needs for more ranks than cores (see tests/meson.build). The fault is on the last rank, or with --random on any, in that many
+jobs of any row and size.
 """
 import argparse
 import os
@@ -19,17 +21,19 @@ import time
 import uuid
 
 deadline = 1.0
-site = r"at tests/mpi/transports\.cpp:\d+"
+site = r"at (\S+/)?tests/mpi/transports\.cpp:\d+"
 
 
 class Row:
-    def __init__(self, name, code, says, limit=0.5, fault=None, environment=None, alone=False, by_deadline=False):
+    def __init__(self, name, code, says, limit=0.5, fault=None, environment=None, alone=False, foreign=False,
+                 by_deadline=False):
         self.name, self.code, self.says, self.limit = name, code, says, limit
         if by_deadline and os.environ.get("WEFT_TRANSPORT") == "mpi":  # which does not see who waits for whom
             self.code, self.says, self.limit = 86, ["deadline: rank .* has waited", "rank {odd}, process"], deadline + 0.5
         self.fault = fault or name
         self.environment = environment or {}
         self.alone = alone  # started without mpiexec
+        self.foreign = foreign  # started by the mpiexec of another MPI
 
 
 def mismatch(name, usual, odd, **more):
@@ -69,6 +73,7 @@ rows = [
     Row("OMPI_COMM_WORLD_SIZE", 90, wrong + ["OMPI_COMM_WORLD_SIZE is 3"], fault="none",
         environment={"OMPI_COMM_WORLD_SIZE": "3"}, alone=True),
     Row("SLURM_NTASKS", 90, wrong + ["SLURM_NTASKS is 3"], fault="none", environment={"SLURM_NTASKS": "3"}, alone=True),
+    Row("foreign", 90, wrong + ["_SIZE is {ranks}, but this job has 1 rank"], limit=2, fault="none", foreign=True),
     Row("WEFT_RANKS", 90, wrong + ["the number of ranks expected is 7"], fault="none", environment={"WEFT_RANKS": "7"}),
 ]
 
@@ -92,9 +97,10 @@ def run(options, row, ranks, odd):
     environment[token.split("=")[0]] = token.split("=")[1]
     command = [options.program, row.fault, str(odd)]
     if not row.alone:
-        command = [options.mpiexec, "-n", str(ranks)] + command
+        command = [options.foreign if row.foreign else options.mpiexec, "-n", str(ranks)] + command
     begin = time.monotonic()
-    job = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=20)
+    job = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                         timeout=20)
     seconds = time.monotonic() - begin
     output = job.stdout.decode(errors="replace")
     for _ in range(200):  # mpiexec is gone before the ranks are
@@ -133,7 +139,7 @@ def complaints(options, row, ranks, odd):
     if code != row.code:
         yield f"exit code {code}, not {row.code}"
     for expected in row.says:
-        if not re.search(expected.replace("{odd}", str(odd)), output):
+        if not re.search(expected.replace("{odd}", str(odd)).replace("{ranks}", str(ranks)), output):
             yield f"does not say: {expected}"
     if output.count("ends the job with exit code") != 1:
         yield "there should be one report"
@@ -148,13 +154,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program")
     parser.add_argument("--mpiexec", default="mpiexec.mpich")
+    parser.add_argument("--foreign", help="the mpiexec of another MPI, if there is one")
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 3, 4])
     parser.add_argument("--only", nargs="+")
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--random", type=int, default=0)
     options = parser.parse_args()
     chosen = [(row, ranks, ranks - 1) for ranks in options.ranks for row in rows * options.repeat
-              if not (row.alone and ranks != options.ranks[0]) and (not options.only or row.name in options.only)]
+              if not (row.alone and ranks != options.ranks[0]) and not (row.foreign and not options.foreign)
+              and (not options.only or row.name in options.only)]
     if options.random:
         chosen = [(row, ranks, random.randrange(ranks)) for row, ranks, _ in random.choices(chosen, k=options.random)]
     failed, options.start_up = 0, 0  # starting is measured when a job seems slow

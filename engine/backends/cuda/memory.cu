@@ -114,7 +114,8 @@ Block* Context::take(size_t bytes, Device device) {
 
 // A block freed by its owner's thread is free at once: whatever uses it next comes later on the same stream. Another
 // thread's stream may still be at work on the blocks that it frees, so those come back with an event to wait for. What
-// reads or writes staging memory has waited for it. Called by destructors, hence without a word when the device is beyond recording events.
+// reads or writes staging memory has waited for it. Called by destructors, hence without a word when the device is
+// beyond recording events.
 void Context::give(Storage* storage) {
   Block* block = static_cast<Block*>(storage);
   Context* owner = block->owner;

@@ -1,0 +1,122 @@
+#include "optim/cached.h"
+
+#include <cstring>
+
+#include "collectives/case.h"
+#include "engine/backend.h"
+#include "engine/ops/elementwise.h"
+#include "engine/ops/reduce.h"
+#include "engine/ops/shape_ops.h"
+#include "engine/record.h"
+
+namespace weft {
+namespace {
+
+// x, whose cotangent is shown to `see`. Always: collectives in a micro-batch may wait for this rank though its loss
+// does not depend on that micro-batch.
+const Op observe_op{"observe", {}, Algebra::linear, Replay::always};
+Var observe(const Var& x, std::function<void(const Tensor& cotangent)> see) {
+  return record(observe_op, x.value(), from(x, [see = std::move(see)](const Var& g) {
+                  see(g.value());
+                  return g;
+                }));
+}
+std::vector<Shape> matrix(int, int) { return {{2, 3}}; }
+const DistributedCase observe_case{"observe", matrix,
+                                   [](auto x, Communicator&) { return observe(x[0], [](const Tensor&) {}); },
+                                   [](const auto& all) { return all; }};
+
+// Where the tape of the loss and that of a micro-batch meet.
+struct Seam {
+  Tensor features, cotangent;
+};
+using Seams = std::vector<Seam>;  // of one micro-batch, by set
+
+bool same_bits(const Tensor& a, const Tensor& b) {
+  return a.shape() == b.shape() && a.dtype() == b.dtype() &&
+         (a.size() == 0 || std::memcmp(staged(a).data(), staged(b).data(), a.bytes()) == 0);
+}
+
+// The leaves that stand for a micro-batch's features on the tape of the loss.
+Features leaves(const Features& features, Seams& seams, Tape& tape) {
+  seams.resize(features.size());
+  Features result;
+  for (size_t set = 0; set < features.size(); ++set) {
+    const Var& f = features[set];
+    Seam& seam = seams[set];
+    seam.features = f.value();
+    result.push_back(observe(with_spreads(tape.watch(f.value()), f.spreads()),
+                             [&seam](const Tensor& cotangent) { seam.cotangent = cotangent; }));
+  }
+  return result;
+}
+
+Tensor backward_of_loss(const Encode& encode, const FeatureLoss& loss_of, Gradients& gradients,
+                        std::vector<Seams>& seams) {
+  Tape tape;
+  std::vector<Features> parts;  // by set and micro-batch
+  for (size_t i = 0; i < seams.size(); ++i) {
+    Features features;
+    {
+      const Tape::Pause pause(&tape);
+      features = encode(static_cast<int64_t>(i), tape);
+    }
+    if (i == 0) parts.resize(features.size());
+    require(!features.empty() && features.size() == parts.size(), "cached_backward: micro-batch ", i, " has ",
+            features.size(), " sets of features, the first has ", parts.size());
+    features = leaves(features, seams[i], tape);
+    for (size_t set = 0; set < parts.size(); ++set) parts[set].push_back(features[set]);
+  }
+  Features joined;
+  for (const Features& set : parts) joined.push_back(concat(set, 0));
+  const Var loss = loss_of(tape, joined);
+  tape.backward(loss, gradients);
+  return loss.value();
+}
+
+// A scalar whose gradients by the features are their cotangents. The product of a value and its cotangent is always a
+// share of this rank.
+Var paired(const Features& features, const Seams& seams, int64_t micro_batch, Tape& tape) {
+  require(features.size() == seams.size(), "cached_backward: micro-batch ", micro_batch, " had ", seams.size(),
+          " sets of features, and ", features.size(), " when it was encoded again");
+  Var total;
+  for (size_t set = 0; set < seams.size(); ++set) {
+    const Var& f = features[set];
+    require(same_bits(f.value(), seams[set].features), "cached_backward: set ", set, " of the features of micro-batch ",
+            micro_batch,
+            " had other values when it was encoded again; draw random numbers from explicit keys, and let ",
+            "them depend on nothing that encoding changes");
+    const Var cotangent = with_spreads(tape.constant(seams[set].cotangent), f.spreads().duals());
+    const Var term = with_spreads(cast(sum(f * cotangent), DType::f32), Spreads(Spread::varying));
+    total = total.defined() ? total + term : term;
+  }
+  return total;
+}
+
+// Encodes again inside a checkpoint, whose first run took place long before: so layers know that it is a second one.
+void replay(int64_t micro_batch, const Encode& encode, const Seams& seams, Gradients& gradients) {
+  Tape tape;
+  bool ran = false;
+  const auto encode_again = [&](std::span<const Var> stand_in) {
+    return std::exchange(ran, true) ? paired(encode(micro_batch, tape), seams, micro_batch, tape) : stand_in[0];
+  };
+  const Var term = checkpoint(encode_again, {tape.constant(Tensor::zeros({}, DType::f32, seams[0].features.device()))});
+  tape.backward(term, gradients);
+}
+
+}  // namespace
+
+Tensor cached_backward(int64_t micro_batches, const Encode& encode, const FeatureLoss& loss, Gradients& gradients,
+                       const std::function<void()>& before_last) {
+  require(micro_batches > 0, "cached_backward: ", micro_batches,
+          " micro-batches; without samples, give one that is empty");
+  std::vector<Seams> seams(static_cast<size_t>(micro_batches));
+  const Tensor value = backward_of_loss(encode, loss, gradients, seams);
+  for (int64_t i = 0; i < micro_batches; ++i) {
+    if (i + 1 == micro_batches && before_last) before_last();
+    replay(i, encode, std::exchange(seams[static_cast<size_t>(i)], {}), gradients);
+  }
+  return value;
+}
+
+}  // namespace weft

@@ -1,0 +1,86 @@
+#pragma once
+// What a training has come to, as named tensors that are whole and do not depend on the number of ranks, nor on how
+// they divide the state: parameters, each one's number of steps and what the optimizer keeps for it, averages, buffers.
+//
+//   TrainingState state(comm);
+//   state.add(training.optimizer());  // of DataParallel or of Sharded, or one without either
+//   state.add(network.buffers());
+//   ...
+//   const Metadata saved = state.load([&](const TensorSink& put) -> Metadata {
+//     const Latest latest = latest_checkpoint("run");
+//     if (!latest.file) return {};
+//     load_checkpoint(*latest.file, state.tensors(), put);
+//     return latest.file->metadata();
+//   });
+//   ...
+//   const Metadata words = {{"data", batches.position()}, {"seed", "1"}};
+//   state.save([&](const TensorSource& get) { save_checkpoint("run", step, state.tensors(), get, words); });
+//
+// Files are the root's alone: no other rank needs the folder, and all go on from the same file. Tensors travel one by
+// one, so no rank holds more than one whole beside what it has. Both are for the time between two steps: gradients that
+// wait for a step are not part of the state.
+//
+// What is loaded has the bits of what was saved, on any number of ranks and at any stage. On as many ranks, training
+// goes on to the bits that it would have had. On another number the samples of a step are divided otherwise, and sums
+// over ranks of sums over samples agree to rounding only.
+#include <set>
+
+#include "collectives/communicator.h"
+#include "engine/named.h"
+#include "optim/average.h"
+#include "optim/optimizer.h"
+
+namespace weft {
+
+class TrainingState {
+ public:
+  // All calls are made on every rank, in the same order.
+  explicit TrainingState(Communicator& comm, GroupRank root = {0}) : comm_(comm), root_(root) {}
+
+  // With the average of the optimizer's owned range, if there is one. What is added must outlive this object.
+  void add(Optimizer& optimizer, WeightAverage* average = nullptr);
+  // What all ranks have, and have equal: buffers, parameters that are not trained.
+  void add(const std::vector<Parameter*>& equal);
+
+  const std::vector<TensorOutline>& tensors() const { return tensors_; }
+
+  // Calls `write` on the root, which gets whole tensors as it asks for them. An error in it is thrown on every rank.
+  void save(const std::function<void(const TensorSource& get)>& write);
+  // Calls `read` on the root, which puts in all tensors, or none if there is nothing to go on from. What it returns, or
+  // throws, every rank does.
+  Metadata load(const std::function<Metadata(const TensorSink& put)>& read);
+
+ private:
+  // This rank's part of a tensor, or all of it.
+  struct Part {
+    Parameter* parameter;  // whose value it is, or else
+    Tensor values;
+    Rows rows;  // elements on each rank; none: every rank has all
+  };
+  struct Count {
+    Optimizer* optimizer;
+    const Parameter* parameter;
+    size_t tensor;
+  };
+  using Ranges = std::vector<Range>;
+
+  void add(TensorOutline outline, Part part);
+  void add(const std::string& name, const Place& place, const Tensor& values, const Ranges& owned);
+  void add_slots(Optimizer& optimizer, const Ranges& owned);
+  Ranges owned_ranges(const Optimizer& optimizer);
+  bool is_root() const { return comm_.rank() == root_; }
+  Tensor gather(size_t tensor);
+  void spread(size_t tensor, const Tensor& whole);
+  int64_t agree_on(int64_t tensor);
+  void follow_root(const std::function<void()>& lead, const std::function<void(size_t tensor)>& join);
+  std::string from_root(const std::string& text);
+
+  Communicator& comm_;
+  const GroupRank root_;
+  std::vector<TensorOutline> tensors_;
+  std::vector<Part> parts_;    // of the tensors
+  std::vector<Count> counts_;  // of steps, in tensors of one element
+  std::set<std::string> names_;
+};
+
+}  // namespace weft

@@ -1,0 +1,25 @@
+// Training that stops and goes on, under mpiexec.
+#include <cstdio>
+
+#include "collectives/transports/factory.h"
+#include "tests/resume_run.h"
+#include "tests/scratch_folder.h"
+
+using namespace weft;
+
+namespace {
+
+// Only the root uses the folder.
+int body(Session& session) {
+  Communicator comm(connect_hosts(session));
+  const ScratchFolder folder;
+  for (int stage = 0; stage <= 3; ++stage)
+    for (const DType dtype : {DType::f32, DType::bf16})
+      expect_undisturbed(comm, {stage, dtype}, 5, folder / (std::to_string(stage) + text(dtype)));
+  if (session.rank() == 0) std::printf("training went on at all stages on %d processes\n", comm.size());
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return run_session(argc, argv, body); }

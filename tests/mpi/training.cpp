@@ -1,0 +1,26 @@
+// Random steps of gradients' sums on processes, which wait for each other otherwise than threads do: through shared
+// memory, and by messages. That training ends where it does on threads is said by equal_to_one_process.
+#include <cstdio>
+
+#include "collectives/transports/factory.h"
+#include "tests/random_steps.h"
+
+using namespace weft;
+
+namespace {
+
+constexpr unsigned programs = 20;
+
+int body(Session& session) {
+  Communicator comm(connect_hosts(session));
+  for (unsigned seed = 0; seed < programs; ++seed) {
+    RandomProgram program(seed, comm);
+    for (int step = 0; step < 4; ++step) program.step();
+  }
+  if (session.rank() == 0) std::printf("%u random programs hold on %s\n", programs, comm.description().c_str());
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return run_session(argc, argv, body); }
