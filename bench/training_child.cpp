@@ -89,7 +89,7 @@ void weak_scaling(Ranks& ranks) {
 
 template <class Training> static void allocations_of(Ranks& ranks, const char* name, Training training) {
   constexpr int steps = 10;
-  for (int i = 0; i < 5; ++i) training.step();
+  for (int i = 0; i < 20; ++i) training.step();
   const int64_t pool_before = pool::statistics().system_calls;
   CountAllocations calls;
   for (int i = 0; i < steps; ++i) training.step();

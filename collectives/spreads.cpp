@@ -87,13 +87,10 @@ void expect_spread(const std::string& op, const Var& x, const Communicator& comm
                    const char* advice) {
   if (!follows(x)) return;
   const Spread spread = spread_of(x, comm);
-  bool ok = false;
+  for (const Spread s : allowed)
+    if (s == spread || (spread == Spread::same && (s == R || s == I))) return;
   std::string names;
-  for (const Spread s : allowed) {
-    ok = ok || s == spread || (spread == Spread::same && (s == R || s == I));
-    names += (names.empty() ? "" : " or ") + text(s);
-  }
-  if (ok) return;
+  for (const Spread s : allowed) names += (names.empty() ? "" : " or ") + text(s);
   fail({op, ": its input is ", text(spread), " over ", comm.description(), ", but ", names, " is needed; ",
         spread == unsaid ? how_to_say : advice});
 }

@@ -12,15 +12,15 @@ static const Op checkpoint_op{"checkpoint",
 static const Op collective_checkpoint_op{"checkpoint of a collective", checkpoint_op.samples, Algebra::nonlinear,
                                          Replay::always};
 
-Var checkpoint(std::function<Var(std::span<const Var>)> f, std::vector<Var> inputs) {
+Var checkpoint(PooledFunction<Var(std::span<const Var>)> f, Vars inputs) {
   Tape* tape = nullptr;
   for (const Var& x : inputs) tape = x.tape() ? x.tape() : tape;
   if (!tape || !tape->recording_) return f(inputs);
 
   struct Piece final : Tape::Pullback {
     decltype(f) run;
-    std::vector<Var> inputs;
-    Piece(decltype(f) run, std::vector<Var> inputs) : Pullback(-1), run(std::move(run)), inputs(std::move(inputs)) {}
+    Vars inputs;
+    Piece(decltype(f) run, Vars inputs) : Pullback(-1), run(std::move(run)), inputs(std::move(inputs)) {}
     Var apply(const Var&) override { return run(inputs); }
   };
   const bool skipped_before = std::exchange(tape->replay_skipped_, false);

@@ -12,6 +12,7 @@
 
 #include "engine/arena.h"
 #include "engine/op.h"
+#include "engine/pooled_function.h"
 #include "engine/tensor.h"
 
 namespace weft {
@@ -45,7 +46,7 @@ class Var {
   friend class Tape;
   friend class Recording;
   friend class Walk;
-  friend Var checkpoint(std::function<Var(std::span<const Var>)>, std::vector<Var>);
+  friend Var checkpoint(PooledFunction<Var(std::span<const Var>)>, std::vector<Var, pool::Allocator<Var>>);
   friend Var with_spreads(Var x, Spreads spreads);
   Var(Tape* tape, int id, Tensor value, Spreads spreads = {})
       : tape_(tape), id_(id), version_(value.version()), spreads_(spreads), value_(std::move(value)) {}
@@ -57,6 +58,8 @@ class Var {
   Spreads spreads_;
   Tensor value_;
 };
+
+using Vars = std::vector<Var, pool::Allocator<Var>>;
 
 // The same node, seen as spread otherwise: what collectives make of their results. Trusted, not checked.
 Var with_spreads(Var x, Spreads spreads);
@@ -179,7 +182,7 @@ class Tape {
  private:
   friend class Recording;
   friend class Walk;
-  friend Var checkpoint(std::function<Var(std::span<const Var>)>, std::vector<Var>);
+  friend Var checkpoint(PooledFunction<Var(std::span<const Var>)>, std::vector<Var, pool::Allocator<Var>>);
   friend Var with_spreads(Var, Spreads);
 
   // One term of an op's derivative, stored in the arena: how the output's cotangent becomes that of one input.
@@ -230,6 +233,6 @@ class Tape {
 
 // Trades time for memory: runs `f` without saving anything and runs it again in backward. `f` must compute the same
 // again (draw random numbers from explicit keys, as dropout does).
-Var checkpoint(std::function<Var(std::span<const Var>)> f, std::vector<Var> inputs);
+Var checkpoint(PooledFunction<Var(std::span<const Var>)> f, Vars inputs);
 
 }  // namespace weft

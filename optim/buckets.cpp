@@ -93,10 +93,8 @@ Tensor Buckets::take(int64_t index) {
 void Buckets::clear() {
   gradients_.clear();
   std::fill(present_.begin(), present_.end(), false);
-  for (Bucket& bucket : buckets_) {
+  for (Bucket& bucket : buckets_)
     if (!keeps_memory_) bucket.memory = {};
-    bucket.taken = bucket.memory.version();
-  }
 }
 
 }  // namespace weft

@@ -19,7 +19,7 @@ const Op unpack_op{"unpack",
                    {{"and pack others",
                      {{13}},
                      [](auto x) {
-                       const std::vector<Var> parts = unpack(x[0], sample_packing);
+                       const Vars parts = unpack(x[0], sample_packing);
                        const Var others[] = {square(parts[0]) * parts[0], {}, parts[2]};
                        return pack(others, sample_packing);
                      }}},
@@ -66,7 +66,7 @@ Var pack(std::span<const Var> parts, const Packing& packing) {
   return node.finish();
 }
 
-std::vector<Var> unpack(const Var& flat, const Packing& packing, const std::function<void(size_t part)>& reached) {
+Vars unpack(const Var& flat, const Packing& packing, const std::function<void(size_t part)>& reached) {
   require(flat.shape() == Shape{packing.size}, "unpack: ", flat.shape(), " for ", packing.size, " elements");
   using Gradients = Pooled<Var>;  // by part: they wait here for one another
   const auto gradients = std::allocate_shared<Gradients>(pool::Allocator<Gradients>(), packing.slots.size());
@@ -75,7 +75,7 @@ std::vector<Var> unpack(const Var& flat, const Packing& packing, const std::func
                                 const Gradients all = std::exchange(*gradients, Gradients(gradients->size()));
                                 return pack(all, packing);
                               }));
-  std::vector<Var> parts;
+  Vars parts;
   for (size_t i = 0; i < packing.slots.size(); ++i) {
     const auto& [begin, shape] = packing.slots[i];
     const auto pullback = [=](const Var& g) {

@@ -25,6 +25,6 @@ Var pack(std::span<const Var> parts, const Packing& packing);
 
 // Views, all of one memory. In backward their gradients are packed once, when the last of them has come; `reached`
 // hears of each that has one.
-std::vector<Var> unpack(const Var& flat, const Packing& packing, const std::function<void(size_t part)>& reached = {});
+Vars unpack(const Var& flat, const Packing& packing, const std::function<void(size_t part)>& reached = {});
 
 }  // namespace weft

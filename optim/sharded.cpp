@@ -118,7 +118,7 @@ class Sharded::InUse {
       const Var mine = pack(shards.first(count), stretch.mine);
       const Var flat = cast(all_gather_v(mine, stretch.rows, comm, site), sharded_.layout_.dtype());
       const auto reached = [&sharded = sharded_, first](size_t i) { sharded.reached_[first + i] = true; };
-      const std::vector<Var> parts = unpack(flat, stretch.whole, reached);
+      const Vars parts = unpack(flat, stretch.whole, reached);
       for (size_t i = 0; i < count; ++i) tape_.stand_in(parameter(first + i), parts[i]);
       shards = shards.subspan(count);
     }
@@ -137,7 +137,7 @@ class Sharded::InUse {
   const Unit& unit_;
 };
 
-Var Sharded::run(const Unit& unit, std::vector<Var> inputs, Function f, Site site) {
+Var Sharded::run(const Unit& unit, Vars inputs, Function f, Site site) {
   Tape* tape = nullptr;
   for (const Var& input : inputs) tape = input.tape() ? input.tape() : tape;
   require(tape,
@@ -155,27 +155,27 @@ Var Sharded::run(const Unit& unit, std::vector<Var> inputs, Function f, Site sit
   return checkpoint(piece, std::move(inputs));
 }
 
-Var Sharded::run(const Unit& unit, const Var& x, std::function<Var(const Var& x)> f, Site site) {
+Var Sharded::run(const Unit& unit, const Var& x, PooledFunction<Var(const Var& x)> f, Site site) {
   const auto of_one = [f = std::move(f)](std::span<const Var> x) { return f(x[0]); };
-  return run(unit, std::vector<Var>{x}, of_one, site);
+  return run(unit, Vars{x}, of_one, site);
 }
 
 // A parameter of a unit that ran may have been left aside in it. What any rank used is present.
-std::vector<bool> Sharded::present() {
+void Sharded::agree_on_present() {
   Tensor marks({static_cast<int64_t>(shards_.size())}, DType::u8);
   auto* mark = marks.mutate<uint8_t>();
   for (size_t place = 0; place < shards_.size(); ++place)
     mark[place] = reached_[place] && gradients_.has(shards_[place]);
   comm_.all_reduce(marks, marks, ReduceOp::maximum);
   const uint8_t* marked = marks.data<uint8_t>();
-  return std::vector<bool>(marked, marked + shards_.size());
+  present_.assign(marked, marked + shards_.size());
 }
 
 double Sharded::step(double rate, double most_norm) {
-  const std::vector<bool> present = this->present();
+  agree_on_present();
   const bool clips = !std::isinf(most_norm);
-  const double norm = clips ? optimizer_.norm(gradient_.flat(), present) : 0;
-  optimizer_.step(gradient_.flat(), present, rate, clips ? clip(norm, most_norm) : 1);
+  const double norm = clips ? optimizer_.norm(gradient_.flat(), present_) : 0;
+  optimizer_.step(gradient_.flat(), present_, rate, clips ? clip(norm, most_norm) : 1);
   discard();
   return norm;
 }

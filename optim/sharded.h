@@ -49,9 +49,9 @@ class Sharded {
   // f of the inputs, in which the unit's parameters may be used. It must give the same again, keep no Var of what it
   // computes, and live as long as the tape, as this object must. One input at least is on a tape: a paused one where no
   // gradients are wanted.
-  using Function = std::function<Var(std::span<const Var> inputs)>;
-  Var run(const Unit& unit, std::vector<Var> inputs, Function f, Site site = Site::here());
-  Var run(const Unit& unit, const Var& x, std::function<Var(const Var& x)> f, Site site = Site::here());
+  using Function = PooledFunction<Var(std::span<const Var> inputs)>;
+  Var run(const Unit& unit, Vars inputs, Function f, Site site = Site::here());
+  Var run(const Unit& unit, const Var& x, PooledFunction<Var(const Var& x)> f, Site site = Site::here());
 
   // Of this rank's elements of each parameter: hooks are told of parameters of the same names that have just these.
   Gradients& gradients() { return gradients_; }
@@ -73,7 +73,7 @@ class Sharded {
   int64_t find(const Parameter& parameter) const;
   Rows rows(Range range) const;
   Stretch stretch(int64_t first_place, int64_t last_place) const;
-  std::vector<bool> present();
+  void agree_on_present();
 
   Communicator& comm_;
   FlatLayout layout_;
@@ -84,7 +84,8 @@ class Sharded {
   ByParameter<int64_t> place_of_shard_;
   FlatMemory gradient_;
   Gradients gradients_;
-  std::vector<bool> in_use_, reached_;  // by place: in a unit at work; in this step, by a gradient
+  std::vector<bool> in_use_, reached_,
+      present_;  // by place: in a unit at work; in this step, by a gradient; on any rank
 };
 
 // A layer as a unit.

@@ -205,7 +205,7 @@ TEST_CASE("a rank whose loss ignores a collective, or a checkpoint of one, takes
         std::vector<Var> inputs;
         for (const Shape& shape : c->shapes(number(comm), comm.size()))
           inputs.push_back(tape.watch(affine(data_of(number(comm), shape), 0.25, 0.75).value()));
-        const Var y = checkpointed ? checkpoint(call, inputs) : call(inputs);
+        const Var y = checkpointed ? checkpoint(call, Vars(inputs.begin(), inputs.end())) : call(inputs);
         const Tensor seed = used ? data_of(0, y.shape(), 9) : Tensor::zeros(y.shape(), DType::f64);
         const Var loss = used ? sum(y * seed) : tape.constant(scalar(1));
         const auto ignored = tape.gradient(loss, Var(scalar(1)), inputs), zero = tape.gradient(y, seed, inputs);

@@ -111,7 +111,7 @@ TEST_CASE("packed tensors have zeros between them and where one is left out") {
   CHECK_THROWS_WITH(unpack(row, packing), "unpack: (1, 2) for 8 elements");
   Tape tape;
   const Var flat = tape.watch(Tensor::arange(8, DType::f32));
-  const std::vector<Var> parts = unpack(flat, packing);  // a walk knows nothing of the one before
+  const Vars parts = unpack(flat, packing);  // a walk knows nothing of the one before
   const auto gradient = [&](size_t part) { return tape.gradient(sum(parts[part]), {flat})[0].value().values(); };
   CHECK(gradient(0) == std::vector<double>{0, 1, 1, 0, 0, 0, 0, 0});
   CHECK(gradient(2) == std::vector<double>{0, 0, 0, 0, 0, 0, 1, 0});

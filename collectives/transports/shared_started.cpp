@@ -76,7 +76,7 @@ std::unique_ptr<Transport::Started> SharedMemory::start(const Call& asked, Tenso
   const uint64_t number = seat.started;
   Post& post = this->post(rank_, number);
   Kept& kept = kept_[number % Post::count];
-  require(!kept.open, text(asked.verb), ": ", size_t{Post::count},
+  require(!kept.open, asked.verb, ": ", size_t{Post::count},
           " collectives of this group have been started since one that still waits to be finished");
   Call call = asked;
   call.sequence = ++seat.calls;
