@@ -8,17 +8,7 @@ namespace {
 
 // Holds against the stronger of the two settings only if it holds against both.
 std::vector<Check> against_torch(Network& net, const std::string& workload, double bound) {
-  Torch installed(Torch::Setting::as_installed), strongest(Torch::Setting::strongest);
-  const Rounds rounds({timed([&] { net.step(); }), installed.step(workload), strongest.step(workload)});
-  const auto check = [&](size_t which, const std::string& setting) {
-    return Check{"times PyTorch " + installed.version() + ", " + setting,
-                 duration(rounds.median(0)),
-                 duration(rounds.median(which)),
-                 spread(rounds.ratio(which, 0)),
-                 Sense::at_least,
-                 bound};
-  };
-  return {check(1, "as installed"), check(2, "strongest")};
+  return bench::against_torch(timed([&] { net.step(); }), workload, bound, bound);
 }
 
 std::vector<Check> tiny_mlp() {

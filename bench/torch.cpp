@@ -72,4 +72,19 @@ Burst Torch::step(const std::string& workload) {
   };
 }
 
+std::vector<Check> against_torch(const Burst& ours, const std::string& workload, double bound_as_installed,
+                                 double bound_strongest) {
+  Torch installed(Torch::Setting::as_installed), strongest(Torch::Setting::strongest);
+  const Rounds rounds({ours, installed.step(workload), strongest.step(workload)});
+  const auto check = [&](size_t which, const std::string& setting, double bound) {
+    return Check{"times PyTorch " + installed.version() + ", " + setting,
+                 duration(rounds.median(0)),
+                 duration(rounds.median(which)),
+                 spread(rounds.ratio(which, 0)),
+                 Sense::at_least,
+                 bound};
+  };
+  return {check(1, "as installed", bound_as_installed), check(2, "strongest", bound_strongest)};
+}
+
 }  // namespace weft::bench

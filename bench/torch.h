@@ -2,6 +2,7 @@
 // PyTorch in a child process that takes its turn between our own bursts: torch_steps.py, one thread.
 #include <cstdio>
 
+#include "bench/goal.h"
 #include "bench/measure.h"
 
 namespace weft::bench {
@@ -27,5 +28,9 @@ class Torch {
   int child_ = -1;
   std::string version_;
 };
+
+// How many times as fast our step is as PyTorch's of that workload, in both settings.
+std::vector<Check> against_torch(const Burst& ours, const std::string& workload, double bound_as_installed,
+                                 double bound_strongest);
 
 }  // namespace weft::bench

@@ -19,14 +19,16 @@ enum class Reductions : uint8_t { ordered, fast };
 // everybody has started it. One that is dropped keeps nobody waiting.
 class Pending {
  public:
-  Pending(Meeting meeting, Transport& transport) : meeting_(std::move(meeting)), started_(meeting_.start(transport)) {}
+  Pending(Meeting meeting, Transport& transport) : meeting_(std::move(meeting)), started_(meeting_->start(transport)) {}
+  bool ready() const { return started_ && started_->ready(); }  // whether `wait` surely need not
   Tensor wait() {
     require(started_ != nullptr, "wait: this collective has been waited for already");
-    return meeting_.finish(*std::exchange(started_, nullptr));
+    Meeting meeting = *std::exchange(meeting_, std::nullopt);  // whose memory ends with it
+    return meeting.finish(*std::exchange(started_, nullptr));
   }
 
  private:
-  Meeting meeting_;
+  std::optional<Meeting> meeting_;
   std::unique_ptr<Transport::Started> started_;
 };
 

@@ -42,10 +42,12 @@ class Transport {
   // `to` may be one of the peers' addresses; parts begin and end at multiples of 64 bytes, or at the end.
   using Fold = FunctionRef<void(const Part&, std::byte* to)>;
 
-  // A meeting that has begun: `finish`, once, waits until all ranks have begun it and reads, as one part.
+  // A meeting that has begun: `finish`, once, waits until all ranks have begun it and reads, as one part. If it is
+  // `ready`, it need not wait; a transport that cannot tell says no.
   class Started {
    public:
     virtual ~Started() = default;
+    virtual bool ready() const { return false; }
     virtual void finish(Read read) = 0;
   };
 
@@ -64,7 +66,7 @@ class Transport {
   // The same in two halves, between which the ranks may do anything else, meet included, and which they may finish in
   // any order. A rank that never finishes one keeps nobody waiting. `mine` is copied unless nobody else holds it.
   // Outlived by the transport.
-  virtual std::unique_ptr<Started> start(const Call&, Tensor, size_t) { return nullptr; }
+  virtual std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest) = 0;
 
   // A meeting with the same outcome on every rank: result = fold over all ranks' bytes. Every element is folded by one
   // rank only and then copied, so the work does not grow with the group and the bits agree by construction.

@@ -51,7 +51,8 @@ Tensor Buckets::place_for(const Parameter& parameter) {
 }
 
 void Buckets::start_pass() {
-  expected_.swap(came_);
+  const bool anything_came = std::find(came_.begin(), came_.end(), true) != came_.end();
+  if (anything_came) expected_.swap(came_);
   came_.assign(came_.size(), false);
   for (Bucket& bucket : buckets_)
     bucket.expected = bucket.missing =

@@ -95,6 +95,13 @@ void GradientSync::start_next() {
   Tensor values = local(bucket);
   started_.push_back(options_.sharded ? comm_->start(ReduceScatter{parts}, std::move(values))
                                       : comm_->start(AllReduce{}, std::move(values)));
+  if (options_.frees) collect_ready_ones();
+}
+
+// What has arrived needs no room of its own any more.
+void GradientSync::collect_ready_ones() {
+  for (; collected_ < started_.size() && started_[collected_].ready(); ++collected_)
+    receive(static_cast<int64_t>(collected_) % buckets_.count(), started_[collected_].wait());
 }
 
 void GradientSync::receive(int64_t bucket, const Tensor& sum) {
@@ -183,12 +190,13 @@ void GradientSync::finish() {
   require(!finished_, "finish: this step is finished; clear() begins the next");
   catch_up();
   // A sum contains whatever an earlier one of its bucket does, unless gradients are given up with each.
-  for (int64_t i = 0; i < static_cast<int64_t>(started_.size()); ++i) {
+  for (auto i = static_cast<int64_t>(collected_); i < static_cast<int64_t>(started_.size()); ++i) {
     const int64_t bucket = i % buckets_.count();
     const bool stale = i + buckets_.count() < position_ || must_be_reduced(bucket);
     if (options_.frees || !stale) receive(bucket, started_[static_cast<size_t>(i)].wait());
   }
   started_.clear();
+  collected_ = 0;
   for (int64_t bucket = 0; bucket < buckets_.count(); ++bucket)
     if (must_be_reduced(bucket)) reduce(bucket);
   finished_ = true;
@@ -199,6 +207,7 @@ void GradientSync::clear() {
   finished_ = false;
   buckets_.clear();
   started_.clear();
+  collected_ = 0;
   std::fill(filled_.begin(), filled_.end(), false);
   position_ = 0;
   start_pass();

@@ -55,6 +55,7 @@ class GradientSync {
   bool may_start() const;
   void start_complete_ones();
   void start_next();
+  void collect_ready_ones();
   void catch_up();
   Tensor local(int64_t bucket);
   Rows rows(Range range) const;
@@ -80,6 +81,7 @@ class GradientSync {
   bool overlapping_ = false;            // in a pass during which reductions start
   int64_t position_ = 0;                // reductions started in this step, in the order of the buckets, round by round
   std::vector<Pending> started_;        // those
+  size_t collected_ = 0;                // of those, the first ones: their sums are received
   Tensor states_;                       // what every rank says of its buckets
   bool finished_ = false;
   std::vector<Hook> before_, after_;

@@ -5,6 +5,7 @@
 #include "collectives/spreads.h"
 #include "engine/ops/matmul.h"
 #include "engine/ops/reduce.h"
+#include "tests/forwarding_transport.h"
 #include "tests/on_ranks.h"
 
 using namespace weft;
@@ -197,27 +198,8 @@ TEST_CASE("collectives in another order are an error that names both and where t
 
 namespace {
 
-// Another transport among the same ranks, with nothing but what every transport must have.
-class Plain final : public Transport {
- public:
-  explicit Plain(std::unique_ptr<Transport> inner) : inner_(std::move(inner)) {}
-  int rank() const override { return inner_->rank(); }
-  int size() const override { return inner_->size(); }
-  GlobalRank global(GroupRank rank) const override { return inner_->global(rank); }
-  std::string description() const override { return inner_->description(); }
-  void meet(const Call& call, Bytes mine, size_t longest, Read read) override {
-    inner_->meet(call, mine, longest, read);
-  }
-  void send(Call call, GroupRank to, Bytes bytes) override { inner_->send(call, to, bytes); }
-  void receive(Call call, GroupRank from, std::span<std::byte> bytes) override { inner_->receive(call, from, bytes); }
-  std::unique_ptr<Transport> split(int color, int key, Site site) override { return inner_->split(color, key, site); }
-  void finalize(Site site) override { inner_->finalize(site); }
-  bool shows_device_memory() const override { return inner_->shows_device_memory(); }
-  StorageHandle allocate_shown(size_t bytes) override { return inner_->allocate_shown(bytes); }
-
- private:
-  std::unique_ptr<Transport> inner_;
-};
+// Another transport among the same ranks: what it does not forward is as for every transport.
+using Plain = ForwardingTransport;
 
 Tensor floats_of(int rank, int64_t size) { return data_of(rank, {size}, 5, DType::f32); }
 

@@ -144,20 +144,21 @@ TEST_CASE("all hooks of a parameter see its gradient before it is given up, and 
 TEST_CASE("overlapping begins with the buckets whose parameters the pass before had", "[r33]") {
   on_ranks([](Communicator& comm) {
     ChosenTerms terms(comm);
-    const FlatLayout layout = terms.layout();
-    GradientSync sync(layout, comm, {.when = When::in_last_pass, .bucket = 1});
-    std::vector<int> started;  // after each parameter of a pass
-    int reductions = 0;
-    sync.before_reduce([&](Range, const Tensor&) { ++reductions; });
-    sync.gradients().after_accumulate([&](const Parameter&, const Tensor&) { started.push_back(reductions); });
-    for (const std::vector<int>& expected : {std::vector{0, 0, 0}, {0, 2, 4}}) {  // the last parameter is never used
-      started.clear();
-      reductions = 0;
-      sync.expect_last_pass();
-      terms.backward({0, 2, 4}, 0, sync.gradients());
-      expect(started == expected, "reductions begin with the second step");
-      sync.finish();
-      sync.clear();
+    for (const When when : {When::in_last_pass, When::in_every_pass}) {
+      GradientSync sync(terms.layout(), comm, {.when = when, .bucket = 1});
+      std::vector<int> started;  // after each parameter of a pass
+      int reductions = 0;
+      sync.before_reduce([&](Range, const Tensor&) { ++reductions; });
+      sync.gradients().after_accumulate([&](const Parameter&, const Tensor&) { started.push_back(reductions); });
+      for (const std::vector<int>& expected : {std::vector{0, 0, 0}, {0, 2, 4}, {0, 2, 4}}) {  // the last is never used
+        started.clear();
+        reductions = 0;
+        sync.expect_last_pass();
+        terms.backward({0, 2, 4}, 0, sync.gradients());
+        expect(started == expected, "reductions begin with the second step");
+        sync.finish();
+        sync.clear();
+      }
     }
   });
 }

@@ -188,7 +188,7 @@ inline void common_memory_is_used_again(Transport& group) {
   require(all(second, 0) && (!first || all(first, 1)), "common memory is given to others while somebody holds it");
   barrier();
   const void* const place = second->data;
-  std::memset(second->data, 2, size);
+  if (group.rank() == 0) std::memset(second->data, 2, size);
   if (group.rank() > 0) second = {};
   barrier();
   second = {};

@@ -12,6 +12,11 @@ class SharedMemory::Posting final : public Transport::Started {
   Posting(SharedMemory& group, const Call& call, size_t longest, uint64_t number)
       : group_(group), call_(call), longest_(longest), number_(number) {}
   ~Posting() override { read_by_me(); }
+  bool ready() const override {
+    for (int r = 0; r < group_.size_; ++r)
+      if (!posted(r)) return false;
+    return true;
+  }
   void finish(Read read) override;
 
   static void* operator new(size_t bytes) { return pool::take(bytes); }
