@@ -14,8 +14,8 @@ constexpr int ranks = 4, layers = 64;
 constexpr int64_t each = 16 * 1024;                                 // elements of a layer, and of a bucket
 constexpr double bucket = 1.125 * 4 * each, all = bucket * layers;  // the pool rounds up by an eighth at most
 
-// The most that all ranks together have held at a reduction, more than before there was a training. Ranks that keep step
-// find what they started before complete.
+// The most that all ranks together have held at a reduction, more than before there was a training. Ranks that keep
+// step find what they started before complete.
 double most_held(DataParallel::Options options) {
   const int64_t before = pool::statistics().live_bytes;
   std::atomic<int64_t> most = 0;
