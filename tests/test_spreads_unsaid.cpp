@@ -222,3 +222,12 @@ TEST_CASE("a loss that depends on parameters alone counts once over a group that
     }
   });
 }
+
+TEST_CASE("a constant of all ranks is no part of a sum over them") {
+  on_ranks([](Communicator& comm) {
+    Tape tape;
+    const Var x = spread_as(tape.constant(data_of(0, {2})), comm, S);
+    expect_refusal([&] { all_reduce(x, comm); }, {"all_reduce: its input is Same", "counted once per rank"});
+    expect_refusal([&] { as_partial(x, comm); }, {"as_partial: its input is Same"});
+  });
+}
