@@ -113,7 +113,7 @@ std::vector<Check> measure(const char* goal, int ranks, const char* library = ""
   std::vector<Check> checks;
   for (Series& each : series) {
     const double theirs = spread(each.theirs).median;
-    each.check.ours = duration(spread(each.ours).median);
+    each.check.ours = each.ours[0] > 0 ? duration(spread(each.ours).median) : "";
     each.check.theirs = theirs > 0 ? duration(theirs) : "";
     each.check.value = spread(each.values);
     checks.push_back(each.check);

@@ -144,7 +144,7 @@ TEST_CASE("a result that some ranks want in common memory and others do not is a
                        group.combine(sum({20'000}), mine, group.rank() == 0 ? shared : std::span(own),
                                      checks::add_in_rank_order);
                      }),
-             Contains("87 collective mismatch"));
+             Contains("87 collective mismatch") && !Contains("FINALIZE"));
 }
 
 TEST_CASE("a skipped collective is noticed at the next one or at the end") {
