@@ -51,6 +51,9 @@ class Transport {
     virtual void finish(Read read) = 0;
   };
 
+  // So many meetings of a group may be started and not finished.
+  static constexpr size_t most_started = 256;
+
   virtual ~Transport() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;

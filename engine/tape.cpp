@@ -69,6 +69,8 @@ Var Tape::watch(Tensor value) { return leaf(std::move(value), nullptr, Spread::v
 Var Tape::watch(const Parameter& parameter) {
   const auto found = parameters_.find(&parameter);
   if (found != parameters_.end()) return found->second;
+  require(parameter.value.data() || parameter.value.size() == 0, "watch: parameter '", parameter.name,
+          "' has a shape but no values here, as one that is divided among ranks outside of its unit");
   const Var& var = parameters_.emplace(&parameter, leaf(parameter.value, &parameter, Spread::replicated)).first->second;
   for (Observer* observer : observers_) observer->watched(var, parameter);
   return var;

@@ -8,8 +8,6 @@
 namespace weft {
 namespace {
 
-constexpr size_t most_started = 256;  // in a step: so many collectives of a group may wait to be finished
-
 DType sum_type(DType dtype) { return dtype == DType::bf16 ? DType::f32 : dtype; }
 
 Tensor allocate(Communicator& comm, int64_t elements, DType dtype, Device device, bool common) {
@@ -61,7 +59,7 @@ void GradientSync::expect_last_pass() {
 }
 
 // Nobody need have started any of them before all begin to finish, so none may have to wait for room.
-bool GradientSync::may_start() const { return started_.size() < most_started; }
+bool GradientSync::may_start() const { return started_.size() < Transport::most_started; }
 
 void GradientSync::start_complete_ones() {
   while (may_start() && buckets_.complete(position_ % buckets_.count())) {

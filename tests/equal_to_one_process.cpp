@@ -2,9 +2,9 @@
 // last step, for ranks that are threads,
 //
 //   equal_to_one_process
-//   mpiexec -n 3 equal_to_one_process processes
+//   mpiexec -n 3 equal_to_one_process
 //
-// or for processes, which are also compared with as many threads.
+// or for processes, which are also compared with as many threads; `processes` asks for that of one process, too.
 #include <cstdio>
 
 #include "collectives/transports/factory.h"
@@ -94,6 +94,11 @@ int on_threads() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc > 1 && std::string(argv[1]) == "processes") return run_session(argc, argv, on_processes);
-  return on_threads();
+  return run_session(argc, argv, [&](Session& session) {
+    const std::string asked = argc > 1 ? argv[1] : "";
+    if (argc > 2 || (argc > 1 && asked != "processes"))
+      session.end(exit_codes::usage,
+                  "usage: equal_to_one_process for ranks as threads, mpiexec -n N equal_to_one_process for processes");
+    return session.size() > 1 || asked == "processes" ? on_processes(session) : on_threads();
+  });
 }

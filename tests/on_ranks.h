@@ -51,8 +51,8 @@ inline void expect_same_bits(const Tensor& actual, const Tensor& expected, Site 
                   (actual.size() == 0 || std::memcmp(actual.data(), expected.data(), actual.bytes()) == 0);
   expect(ok, text(actual) + " has not the bits of " + text(expected), site);
 }
-// f must end with an Error that says all of this.
-template <class F> void expect_refusal(F f, std::initializer_list<const char*> said, Site site = Site::here()) {
+// f must end with an Error that says all of this; its text.
+template <class F> std::string expect_refusal(F f, std::initializer_list<const char*> said, Site site = Site::here()) {
   std::string message = "nothing was refused";
   try {
     f();
@@ -61,6 +61,7 @@ template <class F> void expect_refusal(F f, std::initializer_list<const char*> s
   }
   for (const char* part : said)
     expect(message.find(part) != std::string::npos, message + "\n  does not say: " + part, site);
+  return message;
 }
 
 }  // namespace weft

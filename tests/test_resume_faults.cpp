@@ -9,14 +9,7 @@ namespace {
 // f must end with an Error that is the same on all ranks and says all of this.
 template <class F>
 void expect_common_refusal(Communicator& comm, F f, std::initializer_list<const char*> said, Site site = Site::here()) {
-  std::string message = "nothing was refused";
-  try {
-    f();
-  } catch (const Error& error) {
-    message = error.what();
-  }
-  for (const char* part : said)
-    expect(message.find(part) != std::string::npos, message + "\n  does not say: " + part, site);
+  const std::string message = expect_refusal(f, said, site);
   for (const std::string& other : all_texts(message, comm, site))
     expect(other == message, message + "\n  is on another rank: " + other, site);
 }

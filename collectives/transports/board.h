@@ -15,9 +15,9 @@ struct SharedMemory::Slot {
 
 // What a rank shows to a meeting that it has started.
 struct alignas(64) SharedMemory::Post {
-  static constexpr size_t count = 256;  // of a seat: so many started meetings may be unfinished
-  std::atomic<uint64_t> posted;         // one more than the number of the meeting
-  std::atomic<uint64_t> readings;       // of this post so far: a full set for each meeting it served
+  static constexpr size_t count = most_started;  // of a seat
+  std::atomic<uint64_t> posted;                  // one more than the number of the meeting
+  std::atomic<uint64_t> readings;                // of this post so far: a full set for each meeting it served
   uint64_t fingerprint;
   Offset bytes;
   Call call;
