@@ -8,13 +8,14 @@ static std::vector<const DistributedCase*>& registry() {
 }
 
 DistributedCase::DistributedCase(std::string name, decltype(shapes) shapes, decltype(call) call,
-                                 decltype(specification) specification, double low, double high)
+                                 decltype(specification) specification, double low, double high, int orders)
     : name(std::move(name)),
       shapes(std::move(shapes)),
       call(std::move(call)),
       specification(std::move(specification)),
       low(low),
-      high(high) {
+      high(high),
+      orders(orders) {
   registry().push_back(this);
 }
 DistributedCase::~DistributedCase() { std::erase(registry(), this); }

@@ -21,9 +21,10 @@ class DistributedCase {
   // What each rank should get, from all ranks' first inputs at once; none where finite differences are the only check.
   std::function<Values(const Values& inputs)> specification = nullptr;
   double low = -1, high = 1;
+  int orders = 2;  // of derivatives that finite differences must confirm: none where there is a rounding to go through
 
   DistributedCase(std::string name, decltype(shapes) shapes, decltype(call) call,
-                  decltype(specification) specification = nullptr, double low = -1, double high = 1);
+                  decltype(specification) specification = nullptr, double low = -1, double high = 1, int orders = 2);
   ~DistributedCase();
   DistributedCase(const DistributedCase&) = delete;
   DistributedCase& operator=(const DistributedCase&) = delete;

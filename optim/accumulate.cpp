@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "engine/ops/elementwise.h"
 
 namespace weft {
 
@@ -54,16 +53,6 @@ Tensor MicroBatches::part(const Tensor& mine, int64_t i) const {
           " for this rank's ", before(count()), " samples");
   const int64_t first = before(i);
   return mine.slice(first, first + rows(i)[rank_]);
-}
-
-Var share(const Var& sum_of_losses, int64_t total) {
-  require(sum_of_losses.size() == 1, "share: a sum of losses is a scalar, not ", sum_of_losses.shape());
-  require(total >= 0, "share: of ", total, " samples");
-  return sum_of_losses / static_cast<double>(std::max<int64_t>(total, 1));
-}
-
-double sum_over_ranks(double share, Communicator& comm, Site site) {
-  return comm.all_reduce(Tensor::full({}, share, DType::f64), ReduceOp::sum, site).item();
 }
 
 }  // namespace weft

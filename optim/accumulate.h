@@ -17,7 +17,7 @@
 // A rank that has fewer micro-batches than another goes on with empty ones, so that collectives in the network meet.
 // DistributedBatchNorm is then that of each micro-batch, over all ranks. Gradients are summed over ranks once, by the
 // caller, after the last backward, or during it.
-#include "collectives/communicator.h"
+#include "collectives/share.h"
 #include "engine/tape.h"
 
 namespace weft {
@@ -42,12 +42,5 @@ class MicroBatches {
   size_t rank_;
   std::vector<Rows> rows_;
 };
-
-// This rank's part of a mean over `total` samples, or tokens, of all ranks and micro-batches: of nothing at all it is
-// zero, with zero gradients.
-Var share(const Var& sum_of_losses, int64_t total);
-
-// For reports: adds up what the ranks' losses returned, on no tape, and the same bits on every rank.
-double sum_over_ranks(double share, Communicator& comm, Site site = Site::here());
 
 }  // namespace weft

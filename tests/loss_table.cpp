@@ -1,0 +1,49 @@
+// Prints, for every loss and quantizer in each of its variants, how far its gradients on the ranks of a group are from
+// those of one process with the whole batch: the largest difference, relative to the largest element.
+//
+//   loss_table
+#include <cstdio>
+
+#include "tests/loss_checks.h"
+
+using namespace weft;
+
+namespace {
+
+constexpr double limit = 1e-11;
+constexpr int groups[] = {1, 2, 3, 5, 8};
+
+double on_ranks(const LossComparison& comparison, int ranks) {
+  double result = 0;
+  run_ranks(ranks, [&](Communicator& comm) {
+    const auto [value, gradient] = comparison(comm);
+    if (comm.rank().value == 0) result = std::max(value, gradient);
+  });
+  return result;
+}
+
+bool print(const LossCase& c) {
+  const LossComparison comparison(c);
+  bool good = true;
+  std::printf("%-22s %-22s", c.name.c_str(), c.variant.c_str());
+  for (const int ranks : groups) {
+    const double off = on_ranks(comparison, ranks);
+    std::printf("%10.1e%s", off, off <= limit ? " " : "!");
+    std::fflush(stdout);
+    good = good && off <= limit;
+  }
+  std::printf("\n");
+  return good;
+}
+
+}  // namespace
+
+int main() {
+  std::printf("%-45s", "f64, uneven and empty shards; ranks:");
+  for (const int ranks : groups) std::printf("%10d ", ranks);
+  std::printf("\n");
+  bool good = true;
+  for (const LossCase* c : LossCase::all()) good = print(*c) && good;
+  std::printf(good ? "All is equal.\n" : "Where there is a ! it is too much.\n");
+  return good ? 0 : 1;
+}
