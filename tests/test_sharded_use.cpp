@@ -217,7 +217,8 @@ TEST_CASE("a parameter outside of its unit is refused, before and after, on a ta
     const Var x = tape.constant(data(comm, 40));
     expect_refusal([&] { first(x); }, {"watch", "no values here"});
     expect_refusal([&] { first(data(comm, 40)); }, {"u8"});
-    expect_refusal([&] { sharded.run(units[0], x, [&](const Var& x) { return second(x); }); }, {"watch", "no values here"});
+    const auto in_another = [&](const Var& x) { return second(x); };
+    expect_refusal([&] { sharded.run(units[0], x, in_another); }, {"watch", "no values here"});
     network(x, sharded, units);
     expect_refusal([&] { first(x); }, {"watch", "no values here"});
     expect_refusal([&] { sharded.run(units[0], data(comm, 40), [](const Var& x) { return x; }); }, {"on no tape"});

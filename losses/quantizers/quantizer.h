@@ -13,9 +13,9 @@ struct Quantized {
 
 class Quantizer : public Module {
  public:
-  // x is (samples, ..., dim): every vector along the last axis is a token. Tokens whose `mask` (samples, ...; u8) is zero
-  // pass unchanged, have index -1, and count nowhere: not in losses, not in statistics. In training all ranks of the
-  // group take part, also those without tokens. Random choices are keyed by pass.key and the token's global number.
+  // x is (samples, ..., dim): every vector along the last axis is a token. Tokens whose `mask` (samples, ...; u8) is
+  // zero pass unchanged, have index -1, and count nowhere: not in losses, not in statistics. In training all ranks of
+  // the group take part, also those without tokens. Random choices are keyed by pass.key and the token's global number.
   virtual Quantized operator()(const Var& x, const Pass& pass, Communicator& comm, const Var& mask = {}) = 0;
 
   // The vectors that indices stand for: what `values` was, but without a gradient to x.
