@@ -170,7 +170,7 @@ void use_two_cores() {
 int main(int argc, char** argv) {
   using namespace weft::bench;
   const std::map<std::string, void (*)(Ranks&)> goals = {
-      {"P10", against_mpi}, {"P11", crowd}, {"P12", weak_scaling}, {"P13", allocations}};
+      {"P10", against_mpi}, {"P11", crowd}, {"P12", weak_scaling}, {"P13", allocations}, {"P6", contrastive_scaling}};
   const std::string goal = argc > 1 ? argv[1] : "P10";
   if (goal == "P11") use_two_cores();
   return weft::run_session(argc, argv, [&](weft::Session& session) {

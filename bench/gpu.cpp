@@ -1,6 +1,8 @@
-// gpu-matmul and gpu-memory: what Weft adds to CUDA's own calls.
+// gpu-matmul and gpu-memory: what Weft adds to CUDA's own calls. gpu-CLIP: a loss by tiles against PyTorch.
 #include "bench/bare.h"
 #include "bench/goal.h"
+#include "bench/local_clip.h"
+#include "bench/torch.h"
 #include "engine/backend.h"
 
 namespace weft::bench {
@@ -73,6 +75,18 @@ std::vector<Check> memory() {
           bandwidth("accumulate", 3 * array, [&] { gpu.accumulate(0.5, a, y); })};
 }
 
+std::vector<Check> clip() {
+  Backend& gpu = card();
+  const LocalClip pairs(32768, 512, Device::cuda);
+  const Burst ours = timed([&] { pairs.step(); }, [&] { gpu.synchronize(); });
+  const double megabytes = 1e-6 * static_cast<double>(gpu.memory().peak_bytes);
+  std::vector<Check> checks = against_torch(ours, "CLIP on a card", 1.5, 1.5);
+  checks.push_back({"MB at most, on the card", "", "", {megabytes, megabytes, megabytes}});
+  return checks;
+}
+
+const Goal clip_goal{"gpu-CLIP", "CLIP's loss and gradients on a card (32768 pairs, 512 wide): times PyTorch's speed",
+                     clip};
 const Goal matmul_goal{"gpu-matmul", "a product on a card within 3 % of cuBLAS called directly", matmul};
 const Goal memory_goal{"gpu-memory", "memory-bound verbs on a card at 0.80 of a copy's bandwidth", memory};
 

@@ -60,7 +60,8 @@ class Ranks {
   Communicator group_;
 };
 
-void weak_scaling(Ranks& ranks);  // P12
-void allocations(Ranks& ranks);   // P13
+void weak_scaling(Ranks& ranks);         // P12
+void allocations(Ranks& ranks);          // P13
+void contrastive_scaling(Ranks& ranks);  // P6-ranks
 
 }  // namespace weft::bench

@@ -20,8 +20,9 @@ struct Conversion : Op {  // moves data in one direction at least, so it replays
 };
 const Conversion vary_op{"vary"}, all_reduce_equal_op{"all_reduce_equal"}, all_gather_equal_op{"all_gather_equal"},
     own_rows_op{"own_rows"};
-const Op keep_on_op{"keep_on", {}, Algebra::own}, as_partial_op{"as_partial", {}, Algebra::own},
-    as_varying_op{"as_varying", {}, Algebra::own}, as_replicated_op{"as_replicated", {}, Algebra::own};
+const Op keep_on_op{"keep_on", {}, Algebra::own}, as_invariant_op{"as_invariant", {}, Algebra::own},
+    as_partial_op{"as_partial", {}, Algebra::own}, as_varying_op{"as_varying", {}, Algebra::own},
+    as_replicated_op{"as_replicated", {}, Algebra::own};
 
 // The same values under another spread, which is for the caller to say.
 Var same_values(const Op& op, const Var& x) {
@@ -66,6 +67,11 @@ const DistributedCase cases[] = {
      [](auto x, auto& comm) {
        const Tensor two = Tensor::full({2, 3}, 2, DType::f64);
        return as_varying(as_replicated(all_reduce(as_partial(x[0], comm), comm) * two, comm), comm) * x[0];
+     }},
+    {"keep_on and as_invariant", matrix,
+     [](auto x, auto& comm) {
+       const Var all = as_invariant(all_reduce(x[0], comm), comm);
+       return all_reduce(keep_on(square(all), {comm.size() - 1}, comm), comm);
      }},
     {"keep_on", matrix,
      [](auto x, auto& comm) { return all_reduce(keep_on(all_reduce(x[0], comm), {comm.size() - 1}, comm), comm); }},
@@ -145,10 +151,19 @@ Var padded_rows(const Var& x, const Rows& rows, Communicator& comm) {
 }
 
 Var keep_on(const Var& x, GroupRank rank, Communicator& comm) {
-  expect_spread("keep_on", x, comm, {R}, "only one of equal values can stand for their sum");
-  const Var y = record(keep_on_op, comm.rank() == rank ? x.value() : Tensor::zeros(x.shape(), x.dtype(), x.device()),
-                       from(x, [=, &comm](const Var& g) { return keep_on(g, rank, comm); }));
+  expect_spread("keep_on", x, comm, {R, I}, "only one of equal values can stand for their sum");
+  const bool equal_cotangents = follows(x) && spread_of(x, comm) == I;
+  const Var y = record(
+      keep_on_op, comm.rank() == rank ? x.value() : Tensor::zeros(x.shape(), x.dtype(), x.device()),
+      from(x, [=, &comm](const Var& g) { return equal_cotangents ? as_invariant(g, comm) : keep_on(g, rank, comm); }));
   return spread_as(y, comm, P);
+}
+
+Var as_invariant(const Var& x, Communicator& comm) {
+  expect_spread("as_invariant", x, comm, {R},
+                "all_reduce_equal and all_gather_equal make an Invariant value of others");
+  const Var y = record(as_invariant_op, x.value(), from(x, [&comm](const Var& g) { return keep_on(g, {0}, comm); }));
+  return spread_as(y, comm, I);
 }
 
 Var as_partial(const Var& x, Communicator& comm) {

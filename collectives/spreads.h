@@ -8,6 +8,8 @@
 //   own_rows           Replicated, Invariant -> Varying   my rows / zeros around them, or everybody's rows
 //   padded_rows        Varying    -> Partial      zeros around my rows / my rows
 //   keep_on            Replicated -> Partial      the values on one rank, zeros elsewhere / the same
+//   keep_on            Invariant  -> Partial      the values on one rank, zeros elsewhere / the same values
+//   as_invariant       Replicated -> Invariant    the same values / the same on one rank, zeros elsewhere
 //   as_partial         Varying    -> Partial      the same values, now a part of a sum / the same
 //   as_varying         Replicated, unsaid -> Varying   the same values, now my own / the same
 //   as_replicated      unsaid     -> Replicated   the same values, which the caller knows to be equal / the same
@@ -37,6 +39,7 @@ Var all_gather_equal(const Var& x, const Communicator::Rows& rows, Communicator&
 Var own_rows(const Var& x, const Communicator::Rows& rows, Communicator& comm, Site site = Site::here());
 Var padded_rows(const Var& x, const Communicator::Rows& rows, Communicator& comm);
 Var keep_on(const Var& x, GroupRank rank, Communicator& comm);
+Var as_invariant(const Var& x, Communicator& comm);
 Var as_partial(const Var& x, Communicator& comm);
 Var as_varying(const Var& x, Communicator& comm);
 Var as_replicated(const Var& x, Communicator& comm);

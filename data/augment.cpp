@@ -1,7 +1,9 @@
 #include "data/augment.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <numeric>
 #include <vector>
 
 namespace weft {
@@ -32,16 +34,24 @@ Box draw_box(Draws& draws, const Augmentation& a, double height, double width) {
   return {top, left, h, w};
 }
 
-// One image and the room it is changed in.
+// One image and the room it is changed in. Rows are walked through value by value, all channels alike.
 template <class T> class View {
  public:
   View(int64_t height, int64_t width, int64_t channels)
-      : height_(height), width_(width), channels_(channels), other_(static_cast<size_t>(height * width * channels)) {}
+      : height_(height),
+        width_(width),
+        channels_(channels),
+        row_(width * channels),
+        other_(static_cast<size_t>(height * row_)),
+        line_(static_cast<size_t>(row_ + 2 * reach * channels)),
+        across_(static_cast<size_t>(row_)) {}
 
   void make(const T* from, T* to, const Augmentation& a, Draws draws) {
     image_ = to;
-    cut(from, draw_box(draws, a, double(height_), double(width_)), draws.happens(a.flip));
-    light(draws.between(1 - a.brightness, 1 + a.brightness), draws.between(1 - a.contrast, 1 + a.contrast));
+    const bool flips = draws.happens(a.flip);
+    cut(from, draw_box(draws, a, double(height_), double(width_)), flips);
+    const double contrast = draws.between(1 - a.contrast, 1 + a.contrast);
+    light(draws.between(1 - a.brightness, 1 + a.brightness), contrast);
     const bool blurs = draws.happens(a.blur);
     const double deviation = draws.between(0.3, 1);
     if (blurs) blur(deviation);
@@ -53,69 +63,94 @@ template <class T> class View {
   }
 
  private:
-  int64_t size() const { return height_ * width_ * channels_; }
-  T* pixel(T* image, int64_t y, int64_t x) const { return image + (y * width_ + x) * channels_; }
-  const T* pixel(const T* image, int64_t y, int64_t x) const { return image + (y * width_ + x) * channels_; }
+  static constexpr int64_t reach = 2, taps = 2 * reach + 1;  // of the blur
+  using Rows = std::array<const T*, taps>;
+  using Weights = std::array<T, taps>;
+  struct Neighbours {
+    int64_t first, second;
+    T way;  // from the first to the second
+  };
+
+  int64_t size() const { return height_ * row_; }
+  static Neighbours between(double at, int64_t extent) {
+    const double inside = std::clamp(at - 0.5, 0.0, double(extent - 1)), first = std::floor(inside);
+    return {int64_t(first), std::min(int64_t(first) + 1, extent - 1), static_cast<T>(inside - first)};
+  }
+  static T on_the_way(T from, T to, T way) { return from * (1 - way) + to * way; }
 
   // The box, enlarged to the size of the image by linear interpolation, and turned around if it is flipped.
   void cut(const T* from, const Box& box, bool flipped) {
-    for (int64_t y = 0; y < height_; ++y) {
-      const auto [y0, y1, dy] = between(box.top + (double(y) + 0.5) / double(height_) * box.height, height_);
-      for (int64_t x = 0; x < width_; ++x) {
-        const auto [x0, x1, dx] = between(box.left + (double(x) + 0.5) / double(width_) * box.width, width_);
-        T* to = pixel(image_, y, flipped ? width_ - 1 - x : x);
-        for (int64_t c = 0; c < channels_; ++c) {
-          const double above = pixel(from, y0, x0)[c] * (1 - dx) + pixel(from, y0, x1)[c] * dx;
-          const double below = pixel(from, y1, x0)[c] * (1 - dx) + pixel(from, y1, x1)[c] * dx;
-          to[c] = static_cast<T>(above * (1 - dy) + below * dy);
-        }
-      }
+    for (int64_t x = 0; x < width_; ++x) {
+      const auto [first, second, way] = between(box.left + (double(x) + 0.5) / double(width_) * box.width, width_);
+      const int64_t to = (flipped ? width_ - 1 - x : x) * channels_;
+      for (int64_t c = 0; c < channels_; ++c)
+        across_[size_t(to + c)] = {first * channels_ + c, second * channels_ + c, way};
     }
-  }
-  struct Neighbours {
-    int64_t first, second;
-    double way;  // from the first to the second
-  };
-  static Neighbours between(double at, int64_t extent) {
-    const double inside = std::clamp(at - 0.5, 0.0, double(extent - 1)), first = std::floor(inside);
-    return {int64_t(first), std::min(int64_t(first) + 1, extent - 1), inside - first};
+    T* line = line_.data();
+    for (int64_t y = 0; y < height_; ++y) {
+      const auto [first, second, way] = between(box.top + (double(y) + 0.5) / double(height_) * box.height, height_);
+      const T *above = from + first * row_, *below = from + second * row_;
+      for (int64_t i = 0; i < row_; ++i) line[i] = on_the_way(above[i], below[i], way);
+      T* to = image_ + y * row_;
+      for (const Neighbours& at : across_) *to++ = on_the_way(line[at.first], line[at.second], at.way);
+    }
   }
 
   void light(double brightness, double contrast) {
-    double mean = 0;
-    for (int64_t i = 0; i < size(); ++i) mean += double(image_[i]) / double(size());
-    for (int64_t i = 0; i < size(); ++i)
-      image_[i] = static_cast<T>(std::clamp(brightness * (mean + contrast * (double(image_[i]) - mean)), 0.0, 1.0));
+    const T factor = static_cast<T>(brightness * contrast);
+    const T shift = static_cast<T>(brightness * (1 - contrast) * mean());
+    for (int64_t i = 0; i < size(); ++i) image_[i] = std::min(std::max(image_[i] * factor + shift, T(0)), T(1));
+  }
+  // Of eight sums, which do not wait for each other.
+  double mean() const {
+    std::array<double, 8> sums = {};
+    for (int64_t i = 0; i < size(); i += 8)
+      for (int64_t k = 0; k < std::min<int64_t>(8, size() - i); ++k) sums[size_t(k)] += double(image_[i + k]);
+    return std::accumulate(sums.begin(), sums.end(), 0.0) / double(size());
   }
 
   void blur(double deviation) {
     const double side = std::exp(-0.5 / (deviation * deviation)), far = std::pow(side, 4), all = 1 + 2 * side + 2 * far;
-    const double weights[] = {far / all, side / all, 1 / all, side / all, far / all};
-    smooth(image_, other_.data(), weights, 0, 1);
-    smooth(other_.data(), image_, weights, 1, 0);
+    const T near = static_cast<T>(side / all), distant = static_cast<T>(far / all);
+    const Weights weights = {distant, near, static_cast<T>(1 / all), near, distant};
+    Rows rows;
+    for (int64_t y = 0; y < height_; ++y) {
+      for (int64_t k = 0; k < taps; ++k)
+        rows[size_t(k)] = image_ + std::clamp<int64_t>(y + k - reach, 0, height_ - 1) * row_;
+      add_weighted(rows, weights, other_.data() + y * row_);
+    }
+    for (int64_t k = 0; k < taps; ++k) rows[size_t(k)] = line_.data() + k * channels_;
+    for (int64_t y = 0; y < height_; ++y) {
+      extend(other_.data() + y * row_);
+      add_weighted(rows, weights, image_ + y * row_);
+    }
   }
-  void smooth(const T* from, T* to, const double (&weights)[5], int64_t down, int64_t right) const {
-    for (int64_t y = 0; y < height_; ++y)
-      for (int64_t x = 0; x < width_; ++x)
-        for (int64_t c = 0; c < channels_; ++c) {
-          double sum = 0;
-          for (int64_t k = -2; k <= 2; ++k)
-            sum += weights[k + 2] * double(pixel(from, std::clamp<int64_t>(y + k * down, 0, height_ - 1),
-                                                 std::clamp<int64_t>(x + k * right, 0, width_ - 1))[c]);
-          pixel(to, y, x)[c] = static_cast<T>(sum);
-        }
+  void add_weighted(const Rows& rows, const Weights& weights, T* to) const {
+    for (int64_t i = 0; i < row_; ++i) {
+      T sum = 0;
+      for (size_t k = 0; k < taps; ++k) sum += weights[k] * rows[k][i];
+      to[i] = sum;
+    }
+  }
+  // A row, with its first and last pixel repeated as far as the blur reaches.
+  void extend(const T* row) {
+    T* to = line_.data();
+    for (int64_t k = 0; k < reach; ++k) to = std::copy(row, row + channels_, to);
+    to = std::copy(row, row + row_, to);
+    for (int64_t k = 0; k < reach; ++k) to = std::copy(row + row_ - channels_, row + row_, to);
   }
 
   void erase(const Box& hole) {
     const auto bottom = std::min(height_, int64_t(hole.top + hole.height)),
                right = std::min(width_, int64_t(hole.left + hole.width));
     for (auto y = int64_t(hole.top); y < bottom; ++y)
-      std::fill(pixel(image_, y, int64_t(hole.left)), pixel(image_, y, right), T(0));
+      std::fill(image_ + y * row_ + int64_t(hole.left) * channels_, image_ + y * row_ + right * channels_, T(0));
   }
 
-  const int64_t height_, width_, channels_;
+  const int64_t height_, width_, channels_, row_;  // values in a row
   T* image_ = nullptr;
-  std::vector<T> other_;
+  std::vector<T> other_, line_;
+  std::vector<Neighbours> across_;  // in a row, for each of its values
 };
 
 }  // namespace

@@ -76,6 +76,12 @@ void Batches::go_to(const std::string& position) {
   drawn_ = drawn;
 }
 
+std::vector<int64_t> samples_between(int64_t first, int64_t last) {
+  std::vector<int64_t> all(static_cast<size_t>(std::max<int64_t>(last - first, 0)));
+  std::iota(all.begin(), all.end(), first);
+  return all;
+}
+
 Batch take(const LabelledImages& data, std::span<const int64_t> samples, DType dtype) {
   const auto count = static_cast<int64_t>(samples.size());
   const int64_t pixels = data.images.shape().product(1, data.images.shape().rank());

@@ -52,6 +52,7 @@ struct Batch {
   Tensor images;  // floating, pixels scaled to [0, 1]
   Tensor labels;  // i64
 };
+std::vector<int64_t> samples_between(int64_t first, int64_t last);  // without the last
 Batch take(const LabelledImages& data, std::span<const int64_t> samples, DType dtype = DType::f32);
 
 }  // namespace weft

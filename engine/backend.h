@@ -7,6 +7,7 @@
 #include <string>
 
 #include "engine/convolution.h"
+#include "engine/nearest.h"
 #include "engine/pool.h"
 #include "engine/scalar_ops.h"
 #include "engine/tensor.h"
@@ -26,6 +27,17 @@ struct Activation {
 struct Epilogue {
   const Tensor* bias = nullptr;  // one value per column, or none
   Activation activation = {};
+};
+
+// Scores z = scale q k' + shift of every row of q with every row of k: engine/ops/scores.h. Scale and shift are scalars
+// on the device; what comes after them may be null.
+struct Scores {
+  const Tensor &q, &k, &scale;
+  const Tensor *shift, *excluded, *targets;
+};
+enum class ScoreSum : uint8_t { log_sum_exp, log_sum_exp_both, softplus };  // over rows; both: and over columns
+struct ScoreGradients {
+  Tensor q, k, scale, shift;  // undefined: not wanted
 };
 
 class Backend {
@@ -86,10 +98,17 @@ class Backend {
   virtual void matmul(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b, const Epilogue& epilogue,
                       Tensor& y) = 0;
 
+  // Sums over scores, which are never in memory all at once, of rows, then of columns, then the scores of targets. They
+  // are f32 for bf16; g, their cotangents, are as q is.
+  virtual void score_sums(ScoreSum kind, const Scores& z, Tensor& sums) = 0;
+  virtual void score_gradients(ScoreSum kind, const Scores& z, const Tensor& sums, const Tensor& g,
+                               ScoreGradients& to) = 0;
+
   // Indices are i64 and already checked.
   virtual void gather_rows(const Tensor& x, const Tensor& indices, Tensor& y) = 0;       // y[i] = x[indices[i]]
   virtual void scatter_add_rows(const Tensor& x, const Tensor& indices, Tensor& y) = 0;  // y = 0; y[indices[i]] += x[i]
   virtual void one_hot(const Tensor& indices, Tensor& y) = 0;
+  virtual void nearest_rows(const Tensor& x, const Tensor& codes, Tensor& indices) = 0;  // engine/nearest.h
   virtual void copy_slab(const Tensor& x, Along from, int64_t from_begin, Tensor& y, Along to, int64_t to_begin,
                          int64_t count) = 0;  // `count` slices of x's axis into y's; the rest of y is left alone
   virtual void permute(const Tensor& x, const Shape& order, Tensor& y) = 0;  // axis i of y is axis order[i] of x

@@ -1,8 +1,8 @@
 #include "models/encoders.h"
 
-#include "collectives/nn/batch_norm.h"
 #include "engine/nn/convolution.h"
 #include "engine/nn/linear.h"
+#include "engine/nn/norms.h"
 #include "engine/ops/elementwise.h"
 #include "engine/ops/reduce.h"
 #include "engine/ops/shape_ops.h"
@@ -10,8 +10,8 @@
 namespace weft {
 namespace {
 
-void add_normalized_relu(Sequential& net, int64_t width, const Init& init, Communicator& group) {
-  net.add<DistributedBatchNorm>(width, init, group);
+void add_normalized_relu(Sequential& net, int64_t width, const Init& init) {
+  net.add<LayerNorm>(width, init);
   net.then([](const Var& x) { return relu(x); });
 }
 
@@ -24,35 +24,33 @@ Var mean_and_largest(const Var& x) {
 
 }  // namespace
 
-std::unique_ptr<Sequential> conv_encoder(const std::string& name, int64_t channels, int64_t width, const Init& init,
-                                         Communicator& group) {
+std::unique_ptr<Sequential> conv_encoder(const std::string& name, int64_t channels, int64_t width, const Init& init) {
   auto net = std::make_unique<Sequential>(name);
   int64_t in = channels;
   for (const int64_t out : {width, 2 * width, 4 * width}) {
-    net->add<Conv2d>(in, out, YX{3, 3}, init, Sliding{.stride = {2, 2}, .padding = {1, 1}}, Activation{}, Bias::no);
-    add_normalized_relu(*net, out, init, group);
+    net->add<Conv2d>(in, out, YX{3, 3}, init, Sliding{.stride = {2, 2}, .padding = {1, 1}});
+    add_normalized_relu(*net, out, init);
     in = out;
   }
   net->then(mean_and_largest);
   return net;
 }
 
-std::unique_ptr<Sequential> mlp_encoder(const std::string& name, int64_t pixels, int64_t width, const Init& init,
-                                        Communicator& group) {
+std::unique_ptr<Sequential> mlp_encoder(const std::string& name, int64_t pixels, int64_t width, const Init& init) {
   auto net = std::make_unique<Sequential>(name);
   net->then([](const Var& x) { return flatten(x); });
   for (const int64_t in : {pixels, width}) {
-    net->add<Linear>(in, width, init, Activation{}, Bias::no);
-    add_normalized_relu(*net, width, init, group);
+    net->add<Linear>(in, width, init);
+    add_normalized_relu(*net, width, init);
   }
   return net;
 }
 
 std::unique_ptr<Sequential> projection_head(const std::string& name, int64_t features, int64_t hidden, int64_t out,
-                                            const Init& init, Communicator& group) {
+                                            const Init& init) {
   auto net = std::make_unique<Sequential>(name);
-  net->add<Linear>(features, hidden, init, Activation{}, Bias::no);
-  add_normalized_relu(*net, hidden, init, group);
+  net->add<Linear>(features, hidden, init);
+  add_normalized_relu(*net, hidden, init);
   net->add<Linear>(hidden, out, init);
   return net;
 }

@@ -1,23 +1,20 @@
 #pragma once
-// Networks that make a row of features of every image (n, height, width, channels). Their batch norms are those of the
-// whole batch, however it is divided among the ranks of a group.
-#include "collectives/communicator.h"
+// Networks that make a row of features of every image (n, height, width, channels), of that image alone: their norms are
+// of a pixel or a row, so that no image's features depend on the batch that it is in.
 #include "engine/nn/init.h"
 #include "engine/nn/sequential.h"
 
 namespace weft {
 
-// Three convolutions, each of which halves the image's sides and is followed by a batch norm and a relu; then the mean
+// Three convolutions, each of which halves the image's sides and is followed by a layer norm and a relu; then the mean
 // and the largest value of each channel: 2 x 4 `width` features.
-std::unique_ptr<Sequential> conv_encoder(const std::string& name, int64_t channels, int64_t width, const Init& init,
-                                         Communicator& group);
+std::unique_ptr<Sequential> conv_encoder(const std::string& name, int64_t channels, int64_t width, const Init& init);
 
-// Linear layers from all pixels to `width` features and on to as many, each followed by a batch norm and a relu.
-std::unique_ptr<Sequential> mlp_encoder(const std::string& name, int64_t pixels, int64_t width, const Init& init,
-                                        Communicator& group);
+// Linear layers from all pixels to `width` features and on to as many, each followed by a layer norm and a relu.
+std::unique_ptr<Sequential> mlp_encoder(const std::string& name, int64_t pixels, int64_t width, const Init& init);
 
-// What a contrastive loss sees instead of the features: linear, batch norm, relu, linear.
+// What a contrastive loss sees instead of the features: linear, layer norm, relu, linear.
 std::unique_ptr<Sequential> projection_head(const std::string& name, int64_t features, int64_t hidden, int64_t out,
-                                            const Init& init, Communicator& group);
+                                            const Init& init);
 
 }  // namespace weft

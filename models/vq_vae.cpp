@@ -1,12 +1,18 @@
 #include "models/vq_vae.h"
 
+#include <cmath>
+
 #include "engine/nn/convolution.h"
 #include "engine/ops/elementwise.h"
 
 namespace weft {
 
 VqVae::VqVae(const std::string& name, const Sizes& sizes, const Init& init, std::unique_ptr<Quantizer> quantizer)
-    : encoder_(name + ".encoder"), decoder_(name + ".decoder"), quantizer_(std::move(quantizer)) {
+    : encoder(&encoder_),
+      decoder(&decoder_),
+      encoder_(name + ".encoder"),
+      decoder_(name + ".decoder"),
+      quantizer_(std::move(quantizer)) {
   const Activation relu{.op = Unary::Relu};
   const Sliding halving{.stride = {2, 2}, .padding = {1, 1}}, same{.padding = {1, 1}};
   const SlidingBack doubling{halving};
@@ -14,7 +20,9 @@ VqVae::VqVae(const std::string& name, const Sizes& sizes, const Init& init, std:
   encoder_.add<Conv2d>(sizes.channels, narrow, YX{4, 4}, init, halving, relu);
   encoder_.add<Conv2d>(narrow, wide, YX{4, 4}, init, halving, relu);
   encoder_.add<Conv2d>(wide, wide, YX{3, 3}, init, same, relu);
-  encoder_.add<Conv2d>(wide, sizes.dim, YX{1, 1}, init);
+  Parameter& bias = encoder_.add<Conv2d>(wide, sizes.dim, YX{1, 1}, init).bias;
+  // The tokens of an image's empty parts would be zero otherwise, which is no direction for quantizers that need one.
+  bias.value = init.uniform(bias.name, {sizes.dim}, 1 / std::sqrt(static_cast<double>(wide)));
   decoder_.add<Conv2d>(sizes.dim, wide, YX{3, 3}, init, same, relu);
   decoder_.add<ConvTranspose2d>(wide, narrow, YX{4, 4}, init, doubling);
   decoder_.then([](const Var& x) { return weft::relu(x); });
@@ -25,8 +33,8 @@ VqVae::VqVae(const std::string& name, const Sizes& sizes, const Init& init, std:
 }
 
 VqVae::Result VqVae::operator()(const Var& images, const Pass& pass, Communicator& comm) {
-  const Quantized tokens = (*quantizer_)(encoder_(images, pass), pass, comm);
-  return {decoder_(tokens.values, pass), tokens};
+  const Quantized tokens = (*quantizer_)((*encoder)(images, pass), pass, comm);
+  return {(*decoder)(tokens.values, pass), tokens};
 }
 
 }  // namespace weft

@@ -1,6 +1,7 @@
 #pragma once
 // An autoencoder with a dictionary in the middle: images (n, height, width, channels) become a grid of tokens of a
 // quarter of their sides, each one of the quantizer's codes, and images again. (van den Oord et al., arXiv 1711.00937)
+// Its norms are of a pixel, so that what becomes of an image does not depend on the batch that it is in.
 #include "engine/nn/init.h"
 #include "engine/nn/sequential.h"
 #include "losses/quantizers/quantizer.h"
@@ -21,6 +22,9 @@ class VqVae final : public Module {
     Quantized tokens;
   };
   Result operator()(const Var& images, const Pass& pass, Communicator& comm);
+
+  // As they are called: what stands here may be replaced, as by units of divided parameters (optim/sharded.h).
+  Layer *encoder, *decoder;
 
   Quantizer& quantizer() { return *quantizer_; }
   // The last layer that the images go through on their way out: its weight is what adaptive weights compare losses by.

@@ -1,6 +1,7 @@
 #include "optim/cached.h"
 
 #include <cstring>
+#include <deque>
 
 #include "collectives/case.h"
 #include "engine/backend.h"
@@ -51,16 +52,23 @@ Features leaves(const Features& features, Seams& seams, Tape& tape) {
   return result;
 }
 
+using Kept = std::deque<std::pair<Tape, Features>>;  // of each micro-batch, where tapes are kept
+
+Features encode_at_first(int64_t micro_batch, const Encode& encode, Tape& tape, Kept* kept) {
+  if (kept) {
+    auto& [own_tape, features] = kept->emplace_back();
+    return features = encode(micro_batch, own_tape);
+  }
+  const Tape::Pause pause(&tape);
+  return encode(micro_batch, tape);
+}
+
 Tensor backward_of_loss(const Encode& encode, const FeatureLoss& loss_of, Gradients& gradients,
-                        std::vector<Seams>& seams) {
+                        std::vector<Seams>& seams, Kept* kept) {
   Tape tape;
   std::vector<Features> parts;  // by set and micro-batch
   for (size_t i = 0; i < seams.size(); ++i) {
-    Features features;
-    {
-      const Tape::Pause pause(&tape);
-      features = encode(static_cast<int64_t>(i), tape);
-    }
+    Features features = encode_at_first(static_cast<int64_t>(i), encode, tape, kept);
     if (i == 0) parts.resize(features.size());
     require(!features.empty() && features.size() == parts.size(), "cached_backward: micro-batch ", i, " has ",
             features.size(), " sets of features, the first has ", parts.size());
@@ -107,14 +115,22 @@ void replay(int64_t micro_batch, const Encode& encode, const Seams& seams, Gradi
 }  // namespace
 
 Tensor cached_backward(int64_t micro_batches, const Encode& encode, const FeatureLoss& loss, Gradients& gradients,
-                       const std::function<void()>& before_last) {
+                       const std::function<void()>& before_last, Between keep) {
   require(micro_batches > 0, "cached_backward: ", micro_batches,
           " micro-batches; without samples, give one that is empty");
   std::vector<Seams> seams(static_cast<size_t>(micro_batches));
-  const Tensor value = backward_of_loss(encode, loss, gradients, seams);
+  Kept kept;
+  const Tensor value = backward_of_loss(encode, loss, gradients, seams, keep == Between::tapes ? &kept : nullptr);
   for (int64_t i = 0; i < micro_batches; ++i) {
     if (i + 1 == micro_batches && before_last) before_last();
-    replay(i, encode, std::exchange(seams[static_cast<size_t>(i)], {}), gradients);
+    const Seams own = std::exchange(seams[static_cast<size_t>(i)], {});
+    if (keep == Between::features) {
+      replay(i, encode, own, gradients);
+      continue;
+    }
+    auto& [tape, features] = kept.front();
+    tape.backward(paired(features, own, i, tape), gradients);
+    kept.pop_front();
   }
   return value;
 }

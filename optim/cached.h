@@ -11,7 +11,7 @@
 //             text_tower(tape.constant(batch.part(texts, i)), pass)};
 //   };
 //   const auto loss = [&](Tape& tape, const Features& all) {
-//     return clip_loss(all[0], all[1], tape.watch(temperature), batch.rows(), comm);
+//     return clip_loss(all[0], all[1], scale(all[0]), {}, comm);
 //   };
 //   const Tensor share = cached_backward(batch.count(), encode, loss, gradients, [&] { sync.expect_last_pass(); });
 //
@@ -19,6 +19,9 @@
 // there are, and its collectives meet once. Random layers draw the same numbers again, since these depend on the pass
 // and not on the order of calls. Batch norm in training is that of each micro-batch by itself, and its running averages
 // move once for each: in the second run, Tape::recomputing() is true.
+//
+// With Between::tapes nothing is computed twice: the micro-batches' tapes are kept instead, with all the memory of the
+// batch. What is left is a batch whose micro-batches are walked back through one by one.
 #include <functional>
 #include <vector>
 
@@ -28,8 +31,10 @@ namespace weft {
 
 using Features = std::vector<Var>;  // one for each set, such as images and texts, with a row for each sample
 
-// Called twice for every micro-batch, and must give the same bits again; Error if it does not. Collectives in it need
-// equally many micro-batches on all ranks.
+enum class Between : uint8_t { features, tapes };  // what is kept between forward and backward
+
+// Called twice for every micro-batch, unless tapes are kept, and must give the same bits again; Error if it does not.
+// Collectives in it need equally many micro-batches on all ranks.
 using Encode = std::function<Features(int64_t micro_batch, Tape& tape)>;
 // This rank's share of the loss, given its rows of every set, in the order of the micro-batches.
 using FeatureLoss = std::function<Var(Tape& tape, const Features& features)>;
@@ -39,6 +44,6 @@ using FeatureLoss = std::function<Var(Tape& tape, const Features& features)>;
 // complete, and a parameter that took part only before, such as a temperature, is complete by then. Returns what `loss`
 // did.
 Tensor cached_backward(int64_t micro_batches, const Encode& encode, const FeatureLoss& loss, Gradients& gradients,
-                       const std::function<void()>& before_last = {});
+                       const std::function<void()>& before_last = {}, Between keep = Between::features);
 
 }  // namespace weft

@@ -1,10 +1,12 @@
 // Prints, for every loss and quantizer in each of its variants, how far its gradients on the ranks of a group are from
-// those of one process with the whole batch: the largest difference, relative to the largest element.
+// those of one process with the whole batch: the largest difference, relative to the largest element. Beside it, the
+// same of other libraries on three ranks: as stored, or as tools/oracles/run_losses has just measured it.
 //
-//   loss_table
+//   loss_table [BUILD FOLDER/upstream]
 #include <cstdio>
 
 #include "tests/loss_checks.h"
+#include "tests/upstream.h"
 
 using namespace weft;
 
@@ -22,28 +24,29 @@ double on_ranks(const LossComparison& comparison, int ranks) {
   return result;
 }
 
-bool print(const LossCase& c) {
+bool print(const LossCase& c, const Upstream& upstream) {
   const LossComparison comparison(c);
   bool good = true;
-  std::printf("%-22s %-22s", c.name.c_str(), c.variant.c_str());
+  std::printf("%-24s %-30s", c.name.c_str(), c.variant.c_str());
   for (const int ranks : groups) {
     const double off = on_ranks(comparison, ranks);
     std::printf("%10.1e%s", off, off <= limit ? " " : "!");
     std::fflush(stdout);
     good = good && off <= limit;
   }
-  std::printf("\n");
+  std::printf("  %s\n", upstream.difference(c.name, c.variant).c_str());
   return good;
 }
 
 }  // namespace
 
-int main() {
-  std::printf("%-45s", "f64, uneven and empty shards; ranks:");
+int main(int arguments, char** argument) {
+  const Upstream upstream = arguments > 1 ? Upstream(argument[1]) : Upstream::stored();
+  std::printf("%-55s", "f64, uneven and empty shards; ranks:");
   for (const int ranks : groups) std::printf("%10d ", ranks);
-  std::printf("\n");
+  std::printf("  other libraries, on 3\n");
   bool good = true;
-  for (const LossCase* c : LossCase::all()) good = print(*c) && good;
+  for (const LossCase* c : LossCase::all()) good = print(*c, upstream) && good;
   std::printf(good ? "All is equal.\n" : "Where there is a ! it is too much.\n");
   return good ? 0 : 1;
 }

@@ -53,8 +53,10 @@ TEST_CASE("light and contrast move an image as they say") {
   const auto brightened = augment(grey, numbers(0, 50), key, light).values();
   const auto [least, most] = std::minmax_element(brightened.begin(), brightened.end());
   CHECK((*least >= 0.25 && *least < 0.3 && *most <= 0.75 && *most > 0.7));
+  light.contrast = 0.9;  // has nothing to work on, whatever the light
+  const auto both = augment(grey, numbers(0, 50), key, light).values();
+  for (size_t i = 0; i < both.size(); ++i) CHECK(both[i] == Approx(brightened[i]));
   light.brightness = 0;
-  light.contrast = 0.9;
   for (const double v : augment(grey, numbers(0, 50), key, light).values()) CHECK(v == Approx(0.5).margin(1e-12));
 }
 
@@ -69,6 +71,23 @@ TEST_CASE("a blur keeps the light of an image's inside and makes its differences
   CHECK(sum == Approx(1));
   CHECK(spread[4 * 9 + 4] < 1);
   CHECK(spread[4 * 9 + 3] == Approx(spread[3 * 9 + 4]));
+}
+
+TEST_CASE("a blur sees an image's outermost pixels repeated beyond its edge") {
+  Augmentation blurs = nothing;
+  blurs.blur = 1;
+  const auto blurred = [&](int64_t y, int64_t x) {
+    Tensor line = Tensor::zeros({1, 9, 9, 1}, DType::f64);  // a row or a column, where the other is -1
+    for (int64_t i = 0; i < 9; ++i) line.mutate<double>()[(y < 0 ? i : y) * 9 + (x < 0 ? i : x)] = 1;
+    return augment(line, numbers(0, 1), key, blurs).values();
+  };
+  const auto bell = blurred(-1, 4), left = blurred(-1, 0), right = blurred(-1, 8), top = blurred(0, -1),
+             bottom = blurred(8, -1);
+  for (const size_t far : {0, 1, 2}) {  // from the edge
+    const double sum = bell[2] + (far < 2 ? bell[3] : 0) + (far < 1 ? bell[4] : 0);
+    for (const double seen : {left[far], right[8 - far], top[far * 9], bottom[(8 - far) * 9]})
+      CHECK(seen == Approx(sum));
+  }
 }
 
 TEST_CASE("a rectangle is erased, of a twentieth to a fifth of the image") {

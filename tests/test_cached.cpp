@@ -22,11 +22,12 @@ TEST_CASE("cached features give every parameter the gradient of the whole batch,
     CachedStep step{towers, comm};
     // As many micro-batches on every rank, or only as many as a rank has: nothing in these towers needs the others.
     const auto own = static_cast<int64_t>(UnevenBatch::rows(number(comm)).size());
-    for (const int64_t micro_batches : {step.batch.count(), std::max<int64_t>(own, 1)}) {
-      Gradients mine;
-      expect_close(scalar(sum_over_ranks(step.run(micro_batches, mine), comm)), scalar(expected));
-      expect_gradients(towers, mine, comm, [&](size_t p) { return whole[*single.parameters()[p]]; });
-    }
+    for (const int64_t micro_batches : {step.batch.count(), std::max<int64_t>(own, 1)})
+      for (const Between keep : {Between::features, Between::tapes}) {
+        Gradients mine;
+        expect_close(scalar(sum_over_ranks(step.run(micro_batches, mine, {}, keep), comm)), scalar(expected));
+        expect_gradients(towers, mine, comm, [&](size_t p) { return whole[*single.parameters()[p]]; });
+      }
   });
 }
 

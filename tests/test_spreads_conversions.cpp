@@ -39,6 +39,7 @@ const Expected same = [](auto&d, auto&x) { return x[d.me]; },
                my_sums = [](auto&d, auto&x) { return d.mine(sums(d, x)); },
                around = [](auto&d,
                            auto&x) { return pad(x[d.me], 0, d.before(), d.whole() - d.before() - d.rows[d.me]); },
+               on_first = [](auto&d, auto&x) { return x[d.me] * (d.me == 0 ? 1 : 0); },
                on_last = [](auto&d, auto&x) { return x[d.me] * (d.me + 1 == x.size() ? 1 : 0); };
 
 enum class Height : uint8_t { whole, own };  // of a value: all rows, or this rank's
@@ -67,6 +68,10 @@ const Conversion conversions[] = {
      around, mine},
     {"keep_on", R, P, whole, whole, [](auto& x, auto&, auto& comm) { return keep_on(x, {comm.size() - 1}, comm); },
      on_last, on_last},
+    {"keep_on", I, P, whole, whole, [](auto& x, auto&, auto& comm) { return keep_on(x, {comm.size() - 1}, comm); },
+     on_last, same},
+    {"as_invariant", R, I, whole, whole, [](auto& x, auto&, auto& comm) { return as_invariant(x, comm); }, same,
+     on_first},
     {"as_partial", V, P, whole, whole, [](auto& x, auto&, auto& comm) { return as_partial(x, comm); }, same, same},
     {"as_varying", R, V, whole, whole, [](auto& x, auto&, auto& comm) { return as_varying(x, comm); }, same, same},
     {"as_varying", unsaid, V, whole, whole, [](auto& x, auto&, auto& comm) { return as_varying(x, comm); }, same, same},

@@ -84,10 +84,11 @@ struct CachedStep {
   double operator()(Gradients& gradients, const std::function<void()>& before_last = {}) {
     return run(batch.count(), gradients, before_last);
   }
-  double run(int64_t micro_batches, Gradients& gradients, const std::function<void()>& before_last = {}) {
+  double run(int64_t micro_batches, Gradients& gradients, const std::function<void()>& before_last = {},
+             Between keep = Between::features) {
     return cached_backward(
                micro_batches, [this](int64_t i, Tape& tape) { return encode(i, tape); },
-               [this](Tape&, const Features& all) { return loss(all); }, gradients, before_last)
+               [this](Tape&, const Features& all) { return loss(all); }, gradients, before_last, keep)
         .item();
   }
 };

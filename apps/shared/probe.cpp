@@ -43,7 +43,8 @@ double linear_probe(const LabelledFeatures& train, const LabelledFeatures& test,
   const double samples = sum_over_ranks(static_cast<double>(train.rows.shape()[0]), comm);
   const Scaling scaled = scaling_of(train.rows, samples, comm);
   const Tensor features = scaled(train.rows);
-  Linear classifier("probe", features.shape()[1], classes, {.dtype = features.dtype(), .device = features.device()});
+  Linear classifier("probe", features.shape()[1], classes,
+                    {.key = {}, .dtype = features.dtype(), .device = features.device()});
   classifier.weight.value = Tensor::zeros(classifier.weight.value.shape(), features.dtype(), features.device());
   DataParallel training({{classifier.parameters(), Adam{}}}, comm);
   const Schedule rate = cosine(0.02, 0, steps);

@@ -55,6 +55,11 @@ class CpuBackend final : public Backend {
   void convolve_input_gradient(const Convolution& c, const Tensor& g, const Tensor& w, Tensor& dx) override;
   void convolve_weight_gradient(const Convolution& c, const Tensor& x, const Tensor& g, Tensor& dw) override;
 
+  // score_verbs.cpp
+  void score_sums(ScoreSum kind, const Scores& z, Tensor& sums) override;
+  void score_gradients(ScoreSum kind, const Scores& z, const Tensor& sums, const Tensor& g,
+                       ScoreGradients& to) override;
+
   // index.cpp
   void gather_rows(const Tensor& x, const Tensor& indices, Tensor& y) override;
   void scatter_add_rows(const Tensor& x, const Tensor& indices, Tensor& y) override;
@@ -69,6 +74,9 @@ class CpuBackend final : public Backend {
   void update(UpdateRule rule, std::span<const UpdateRun> runs, Tensor& value, std::span<Tensor> slots,
               Tensor& rounded) override;
   void square_sums(std::span<const SquareSumsRun> runs, Tensor& sums) override;
+
+  // nearest.cpp
+  void nearest_rows(const Tensor& x, const Tensor& codes, Tensor& indices) override;
 
   // random.cpp
   void uniform(Random random, double low, double high, Tensor& y) override;

@@ -57,9 +57,14 @@ class CudaBackend final : public Backend {
   void matmul(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b, const Epilogue& epilogue,
               Tensor& y) override;
 
+  void score_sums(ScoreSum kind, const Scores& z, Tensor& sums) override;
+  void score_gradients(ScoreSum kind, const Scores& z, const Tensor& sums, const Tensor& g,
+                       ScoreGradients& to) override;
+
   void gather_rows(const Tensor& x, const Tensor& indices, Tensor& y) override;
   void scatter_add_rows(const Tensor& x, const Tensor& indices, Tensor& y) override;
   void one_hot(const Tensor& indices, Tensor& y) override;
+  void nearest_rows(const Tensor& x, const Tensor& codes, Tensor& indices) override;
   void copy_slab(const Tensor& x, Along from, int64_t from_begin, Tensor& y, Along to, int64_t to_begin,
                  int64_t count) override;
   void permute(const Tensor& x, const Shape& order, Tensor& y) override;

@@ -1,0 +1,16 @@
+#include "apps/shared/exact_sum.h"
+
+#include "engine/backend.h"
+#include "engine/exact.h"
+
+namespace weft {
+
+ExactSum::ExactSum(const Shape& shape, Device device) : parts_(Tensor::zeros(exact_shape(shape), DType::f64, device)) {}
+
+void ExactSum::add(const Tensor& term) { backend(parts_.device()).accumulate(1, exact_parts(term), parts_); }
+
+Tensor ExactSum::over(Communicator& comm, Site site) const {
+  return exact_total(comm.all_reduce(parts_, ReduceOp::sum, site), DType::f64);
+}
+
+}  // namespace weft

@@ -1,0 +1,17 @@
+#pragma once
+// A sum over blocks of samples, on all ranks: the same bits however blocks are divided (engine/exact.h).
+#include "collectives/communicator.h"
+
+namespace weft {
+
+class ExactSum {
+ public:
+  explicit ExactSum(const Shape& shape, Device device = Device::cpu);
+  void add(const Tensor& term);                                     // floating
+  Tensor over(Communicator& comm, Site site = Site::here()) const;  // f64: one all_reduce
+
+ private:
+  Tensor parts_;
+};
+
+}  // namespace weft

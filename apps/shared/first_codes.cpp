@@ -1,0 +1,20 @@
+#include "apps/shared/first_codes.h"
+
+#include "engine/ops/shape_ops.h"
+
+namespace weft {
+
+void find_first_codes(VqVae& network, const LabelledImages& data, const Training::Part& part, const Init& init,
+                      Communicator& comm) {
+  Tape tape;
+  const Tape::Pause without_gradients(&tape);
+  Vars tokens;
+  for (int64_t i = 0; i < part.blocks(); ++i) {
+    const Tensor images = take(data, part.block(i), init.dtype).images;
+    tokens.push_back((*network.encoder)(tape.constant(images.to(init.device))));
+  }
+  network.quantizer()(concat(tokens, 0), {.training = true, .key = init.key}, comm);
+  network.quantizer().update(comm, init.key);
+}
+
+}  // namespace weft

@@ -1,0 +1,141 @@
+#include "apps/shared/launch.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <new>
+
+#include "collectives/agreement.h"
+#include "collectives/transports/factory.h"
+#include "collectives/transports/nccl.h"
+#include "data/durable_file.h"
+#include "data/idx.h"
+
+namespace weft {
+namespace {
+
+using Ending = CommandLine::Ending;
+
+// A signal's handler gets nothing but the signal's number.
+std::atomic<bool> stop{false};
+static_assert(std::atomic<bool>::is_always_lock_free);
+
+void stop_on_signals() {
+  struct sigaction action {};
+  action.sa_handler = [](int) { stop = true; };
+  action.sa_flags = SA_RESTART | static_cast<int>(SA_RESETHAND);
+  for (const int signal : {SIGINT, SIGTERM}) sigaction(signal, &action, nullptr);
+}
+
+void print(int exit_code, const std::string& text) {
+  const ssize_t written = write(exit_code == 0 ? STDOUT_FILENO : STDERR_FILENO, text.data(), text.size());
+  (void)written;  // nobody to tell
+}
+
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+// The first difference between two configurations.
+std::string difference(std::string mine, std::string other) {
+  while (!mine.empty() && first_line(mine) == first_line(other)) {
+    mine.erase(0, first_line(mine).size() + 1);
+    other.erase(0, first_line(other).size() + 1);
+  }
+  return "'" + first_line(mine) + "' and '" + first_line(other) + "'";
+}
+
+// What becomes of the job, from what became of each process's command line. All get the same; where processes were told
+// different things, none goes on.
+std::optional<Ending> agree(const std::optional<Ending>& mine, const std::string& config, Session& session) {
+  Communicator comm(connect_hosts(session));
+  const Site site = Site::here("command line");
+  const std::vector<std::string> texts = all_texts(mine ? mine->text : "", comm, site);
+  const std::vector<std::string> codes = all_texts(text(mine ? mine->exit_code : -1), comm, site);
+  const std::vector<std::string> configs = all_texts(config, comm, site);
+  for (size_t r = 0; r < codes.size(); ++r)
+    if (codes[r] != "-1") return Ending{std::stoi(codes[r]), texts[r]};
+  for (size_t r = 1; r < configs.size(); ++r)
+    if (configs[r] != configs[0])
+      return Ending{exit_codes::configuration_differs,
+                    "error: ranks 0 and " + text(r) +
+                        " were given different options: " + difference(configs[0], configs[r]) + "\n"};
+  return std::nullopt;
+}
+
+void run_rank(std::unique_ptr<Transport> transport, const Options& options, Device device,
+              const std::string& description, const std::function<void(const Launch&)>& body) {
+  Traffic traffic;
+  Communicator comm(counted(std::move(transport), traffic),
+                    options.fast_reductions ? Reductions::fast : Reductions::ordered);
+  body({comm, traffic, device, description});
+}
+
+// As many ranks as threads as were asked for, or this process as one.
+void run(Session& session, const Options& options, const std::function<void(const Launch&)>& body) {
+  const Device device = options.chosen_device();
+  if (session.size() == 1 && options.ranks > 1) {
+    const auto rank = [&](std::unique_ptr<Transport> transport) {
+      if (device == Device::cuda) take_card(transport->rank());
+      const std::string description = transport->description();
+      run_rank(std::move(transport), options, device, description, body);
+    };
+    return run_ranks(static_cast<int>(options.ranks), rank, session.options().deadline);
+  }
+  auto transport = device == Device::cuda ? connect(session) : connect_hosts(session);
+  const std::string description = weft::description(session, *transport);
+  run_rank(std::move(transport), options, device, description, body);
+}
+
+}  // namespace
+
+Fault current_fault() {
+  try {
+    throw;
+  } catch (const Fault& fault) {
+    return fault;
+  } catch (const WrongOption& error) {
+    return {exit_codes::usage, error.what()};
+  } catch (const MissingInput& error) {
+    return {exit_codes::missing_input, error.what()};
+  } catch (const MalformedInput& error) {
+    return {exit_codes::malformed_input, error.what()};
+  } catch (const OutputFailure& error) {
+    return {exit_codes::io, error.what()};
+  } catch (const std::bad_alloc&) {
+    return {exit_codes::out_of_memory, "out of memory"};
+  } catch (const std::exception& error) {
+    return {exit_codes::exception, error.what()};
+  }
+}
+
+bool stop_requested() { return stop; }
+
+int launch(CommandLine& line, int argc, char** argv, const std::function<void(const Launch&)>& body) {
+  // Before MPI starts, nothing may fail on one rank alone: the others would wait for it.
+  std::optional<Ending> ending = line.parse(argc, argv);
+  const Options& options = line.options();
+  SessionOptions session_options;
+  session_options.deadline = std::chrono::milliseconds(static_cast<int64_t>(options.timeout * 1000));
+  Session session(argc, argv, session_options);
+  try {
+    if (!ending && session.size() > 1 && options.ranks > 0 && options.ranks != session.size())
+      ending = Ending{exit_codes::usage, "error: --ranks " + text(options.ranks) + ": mpiexec has started " +
+                                             text(session.size()) + " processes, and each is a rank\n"};
+    if (session.size() > 1) ending = agree(ending, line.config(), session);
+    if (ending) {
+      if (session.rank() == 0) print(ending->exit_code, ending->text);
+      return ending->exit_code;
+    }
+    stop_on_signals();
+    run(session, options, body);
+    return 0;
+  } catch (...) {
+    const Fault fault = current_fault();
+    if (session.size() > 1) session.end(fault.exit_code, fault.what());
+    print(fault.exit_code, "error: " + std::string(fault.what()) + "\n");
+    return fault.exit_code;
+  }
+}
+
+}  // namespace weft

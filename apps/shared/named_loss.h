@@ -1,0 +1,19 @@
+#pragma once
+// The losses of two views of every sample, by the names that --loss has for them.
+#include <functional>
+
+#include "collectives/communicator.h"
+#include "engine/tape.h"
+
+namespace weft {
+
+struct NamedLoss {
+  std::string name;
+  std::function<Var(const Var& first, const Var& second, double temperature, const Random& step, Communicator& comm)>
+      share;
+};
+const std::vector<NamedLoss>& losses_of_two_views();
+std::vector<std::string> names_of_losses();
+const NamedLoss& loss_named(const std::string& name);
+
+}  // namespace weft

@@ -1,0 +1,171 @@
+#include "apps/shared/options.h"
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <functional>
+#include <limits>
+
+#include "apps/shared/nearest.h"
+#include "collectives/run_ranks.h"
+#include "engine/backend.h"
+
+namespace weft {
+namespace {
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string all;
+  for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
+  return all;
+}
+
+CLI::Validator one_of(const std::vector<std::string>& names) {
+  const auto complaint = [names](const std::string& given) {
+    if (std::find(names.begin(), names.end(), given) != names.end()) return std::string();
+    return "there is no '" + given + "' among " + joined(names) + suggestion(given, names);
+  };
+  return CLI::Validator(complaint, "");
+}
+
+template <class T> CLI::Validator within(T least, T most) {
+  const auto complaint = [least, most](const std::string& given) {
+    T value;
+    const auto [stop, error] = std::from_chars(given.data(), given.data() + given.size(), value);
+    if (error != std::errc() || *stop != 0) return "'" + given + "' is not a number that fits";
+    if (value < least) return given + " is too small, " + text(least) + " is the least";
+    return value <= most ? "" : given + " is too large, " + text(most) + " is the most";
+  };
+  return CLI::Validator(complaint, "");
+}
+
+// Values as CLI11 reads them in its TOML: it knows no escapes within quotes, but two kinds of them.
+std::string toml(bool value) { return value ? "true" : "false"; }
+std::string toml(int64_t value) { return text(value); }
+std::string toml(double value) {
+  char digits[32];  // the fewest that give the same value again
+  return {digits, std::to_chars(digits, digits + sizeof digits, value).ptr};
+}
+std::string toml(const std::string& value) {
+  const char* quote = value.find('"') == std::string::npos ? "\"" : "'";
+  return quote + value + quote;
+}
+std::string toml(const std::vector<int64_t>& values) {
+  std::string all;
+  for (const int64_t value : values) all += (all.empty() ? "" : ", ") + text(value);
+  return "[" + all + "]";
+}
+
+}  // namespace
+
+struct CommandLine::Parser {
+  CLI::App app;
+  std::vector<std::string> names = {"--help", "--config"};
+  std::vector<std::function<std::string()>> lines;  // of the configuration
+
+  template <class T> CLI::Option* note(const std::string& name, CLI::Option* option, const T& value, const char* type) {
+    names.push_back(name);
+    lines.push_back([name, &value] { return name.substr(2) + " = " + toml(value) + "\n"; });
+    return option->type_name(type);
+  }
+};
+
+Options::Options() : timeout(static_cast<double>(default_deadline().count()) / 1000) {}
+
+DType Options::chosen_dtype() const { return dtype == "f32" ? DType::f32 : dtype == "f64" ? DType::f64 : DType::bf16; }
+
+Device Options::chosen_device() const {
+  const bool card = available(Device::cuda);
+  if (device == "cuda" && !card) throw WrongOption("--device cuda: no card answers here; take cpu or auto");
+  return card && device != "cpu" ? Device::cuda : Device::cpu;
+}
+
+CommandLine::CommandLine(const std::string& program, const std::string& what_it_does, Options& options)
+    : options_(options), parser_(std::make_unique<Parser>()) {
+  if (options.out.empty()) options.out = "runs/" + program;
+  CLI::App& app = parser_->app;
+  app.name(program);
+  app.description(what_it_does);
+  app.get_formatter()->column_width(34);
+  app.option_defaults()->always_capture_default();
+  app.set_config("--config", "", "options from a TOML file, such as an earlier run's config.toml")->type_name("FILE");
+  app.allow_config_extras(CLI::config_extras_mode::error);
+  add_common();
+}
+
+CommandLine::~CommandLine() = default;
+
+void CommandLine::add_common() {
+  constexpr int64_t most = std::numeric_limits<int64_t>::max();
+  add("--ranks", options_.ranks, "ranks as threads of this process; 0: one for each process", {0, 1024});
+  add("--device", options_.device, "where to compute", {"auto", "cpu", "cuda"});
+  add("--dtype", options_.dtype, "element type of the network", {"f32", "f64", "bf16"});
+  add("--zero", options_.zero, "what ranks divide: 0 nothing, 1 state, 2 gradients, 3 parameters, too", {0, 3});
+  add("--accumulate", options_.accumulate, "backward passes per step", {1, 1 << 20});
+  add("--epochs", options_.epochs, "passes over the training data", {1, most});
+  add("--steps", options_.steps, "steps, if not 0, instead of epochs", {0, most});
+  add("--seed", options_.seed, "of the first weights, the data's order and all draws", {0, most});
+  add("--out", options_.out, "folder for what the run leaves");
+  add("--resume", options_.resume, "go on from a checkpoint: none, auto (the latest in --out), or a path");
+  add("--checkpoint-every", options_.checkpoint_every, "steps from one checkpoint to the next; 0: one at the end",
+      {0, most});
+  add("--timeout", options_.timeout, "seconds that a rank waits for the others", {0.1, 1e6});
+  add("--fast-reductions", options_.fast_reductions, "let sums over ranks have any order");
+  add("--dry-run", options_.dry_run, "show shapes, memory and traffic of one step, and end");
+  add("--quiet", options_.quiet, "print the last line only");
+  add("--json", options_.json, "print one JSON object per line");
+}
+
+void CommandLine::add(const std::string& name, bool& value, const std::string& help) {
+  parser_->note(name, parser_->app.add_flag(name, value, help), value, "");
+}
+void CommandLine::add(const std::string& name, int64_t& value, const std::string& help, Range<int64_t> range) {
+  parser_->note(name, parser_->app.add_option(name, value, help), value, "N")->check(within(range.least, range.most));
+}
+void CommandLine::add(const std::string& name, double& value, const std::string& help, Range<double> range) {
+  parser_->note(name, parser_->app.add_option(name, value, help), value, "X")->check(within(range.least, range.most));
+}
+void CommandLine::add(const std::string& name, std::vector<int64_t>& values, const std::string& help,
+                      Range<int64_t> range) {
+  parser_->note(name, parser_->app.add_option(name, values, help), values, "N")->check(within(range.least, range.most));
+}
+void CommandLine::add(const std::string& name, std::string& value, const std::string& help,
+                      const std::vector<std::string>& choices) {
+  CLI::Option* option = parser_->app.add_option(name, value, help + (choices.empty() ? "" : ": " + joined(choices)));
+  parser_->note(name, option, value, choices.empty() ? "TEXT" : "NAME");
+  if (!choices.empty()) option->check(one_of(choices));
+}
+
+std::string CommandLine::explain_unknown(std::string name) const {
+  name.resize(std::min(name.size(), name.find('=')));
+  if (name.rfind("--", 0) != 0) return "'" + name + "' is not an option";
+  return "there is no option " + name + suggestion(name, parser_->names);
+}
+
+std::optional<CommandLine::Ending> CommandLine::parse(int argc, const char* const* argv) {
+  CLI::App& app = parser_->app;
+  const auto mistake = [](int code, const std::string& text) {
+    return Ending{code, "error: " + text + " (see --help)\n"};
+  };
+  try {
+    app.parse(argc, argv);
+    return std::nullopt;
+  } catch (const CLI::CallForHelp&) {
+    return Ending{0, app.help()};
+  } catch (const CLI::ExtrasError&) {
+    return mistake(exit_codes::usage, explain_unknown(app.remaining().front()));
+  } catch (const CLI::FileError& error) {
+    return mistake(exit_codes::missing_input, std::string("--config: ") + error.what());
+  } catch (const CLI::ConfigError& error) {
+    const std::string said = error.what(), name = said.substr(said.rfind(' ') + 1);
+    return mistake(exit_codes::usage, "--config: " + explain_unknown("--" + name));
+  } catch (const std::exception& error) {
+    return mistake(exit_codes::usage, error.what());
+  }
+}
+
+std::string CommandLine::config() const {
+  std::string all;
+  for (const auto& line : parser_->lines) all += line();
+  return all;
+}
+
+}  // namespace weft

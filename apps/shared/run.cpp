@@ -1,0 +1,229 @@
+#include "apps/shared/run.h"
+
+#include <cmath>
+#include <cstdio>
+#include <ctime>
+#include <set>
+
+#include "apps/shared/picture.h"
+#include "apps/shared/words.h"
+#include "collectives/agreement.h"
+#include "data/checksum.h"
+#include "engine/backend.h"
+
+namespace weft {
+namespace {
+
+std::vector<std::string> metric_names(const std::vector<Run::Chart>& charts) {
+  std::vector<std::string> names;
+  for (const Run::Chart& chart : charts) names.insert(names.end(), chart.metrics.begin(), chart.metrics.end());
+  return names;
+}
+
+// Whether a tensor of a training's state is one that others belong to: "w", not "w.steps" or "w.momentum".
+bool is_weight(const std::string& name, const std::set<std::string>& names) {
+  for (size_t dot = name.rfind('.'); dot != std::string::npos && dot > 0; dot = name.rfind('.', dot - 1))
+    if (names.count(name.substr(0, dot))) return false;
+  return true;
+}
+
+std::set<std::string> names_of(const TrainingState& state) {
+  std::set<std::string> names;
+  for (const TensorOutline& tensor : state.tensors()) names.insert(tensor.name);
+  return names;
+}
+
+std::string calls_and_bytes(const Traffic::Count& count) {
+  return grouped(count.calls) + " calls, " + bytes_in_words(static_cast<double>(count.bytes));
+}
+
+std::string today() {
+  const std::time_t now = std::time(nullptr);
+  std::tm date{};
+  char words[40];
+  std::strftime(words, sizeof words, "%F", localtime_r(&now, &date));
+  return words;
+}
+
+// Does the leading rank's work with files.
+template <class F> auto alone(F f) {
+  try {
+    return f();
+  } catch (...) {
+    throw current_fault();
+  }
+}
+
+}  // namespace
+
+Run::Run(const Launch& rank, const CommandLine& line, Plan plan)
+    : rank_(rank),
+      options_(line.options()),
+      config_(line.config()),
+      plan_(std::move(plan)),
+      progress_(stdout, Progress::style_for(stdout, options_.quiet, options_.json), rank.comm.rank().value) {
+  report_.title = plan_.title;
+  report_.subtitle = rank.description + ", " + text(rank.device) + ", " + options_.dtype;
+  note(report_.title + ": " + report_.subtitle);
+  report_.subtitle += ", " + today();
+  report_.config = config_;
+}
+
+Metadata Run::begin(TrainingState& state, std::function<Metadata()> words) {
+  state_ = &state;
+  words_ = std::move(words);
+  const Metadata saved = state.load([&](const TensorSink& put) {
+    return alone([&]() -> Metadata {
+      const Latest latest = checkpoint_to_resume(options_.resume, options_.out);
+      for (const std::string& damage : latest.damaged) warn(damage);
+      if (latest.file) load_checkpoint(*latest.file, state.tensors(), put);
+      if (!options_.dry_run) open_folder(latest);
+      return latest.file ? latest.file->metadata() : Metadata();
+    });
+  });
+  if (!saved.empty()) step_ = saved_step_ = std::stoll(saved.at("step"));
+  began_ = std::chrono::steady_clock::now();
+  traffic_before_ = rank_.traffic;
+  return saved;
+}
+
+void Run::open_folder(const Latest& latest) {
+  // A checkpoint from elsewhere is another run's, and so is what was measured up to it.
+  const bool of_this_run = latest.file && latest.file->path().parent_path() == RunFolder::checkpoints(options_.out);
+  folder_ =
+      std::make_unique<RunFolder>(options_.out, config_, metric_names(plan_.charts), of_this_run ? latest.step : 0);
+  if (latest.file) note("going on from " + latest.file->path().string());
+  if (!folder_->moved_to().empty()) note("an earlier run is now in " + folder_->moved_to().string());
+}
+
+void Run::step(int64_t images, const std::vector<Value>& shares, const std::vector<Value>& equal) {
+  // One meeting for all that ranks have to agree on.
+  std::vector<double> mine = {stop_requested() ? 1.0 : 0.0};
+  for (const Value& share : shares) mine.push_back(share.value);
+  const auto count = static_cast<int64_t>(mine.size());
+  const Tensor sums = rank_.comm.all_reduce(Tensor::from({count}, mine, DType::f64), ReduceOp::sum, Site::here("step"));
+  ++step_;
+  images_ += static_cast<double>(images);
+  time_ = {seconds(), rank_.traffic.since(traffic_before_).total().seconds, data_seconds_};
+
+  std::vector<Value> values = equal;
+  for (size_t i = 0; i < shares.size(); ++i) {
+    values.push_back({shares[i].name, sums.data<double>()[i + 1]});
+    if (!std::isfinite(values.back().value))
+      throw Fault(exit_codes::non_finite, "step " + text(step_) + ": " + shares[i].name + " is " +
+                                              text(values.back().value) + "; try a smaller learning rate");
+  }
+  if (options_.dry_run) return tell_dry_run();
+  measure(values);
+  if (leads()) show(folder_->metrics().last("loss").value_or(std::nan("")));
+  stopped_ = sums.data<double>()[0] > 0;
+  if (stopped_ || (options_.checkpoint_every > 0 && step_ % options_.checkpoint_every == 0)) save();
+  if (stopped_)
+    progress_.finish("stopped after step " + grouped(step_) + "; to go on, add --resume auto --out " + options_.out);
+}
+
+void Run::show(double loss) {
+  const int64_t epoch = plan_.steps_per_epoch > 0 ? plan_.steps_per_epoch : plan_.steps;
+  progress_.show({.epoch = (step_ - 1) / epoch + 1,
+                  .epochs = (plan_.steps + epoch - 1) / epoch,
+                  .step = step_,
+                  .steps = plan_.steps,
+                  .loss = loss,
+                  .images = images_,
+                  .seconds = time_.seconds,
+                  .communication = time_.communication});
+}
+
+void Run::measure(const std::vector<Value>& values) {
+  if (folder_) folder_->metrics().add(step_, values);
+}
+
+void Run::picture(const std::string& name, const std::string& caption, const Tensor& pixels) {
+  if (!folder_) return;
+  report_.pictures.push_back({caption, png(pixels)});
+  folder_->write(name + ".png", report_.pictures.back().png);
+}
+
+void Run::chart(const std::string& title, const std::string& drawing) { report_.charts.push_back({title, drawing}); }
+
+void Run::save() {
+  if (saved_step_ == step_) return;
+  saved_step_ = step_;
+  state_->save([&](const TensorSource& get) {
+    alone([&] { save_checkpoint(RunFolder::checkpoints(options_.out), step_, state_->tensors(), get, words_()); });
+  });
+}
+
+std::string Run::hash_of_weights() {
+  const std::set<std::string> names = names_of(*state_);
+  std::vector<uint64_t> hashes;
+  state_->save([&](const TensorSource& get) {
+    for (size_t i = 0; i < state_->tensors().size(); ++i)
+      if (is_weight(state_->tensors()[i].name, names)) hashes.push_back(checksum(get(i)));
+  });
+  char digits[20];
+  std::snprintf(digits, sizeof digits, "%016lx", checksum(hashes.data(), hashes.size() * sizeof(uint64_t)));
+  return digits;
+}
+
+// Of the one step that was made.
+void Run::tell_dry_run() {
+  stopped_ = true;
+  const std::vector<Traffic> traffic = gather_traffic(rank_.traffic.since(traffic_before_), rank_.comm);
+  int64_t values = 0;
+  const std::set<std::string> names = names_of(*state_);
+  for (const auto& [name, dtype, shape] : state_->tensors()) {
+    if (is_weight(name, names)) note(name + "  " + text(dtype) + " " + text(shape));
+    values += shape.product(0, shape.rank());
+  }
+  note(grouped(values) + " values in a checkpoint");
+  const double peak = static_cast<double>(backend(rank_.device).memory().peak_bytes);
+  note(bytes_in_words(peak) + " of memory in this process at most");
+  for (size_t v = 0; v < Traffic::verbs; ++v) {
+    Traffic::Count sum;
+    for (const Traffic& rank : traffic) sum += rank[static_cast<Verb>(v)];
+    if (sum.calls > 0) note(text(static_cast<Verb>(v)) + ": " + calls_and_bytes(sum));
+  }
+  Traffic::Count all;
+  for (const Traffic& rank : traffic) all += rank.total();
+  progress_.finish("dry run: a step of all ranks takes " + calls_and_bytes(all));
+}
+
+std::vector<Report::RankTime> Run::gather_times() {
+  const Tensor mine = Tensor::from({1, 3}, {time_.seconds, time_.communication, time_.data}, DType::f64);
+  const std::vector<double> all = rank_.comm.gather(mine, {0}).values();
+  std::vector<Report::RankTime> times;
+  for (size_t i = 0; i < all.size(); i += 3) times.push_back({all[i], all[i + 1], all[i + 2]});
+  return times;
+}
+
+void Run::finish(const std::vector<Report::Figure>& figures) {
+  save();
+  const std::string hash = hash_of_weights();
+  report_.ranks = gather_times();
+  report_.traffic = gather_traffic(rank_.traffic, rank_.comm);
+  if (!leads()) return;
+
+  const Metrics& metrics = folder_->metrics();
+  report_.figures = {{"loss", short_number(metrics.last("loss").value_or(std::nan("")))}};
+  report_.figures.insert(report_.figures.end(), figures.begin(), figures.end());
+  report_.figures.push_back({"training time", duration(time_.seconds)});
+  report_.figures.push_back({"images/s", short_number(time_.seconds > 0 ? images_ / time_.seconds : 0)});
+  report_.figures.push_back({"weights", hash});
+
+  std::vector<Report::Chart> charts;
+  for (const Chart& chart : plan_.charts) {
+    std::vector<Line> lines;
+    for (const std::string& name : chart.metrics) lines.push_back({name, metrics.curve(name)});
+    charts.push_back({chart.title, line_chart(lines, "step")});
+  }
+  report_.charts.insert(report_.charts.begin(), charts.begin(), charts.end());
+  folder_->write("report.html", html(report_));
+
+  std::string summary;
+  for (const auto& [name, value] : report_.figures) summary += (summary.empty() ? "" : ", ") + name + " " + value;
+  note("report: " + (folder_->path() / "report.html").string());
+  progress_.finish(summary);
+}
+
+}  // namespace weft

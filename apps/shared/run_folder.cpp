@@ -1,0 +1,57 @@
+#include "apps/shared/run_folder.h"
+
+#include "apps/shared/options.h"
+#include "data/durable_file.h"
+#include "data/idx.h"  // MissingInput
+
+namespace weft {
+
+namespace fs = std::filesystem;
+
+RunFolder::RunFolder(fs::path path, const std::string& config, std::vector<std::string> metric_names,
+                     int64_t resumed_step)
+    : path_(std::move(path)) {
+  if (resumed_step == 0) make_room();
+  make_durable_folder(path_);
+  write("config.toml", config);
+  metrics_ = std::make_unique<Metrics>(path_, std::move(metric_names), resumed_step);
+}
+
+void RunFolder::make_room() {
+  if (!fs::exists(path_)) return;
+  if (!fs::is_directory(path_)) throw WrongOption(path_.string() + ": not a folder; give another --out");
+  if (fs::is_empty(path_)) return;
+  if (!fs::exists(path_ / "config.toml"))
+    throw WrongOption(path_.string() + ": has something else than a run in it; give another --out");
+  const std::string name = (path_ / "").parent_path().string();
+  int number = 1;
+  do moved_to_ = name + "-" + std::to_string(number++);
+  while (fs::exists(moved_to_));
+  std::error_code error;
+  fs::rename(path_, moved_to_, error);
+  if (error) throw OutputFailure(path_.string() + ": cannot be moved aside: " + error.message());
+}
+
+void RunFolder::write(const std::string& name, const std::string& bytes) const {
+  DurableFile file(path_ / name);
+  file.write(0, bytes.data(), bytes.size());
+  file.commit();
+}
+
+Latest checkpoint_to_resume(const std::string& resume, const fs::path& run) {
+  if (resume == "none") return {};
+  if (resume == "auto") return latest_checkpoint(RunFolder::checkpoints(run));
+  if (!fs::exists(resume))
+    throw MissingInput(resume + ": there is no such checkpoint; --resume takes auto, none or a path");
+  if (fs::is_directory(resume)) {
+    const fs::path within = RunFolder::checkpoints(resume);
+    Latest latest = latest_checkpoint(fs::exists(within) ? within : fs::path(resume));
+    if (!latest.file) throw MissingInput(resume + ": no sound checkpoint is in it");
+    return latest;
+  }
+  Latest latest{open_checkpoint(resume), 0, {}};
+  latest.step = std::stoll(latest.file->metadata("step"));
+  return latest;
+}
+
+}  // namespace weft

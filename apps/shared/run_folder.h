@@ -1,0 +1,39 @@
+#pragma once
+// What a run leaves on the disk. Rank 0 has it, the others have none.
+//
+//   config.toml       what the run was asked for, ready for --config
+//   metrics.jsonl, metrics.csv, events.out.tfevents.weft
+//   checkpoints/      docs/checkpoints.md
+//   *.png             pictures
+//   report.html       all of it in one page
+#include "apps/shared/metrics.h"
+#include "data/checkpoint.h"
+
+namespace weft {
+
+class RunFolder {
+ public:
+  // Goes on with what is there up to `resumed_step`. A run from the beginning moves an earlier one aside, to the first
+  // of DIR-1, DIR-2, ... that is free; a folder that has something else in it is refused.
+  RunFolder(std::filesystem::path path, const std::string& config, std::vector<std::string> metric_names,
+            int64_t resumed_step = 0);
+
+  const std::filesystem::path& path() const { return path_; }
+  static std::filesystem::path checkpoints(const std::filesystem::path& run) { return run / "checkpoints"; }
+  const std::filesystem::path& moved_to() const { return moved_to_; }  // where an earlier run is now, or empty
+  Metrics& metrics() { return *metrics_; }
+
+  void write(const std::string& name, const std::string& bytes) const;  // whole or not at all
+
+ private:
+  void make_room();
+
+  std::filesystem::path path_, moved_to_;
+  std::unique_ptr<Metrics> metrics_;
+};
+
+// What --resume means for a run's folder: "none", "auto" for its latest sound checkpoint if there is one, else the path
+// of a checkpoint, or of a folder with at least one.
+Latest checkpoint_to_resume(const std::string& resume, const std::filesystem::path& run);
+
+}  // namespace weft

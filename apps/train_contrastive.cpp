@@ -1,0 +1,146 @@
+// Learns to see from pictures that nobody has labelled: SimCLR (Chen et al., arXiv 2002.05709) on Fashion-MNIST.
+//
+// Of every picture two random views are made. A network turns views into features, and the loss asks it to find each
+// view's counterpart among those of the whole batch, on all ranks. What it has learnt is measured by how well a linear
+// classifier tells the ten kinds of clothes from its features. docs/tour.md goes through this file line by line.
+#include "apps/shared/named_loss.h"
+#include "apps/shared/probe.h"
+#include "apps/shared/run.h"
+#include "apps/shared/training.h"
+#include "apps/shared/words.h"
+#include "collectives/share.h"
+#include "data/augment.h"
+#include "data/fashion_mnist.h"
+#include "engine/ops/shape_ops.h"
+#include "models/encoders.h"
+#include "optim/schedules.h"
+
+namespace weft {
+namespace {
+
+struct Settings {
+  int64_t batch = 512, width = 32;
+  double rate = 3e-3, temperature = 0.2;
+  std::string loss = "nt-xent", encoder = "conv", data;
+  bool no_probes = false;
+};
+
+struct Network : Module {
+  std::unique_ptr<Sequential> encoder, head;
+
+  Network(const Settings& settings, const Init& init) {
+    const bool conv = settings.encoder == "conv";
+    encoder = conv ? conv_encoder("encoder", 1, settings.width, init)
+                   : mlp_encoder("encoder", 28 * 28, 8 * settings.width, init);
+    head = projection_head("head", 8 * settings.width, 256, 64, init);
+    has(*encoder);
+    has(*head);
+  }
+};
+
+// A frozen encoder's features of this rank's part of some pictures, or the pixels where there is none.
+LabelledFeatures features_of(const LabelledImages& data, Layer* encoder, const Launch& rank, DType dtype) {
+  const int64_t ranks = rank.comm.size(), me = rank.comm.rank().value, at_once = 500;
+  const int64_t first = data.count() * me / ranks, last = data.count() * (me + 1) / ranks;
+  Vars rows, labels;
+  for (int64_t begin = first; begin < last; begin += at_once) {
+    const Batch batch = take(data, samples_between(begin, std::min(begin + at_once, last)), dtype);
+    Tape tape;
+    const Tape::Pause without_gradients(&tape);
+    const Var images = tape.constant(batch.images.to(rank.device));
+    rows.push_back((encoder ? (*encoder)(images) : flatten(images)).value());
+    labels.push_back(batch.labels.to(rank.device));
+  }
+  return {concat(rows, 0).value(), concat(labels, 0).value()};
+}
+
+void train(const Launch& rank, const CommandLine& line, const Settings& settings) {
+  const Options& options = line.options();
+  const FashionMnist data = load_fashion_mnist(settings.data);
+  const Random key{static_cast<uint64_t>(options.seed)};
+  const DType dtype = options.chosen_dtype();
+  Network network(settings, {.key = key, .dtype = dtype, .device = rank.device});
+  const auto probe = [&](Layer* encoder) {
+    return linear_probe(features_of(data.train, encoder, rank, dtype), features_of(data.test, encoder, rank, dtype),
+                        FashionMnist::classes, rank.comm);
+  };
+  const double pixels = settings.no_probes ? 0 : probe(nullptr);
+  const double untrained = settings.no_probes ? 0 : probe(network.encoder.get());
+
+  Batches batches(data.train.count(), settings.batch, key.seed);
+  const int64_t steps_per_epoch = (data.train.count() + settings.batch - 1) / settings.batch;
+  const int64_t steps = options.steps > 0 ? options.steps : options.epochs * steps_per_epoch;
+  const Schedule rate = warm_up(50, cosine(settings.rate, 0, steps));
+  Training training({{network.parameters(), AdamW{.weight_decay = 1e-4}}}, rank, options);
+  Layer& encoder = training.layer("encoder", *network.encoder);
+  Layer& head = training.layer("head", *network.head);
+  const NamedLoss& loss_of_views = loss_named(settings.loss);
+
+  Run run(rank, line,
+          {.title = "Contrastive learning on Fashion-MNIST",
+           .charts = {{"Loss", {"loss"}}, {"Learning rate", {"rate"}}},
+           .steps = steps,
+           .steps_per_epoch = steps_per_epoch});
+  TrainingState state(rank.comm);
+  state.add(training.optimizer());
+  const Metadata saved = run.begin(state, [&] { return Metadata{{"data", batches.position()}}; });
+  if (!saved.empty()) batches.go_to(saved.at("data"));
+
+  while (run.goes_on()) {
+    const Random step = key.fork(static_cast<uint64_t>(run.steps_done()));
+    const Training::Part part = training.part(batches.next());
+    // Two views of each picture in a block of this rank's, and what the network makes of them.
+    const auto encode = [&](int64_t block, Tape& tape) -> Features {
+      const std::span<const int64_t> samples = part.block(block);
+      const Tensor images = take(data.train, samples, dtype).images;
+      Features views;
+      for (const uint64_t view : {0, 1}) {
+        const Tensor seen = run.data([&] { return augment(images, samples, step.fork(view)).to(rank.device); });
+        views.push_back(head(encoder(tape.constant(seen))));
+      }
+      return views;
+    };
+    // The loss of the whole batch, of which this rank computes its share.
+    const auto loss = [&](Tape&, const Features& mine) {
+      return training.over_batch(mine, part, [&](const Features& views, Communicator& group) {
+        return loss_of_views.share(views[0], views[1], settings.temperature, step, group);
+      });
+    };
+    const Tensor share = cached_backward(part.blocks(), encode, loss, training.gradients(), {}, Between::tapes);
+    const double now = rate(run.steps_done());
+    training.step(now);
+    run.step(part.total(), {{"loss", share.item()}}, {{"rate", now}});
+  }
+  if (run.stopped()) return;
+  if (settings.no_probes) return run.finish({});
+
+  const auto known = features_of(data.train, &encoder, rank, dtype),
+             asked = features_of(data.test, &encoder, rank, dtype);
+  const double trained = linear_probe(known, asked, FashionMnist::classes, rank.comm);
+  const double neighbours = nearest_neighbours(known, asked, FashionMnist::classes, 20, rank.comm);
+  run.finish({{"test accuracy of a linear probe", percent(trained)},
+              {"of 20 nearest neighbours", percent(neighbours)},
+              {"of a linear probe, before training", percent(untrained)},
+              {"of a linear probe, on pixels", percent(pixels)}});
+}
+
+}  // namespace
+}  // namespace weft
+
+int main(int argc, char** argv) {
+  using namespace weft;
+  Options options;
+  options.epochs = 2;
+  Settings settings;
+  CommandLine line("train_contrastive", "Learns features of Fashion-MNIST's pictures without their labels.", options);
+  line.add("--loss", settings.loss, "of two views of every picture", names_of_losses());
+  line.add("--encoder", settings.encoder, "the network that makes features", {"conv", "mlp"});
+  line.add("--batch", settings.batch, "pictures in a step, on all ranks", {2, 60000});
+  line.add("--rate", settings.rate, "the highest learning rate", {0, 10});
+  line.add("--temperature", settings.temperature, "of the losses that have one", {0.001, 100});
+  line.add("--width", settings.width, "channels of the first convolution; there are 8 times as many features",
+           {1, 1024});
+  line.add("--no-probes", settings.no_probes, "leave out the measurements of features before and after training");
+  line.add("--data", settings.data, "folder of the four IDX files (default: $WEFT_DATA, then Debian's)");
+  return launch(line, argc, argv, [&](const Launch& rank) { train(rank, line, settings); });
+}

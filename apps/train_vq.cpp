@@ -1,0 +1,144 @@
+// Learns a language for pictures: a VQ-VAE (van den Oord et al., arXiv 1711.00937) on Fashion-MNIST.
+//
+// A network turns each picture into 7 x 7 tokens, a quantizer replaces each token by the nearest of a few hundred codes,
+// and a second network makes the picture again of nothing but the codes' numbers. What is learnt is measured by how well
+// it does so for pictures never seen, and by how many of the codes are in use.
+#include <cmath>
+
+#include "apps/shared/chart.h"
+#include "apps/shared/exact_sum.h"
+#include "apps/shared/named_quantizer.h"
+#include "apps/shared/reconstruction.h"
+#include "apps/shared/run.h"
+#include "apps/shared/training.h"
+#include "apps/shared/words.h"
+#include "collectives/share.h"
+#include "collectives/spreads.h"
+#include "data/fashion_mnist.h"
+#include "engine/ops/elementwise.h"
+#include "engine/ops/reduce.h"
+#include "engine/ops/shape_ops.h"
+#include "losses/precision.h"
+#include "optim/schedules.h"
+
+namespace weft {
+namespace {
+
+struct Settings {
+  int64_t batch = 256, width = 32;
+  double rate = 2e-3;
+  std::string quantizer = "vq", data;
+  QuantizerSettings of_quantizer;
+};
+
+constexpr int64_t pixels = 28 * 28;
+
+Tensor images_of(const LabelledImages& data, std::span<const int64_t> samples, const Init& like) {
+  return take(data, samples, like.dtype).images.to(like.device);
+}
+
+void train(const Launch& rank, const CommandLine& line, const Settings& settings) {
+  const Options& options = line.options();
+  const FashionMnist data = load_fashion_mnist(settings.data);
+  const Random key{static_cast<uint64_t>(options.seed)};
+  const Init init{.key = key, .dtype = options.chosen_dtype(), .device = rank.device};
+  NamedQuantizer named = quantizer_named(settings.quantizer, settings.of_quantizer, init);
+  const CodeUsage unused(named.parts, named.codes);
+  VqVae network("vq-vae", {.width = settings.width, .dim = named.dim}, init, std::move(named.quantizer));
+  Quantizer& quantizer = network.quantizer();
+  if (!quantizer.parameters().empty() && (options.zero == 3 || init.dtype == DType::bf16))
+    throw WrongOption("--quantizer " + settings.quantizer +
+                      " has parameters, whole and in f32: it needs --zero 0, 1 or 2, and not bf16");
+
+  Batches batches(data.train.count(), settings.batch, key.seed);
+  const int64_t steps_per_epoch = (data.train.count() + settings.batch - 1) / settings.batch;
+  const int64_t steps = options.steps > 0 ? options.steps : options.epochs * steps_per_epoch;
+  const Schedule rate = warm_up(50, cosine(settings.rate, 0, steps));
+  Training training({{network.parameters(), Adam{}}}, rank, options);
+  network.encoder = &training.layer("encoder", *network.encoder);
+  network.decoder = &training.layer("decoder", *network.decoder);
+
+  Run run(
+      rank, line,
+      {.title = "A VQ-VAE on Fashion-MNIST",
+       .charts = {{"Loss", {"loss", "squared error"}}, {"Codes in use", {"perplexity"}}, {"Learning rate", {"rate"}}},
+       .steps = steps,
+       .steps_per_epoch = steps_per_epoch});
+  TrainingState state(rank.comm);
+  state.add(training.optimizer());
+  state.add(network.buffers());
+  const Metadata saved = run.begin(state, [&] { return Metadata{{"data", batches.position()}}; });
+  if (!saved.empty()) {
+    batches.go_to(saved.at("data"));
+  } else {
+    // Codes begin among the tokens of the first batch, of all ranks: the quantizer sees them once before it is used.
+    const Epoch first(data.train.count(), settings.batch, key.seed, 0);
+    const Training::Part part = training.part(first.batch(0));
+    Tape tape;
+    const Tape::Pause without_gradients(&tape);
+    Vars tokens;
+    for (int64_t i = 0; i < part.blocks(); ++i)
+      tokens.push_back((*network.encoder)(tape.constant(images_of(data.train, part.block(i), init))));
+    quantizer(concat(tokens, 0), {.training = true, .key = key}, rank.comm);
+    quantizer.update(rank.comm, key);
+  }
+
+  while (run.goes_on()) {
+    const Random step = key.fork(static_cast<uint64_t>(run.steps_done()));
+    const Training::Part part = training.part(batches.next());
+    Communicator& group = training.block_group();
+    ExactSum sums({2}, rank.device);  // of the loss, and of what is squared error in it
+    CodeUsage usage = unused;
+    for (int64_t i = 0; i < part.blocks(); ++i) {
+      const Tensor images = run.data([&] { return images_of(data.train, part.block(i), init); });
+      Tape tape;
+      const Pass pass = {.training = true, .key = step, .first_sample = part.first(i)};
+      const auto [made, tokens] = network(tape.constant(images), pass, group);
+      const Var error = share(sum(square(precise(made - images))), part.total() * pixels);
+      const Var loss = as_partial(error, group) + tokens.loss * part.weight(i);
+      tape.backward(loss, training.gradients());
+      sums.add(stack({loss.value(), error.value()}, 0).value());
+      usage.add(tokens.indices.value());
+    }
+    const double now = rate(run.steps_done());
+    training.step(now);
+    const std::vector<double> sum = sums.over(rank.comm).values();
+    usage.over(rank.comm);
+    if (std::isfinite(sum[0])) quantizer.update(rank.comm, step);  // if it is not, this step is the last
+    const double whole = rank.comm.rank().value == 0 ? sum[0] : 0;
+    run.step(part.total(), {{"loss", whole}},
+             {{"squared error", sum[1]}, {"perplexity", usage.perplexity()}, {"rate", now}});
+  }
+  if (run.stopped()) return;
+
+  CodeUsage usage = unused;
+  const double error = reconstruction_error(network, data.test, init, rank.comm, usage);
+  run.picture("reconstructions", "Test pictures, and under each what is made of its 49 tokens",
+              beside_originals(network, data.test, init, rank.comm));
+  run.chart("Tokens of the test set for each code, most used first", bar_chart(usage.most_used_first(), "code"));
+  run.finish({{"squared error on the test set", short_number(error)},
+              {"perplexity", short_number(usage.perplexity())},
+              {"dead codes", grouped(usage.dead())}});
+}
+
+}  // namespace
+}  // namespace weft
+
+int main(int argc, char** argv) {
+  using namespace weft;
+  Options options;
+  options.epochs = 4;
+  Settings settings;
+  QuantizerSettings& quantizer = settings.of_quantizer;
+  CommandLine line("train_vq", "Learns to say Fashion-MNIST's pictures in 49 words of a language of its own.", options);
+  line.add("--quantizer", settings.quantizer, "what makes codes of tokens", names_of_quantizers());
+  line.add("--codes", quantizer.codes, "that there are to choose from", {2, 65536});
+  line.add("--dim", quantizer.dim, "features of a token, where the quantizer leaves a choice", {1, 4096});
+  line.add("--commitment", quantizer.commitment, "weight of the distance between tokens and codes", {0, 100});
+  line.add("--decay", quantizer.decay, "of the moving averages that codes follow", {0, 1});
+  line.add("--batch", settings.batch, "pictures in a step, on all ranks", {2, 60000});
+  line.add("--rate", settings.rate, "the highest learning rate", {0, 10});
+  line.add("--width", settings.width, "channels of the first convolution", {1, 1024});
+  line.add("--data", settings.data, "folder of the four IDX files (default: $WEFT_DATA, then Debian's)");
+  return launch(line, argc, argv, [&](const Launch& rank) { train(rank, line, settings); });
+}

@@ -1,0 +1,150 @@
+// Two losses in balance: a VQ autoencoder on Fashion-MNIST that is to come near its pictures and to deceive an adversary,
+// as in VQGAN (Esser et al., arXiv 2012.09841). So that neither drowns the other, the second loss gets the weight
+//
+//   |gradient of the reconstruction loss by the last layer| / (|gradient of the adversarial loss by it| + 1e-4)
+//
+// in every step. Before it walks back, a step has questions to ask. That is where libraries of distributed training
+// have gone wrong: their reductions hang on hooks that fire whenever a gradient is computed, so that a mere question put
+// a sum under way whose terms were still to come (ColossalAI, issue 5601); or each rank took the norms of its own
+// gradients. Here tape.gradient only answers: nothing is accumulated, no hook fires, and the tape stays for backward.
+#include <deque>
+#include <optional>
+
+#include "apps/shared/exact_sum.h"
+#include "apps/shared/first_codes.h"
+#include "apps/shared/named_quantizer.h"
+#include "apps/shared/reconstruction.h"
+#include "apps/shared/run.h"
+#include "apps/shared/training.h"
+#include "apps/shared/words.h"
+#include "collectives/share.h"
+#include "collectives/spreads.h"
+#include "data/fashion_mnist.h"
+#include "engine/ops/elementwise.h"
+#include "engine/ops/reduce.h"
+#include "engine/ops/shape_ops.h"
+#include "losses/adaptive_weight.h"
+#include "losses/precision.h"
+#include "models/discriminator.h"
+#include "optim/schedules.h"
+
+namespace weft {
+namespace {
+
+struct Settings {
+  int64_t batch = 256, width = 32, alone = 200;
+  double rate = 2e-3, weight = 0.5;
+  std::string quantizer = "vq", data;
+};
+
+// What is kept of a block of samples from the first pass of a step to the second.
+struct Block {
+  Tape tape;
+  Var made, error, of_codes;
+  std::optional<Trial> trial;
+};
+
+void train(const Launch& rank, const CommandLine& line, const Settings& settings) {
+  const Options& options = line.options();
+  if (options.zero == 3) throw WrongOption("--zero 3 divides the last layer, whose gradient is needed whole; take 2");
+  const FashionMnist data = load_fashion_mnist(settings.data);
+  const Random key{static_cast<uint64_t>(options.seed)};
+  const Init init{.key = key, .dtype = options.chosen_dtype(), .device = rank.device};
+  NamedQuantizer named = quantizer_named(settings.quantizer, {}, init);
+  CodeUsage usage(named.parts, named.codes);
+  VqVae network("vq-vae", {.width = settings.width, .dim = named.dim}, init, std::move(named.quantizer));
+  if (init.dtype == DType::bf16 && !network.quantizer().parameters().empty())
+    throw WrongOption("--quantizer " + settings.quantizer + " has parameters in f32: it does not go with bf16");
+  const auto judge = patch_discriminator("discriminator", 1, settings.width, init);
+
+  Batches batches(data.train.count(), settings.batch, key.seed);
+  const int64_t steps_per_epoch = (data.train.count() + settings.batch - 1) / settings.batch;
+  const int64_t steps = options.steps > 0 ? options.steps : options.epochs * steps_per_epoch;
+  const Schedule rate = warm_up(50, cosine(settings.rate, 0, steps));
+  const Adam adam{.beta1 = 0.5, .beta2 = 0.9};
+  Training making({{network.parameters(), adam}}, rank, options), judging({{judge->parameters(), adam}}, rank, options);
+  find_first_codes(network, data.train, making.part(Batches(batches).next()), init, rank.comm);
+
+  Run run(rank, line,
+          {.title = "A VQ autoencoder and its adversary on Fashion-MNIST",
+           .charts = {{"Reconstruction", {"loss", "squared error"}},
+                      {"Weight of the adversarial loss", {"weight"}},
+                      {"Patches that the adversary tells rightly", {"told rightly"}}},
+           .steps = steps,
+           .steps_per_epoch = steps_per_epoch});
+  TrainingState state(rank.comm);
+  state.add(making.optimizer());
+  state.add(judging.optimizer());
+  state.add(network.buffers());
+  const Metadata saved = run.begin(state, [&] { return Metadata{{"data", batches.position()}}; });
+  if (!saved.empty()) batches.go_to(saved.at("data"));
+
+  while (run.goes_on()) {
+    const Random step = key.fork(static_cast<uint64_t>(run.steps_done()));
+    const Training::Part part = making.part(batches.next());
+    Communicator& group = making.block_group();
+    const int64_t pixels = part.total() * 28 * 28, patches = part.total() * 7 * 7;
+    ExactSum sums({3}), gradients(network.last_weight().value.shape().with_inserted(0, 2), rank.device);
+    std::deque<Block> blocks;
+    for (int64_t i = 0; i < part.blocks(); ++i) {
+      const Tensor images =
+          run.data([&] { return take(data.train, part.block(i), init.dtype).images.to(rank.device); });
+      Block& block = blocks.emplace_back();
+      const Pass pass = {.training = true, .key = step, .first_sample = part.first(i)};
+      const auto [made, tokens] = network(block.tape.constant(images), pass, group);
+      block.made = made;
+      block.error = share(sum(precise(square(made - images))), pixels);
+      block.of_codes = tokens.loss * part.weight(i);
+      block.trial.emplace(*judge, images, made.value(), patches);
+      // Two questions: what would each loss do to the last layer?
+      const Var last = block.tape.watch(network.last_weight()), pull = block.tape.constant(block.trial->pull);
+      const Tensor of_error = block.tape.gradient(block.error, {last})[0].value();
+      const Tensor of_trial = block.tape.gradient(made, pull, {last})[0].value();
+      gradients.add(stack({of_error, of_trial}, 0).value());
+      const double error = block.error.value().item(), of_codes = block.of_codes.value().item();
+      sums.add(Tensor::from({3}, {error + of_codes, error, block.trial->right}, DType::f64));
+    }
+    // Blocks' and ranks' gradients are added first: the sizes that count are those of the whole batch.
+    const Tensor both = gradients.over(rank.comm);
+    const double ratio = adaptive_weight(both.slice(0, 1), both.slice(1, 2));
+    const double weight = run.steps_done() < settings.alone ? 0 : settings.weight * ratio;
+    for (Block& block : blocks) {
+      const Var deceit = sum(precise(block.made * block.tape.constant(block.trial->pull)));
+      block.tape.backward(as_partial(block.error + deceit * weight, group) + block.of_codes, making.gradients());
+      block.trial->tape.backward(block.trial->hinge, judging.gradients());
+    }
+    making.step(rate(run.steps_done()));
+    judging.step(rate(run.steps_done()));
+    network.quantizer().update(rank.comm, step);
+    const std::vector<double> sum = sums.over(rank.comm).values();
+    run.step(
+        part.total(), {{"loss", rank.comm.rank().value == 0 ? sum[0] : 0}},
+        {{"squared error", sum[1]}, {"weight", weight}, {"told rightly", sum[2] / static_cast<double>(2 * patches)}});
+  }
+  if (run.stopped()) return;
+
+  const double error = reconstruction_error(network, data.test, init, rank.comm, usage);
+  run.picture("reconstructions", "Test pictures, and under each what is made of its 49 tokens",
+              beside_originals(network, data.test, init, rank.comm));
+  run.finish(
+      {{"squared error on the test set", short_number(error)}, {"perplexity", short_number(usage.perplexity())}});
+}
+
+}  // namespace
+}  // namespace weft
+
+int main(int argc, char** argv) {
+  using namespace weft;
+  Options options;
+  options.epochs = 2;
+  Settings settings;
+  CommandLine line("train_vqgan_weight", "Makes Fashion-MNIST's pictures of tokens, against an adversary.", options);
+  line.add("--quantizer", settings.quantizer, "what makes codes of tokens", names_of_quantizers());
+  line.add("--weight", settings.weight, "of the adversarial loss, beside the adaptive one", {0, 100});
+  line.add("--alone", settings.alone, "steps before it counts", {0, 1 << 30});
+  line.add("--batch", settings.batch, "pictures in a step, on all ranks", {2, 60000});
+  line.add("--rate", settings.rate, "the highest learning rate", {0, 10});
+  line.add("--width", settings.width, "channels of the first convolutions", {1, 1024});
+  line.add("--data", settings.data, "folder of the four IDX files (default: $WEFT_DATA, then Debian's)");
+  return launch(line, argc, argv, [&](const Launch& rank) { train(rank, line, settings); });
+}

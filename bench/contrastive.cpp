@@ -1,0 +1,65 @@
+// P6 and P7: contrastive losses against PyTorch, in time and in memory.
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "bench/contrastive_steps.h"
+#include "bench/goal.h"
+#include "bench/torch.h"
+#include "collectives/transports/self.h"
+#include "engine/error.h"
+
+namespace weft::bench {
+namespace {
+
+constexpr int64_t batch = 4096;
+
+std::vector<Check> speed() {
+  Communicator self(connect_self());
+  // NT-Xent has two views of half as many samples, for as many scores.
+  ContrastiveBatch pairs(batch, self), views(batch / 2, self);
+  std::vector<Check> checks;
+  // CLIP's scores PyTorch goes through twice; with one direction only, its strongest setting comes closer.
+  const auto add = [&](const std::string& loss, double bound_strongest, std::function<void()> step) {
+    for (Check check : against_torch(timed(std::move(step)), loss, 4, bound_strongest)) {
+      check.what = loss + ", " + check.what;
+      checks.push_back(check);
+    }
+  };
+  add("CLIP", 2.2, [&] { pairs.clip(); });
+  add("SigLIP", 1.8, [&] { pairs.siglip(); });
+  add("NT-Xent", 1.8, [&] { views.nt_xent(); });
+  return checks;
+}
+
+// By how much a first step at this batch raises the peak of what is resident, in a process that has only made a small
+// one before: so it is measured in both programs.
+double extra_bytes(int64_t pairs) {
+  const auto program = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "contrastive_memory";
+  std::FILE* answer = popen(fmt::format("'{}' {}", program.string(), pairs).c_str(), "r");
+  double bytes = 0;
+  const bool answered = answer && std::fscanf(answer, "%lf", &bytes) == 1;
+  const int status = answer ? pclose(answer) : -1;
+  require(answered && status == 0, program.string(), " did not say how many bytes a step takes");
+  return bytes;
+}
+
+Check memory_check(const char* what, double ours, double theirs, double value, double bound) {
+  const auto megabytes = [](double bytes) { return fmt::format("{:.1f} MB", bytes * 1e-6); };
+  return {what, megabytes(ours), megabytes(theirs), {value, value, value}, Sense::at_most, bound};
+}
+
+std::vector<Check> memory() {
+  const double ours = extra_bytes(batch), doubled = extra_bytes(2 * batch);
+  Torch torch(Torch::Setting::as_installed);
+  const double theirs = torch.step(fmt::format("memory of CLIP {}", batch))();
+  return {memory_check("a part of PyTorch's", ours, theirs, ours / theirs, 1.0 / 50),
+          memory_check("times, with twice the batch", doubled, ours, doubled / ours, 2.1)};
+}
+
+const Goal p6{"P6", "contrastive losses and their gradients (4096 x 4096 scores, 128 wide): times PyTorch's speed",
+              speed};
+const Goal p7{"P7", "memory that CLIP's loss and gradients take (4096 pairs, 128 wide)", memory};
+
+}  // namespace
+}  // namespace weft::bench

@@ -1,0 +1,95 @@
+#pragma once
+// The walk over tiles of scores that their sums and their gradients share.
+#include <algorithm>
+#include <limits>
+
+#include "engine/backends/cpu/gemm.h"
+#include "engine/backends/cpu/scores.h"
+#include "engine/backends/cpu/simd.h"
+#include "engine/backends/cpu/widen.h"
+#include "engine/maths.h"
+
+namespace weft::cpu {
+
+// The scores of a tile, its part of k twice (as the two products with it want it) and of its gradient fit in 1 MB.
+constexpr int64_t tile_height = 126;  // whole strips of gemm
+constexpr int64_t widest_tile = 384;
+template <class T> int64_t tile_width(int64_t d) {
+  constexpr int64_t values = 192 * 1024 / int64_t(sizeof(T)), unit = 48;
+  return std::clamp(values / std::max<int64_t>(d, 1) / unit * unit, 2 * unit, widest_tile);
+}
+
+template <class T> struct ScoreTile {
+  int64_t row, rows, column, columns;
+  T* values;
+  int64_t stride;
+
+  T* at(int64_t i) const { return values + i * stride; }
+};
+
+/// A scalar sum of vectors, in a fixed order.
+template <class T> T across(Vector<T> v) {
+  T total = 0;
+  for (int l = 0; l < lanes<T>; ++l) total += v[l];
+  return total;
+}
+template <class T> T sum(int64_t n, const T* x) {
+  Vector<T> even{}, odd{};
+  for (int64_t i = 0; i < n; i += 2 * lanes<T>) {
+    even += load_next(x + i, n - i);
+    if (i + lanes<T> < n) odd += load_next(x + i + lanes<T>, n - i - lanes<T>);
+  }
+  return across<T>(even + odd);
+}
+template <class T> T dot(int64_t n, const T* x, const T* y) {
+  Vector<T> total{};
+  for (int64_t i = 0; i < n; i += lanes<T>) total += load_next(x + i, n - i) * load_next(y + i, n - i);
+  return across<T>(total);
+}
+
+/// Where a column of some row is in its part of a tile, or -1.
+inline int64_t place(int64_t of, int64_t column, int64_t count) {
+  return of >= column && of < column + count ? of - column : -1;
+}
+
+/// Makes scores of a row's products.
+template <class T> void finish_row(const ScoreMatrix<T>& s, int64_t row, int64_t column, int64_t count, T* z) {
+  for (int64_t j = 0; j < count; ++j) z[j] = s.scale * z[j] + s.shift;
+  for (int64_t e = 0; e < s.excluded_count; ++e)
+    if (const int64_t j = place(s.excluded[row * s.excluded_count + e], column, count); j >= 0)
+      z[j] = -std::numeric_limits<T>::infinity();
+}
+
+/// For each tile's width of columns: pass.begin(column, columns), pass.visit(tile) from the top down, pass.end(column,
+/// columns).
+template <class T, class Pass> void for_each_tile(const ScoreMatrix<T>& s, Pass&& pass) {
+  thread_local PackedB<T> keys;
+  const int64_t width = tile_width<T>(s.d), stride = width + lanes<T>;  // no power of two
+  const Temporary<T> values(tile_height * stride);
+  for (int64_t column = 0; column < s.n; column += width) {
+    const int64_t columns = std::min(width, s.n - column);
+    keys.pack(true, columns, s.d, s.k + column * s.d, s.d);
+    pass.begin(column, columns);
+    for (int64_t row = 0; row < s.m; row += tile_height) {
+      const int64_t rows = std::min(tile_height, s.m - row);
+      gemm<T>(false, rows, s.q + row * s.d, s.d, keys, values, stride);
+      for (int64_t i = 0; i < rows; ++i) finish_row<T>(s, row + i, column, columns, values + i * stride);
+      pass.visit(ScoreTile<T>{row, rows, column, columns, values, stride});
+    }
+    pass.end(column, columns);
+  }
+}
+
+template <class T> T longest_row(int64_t rows, int64_t d, const T* x) {
+  T most = 0;
+  for (int64_t i = 0; i < rows; ++i) most = std::max(most, dot(d, x + i * d, x + i * d));
+  return maths::sqrt(most);
+}
+
+/// Whether e^z and its sums can neither overflow nor vanish: one e^z then serves its row and its column.
+template <class T> bool surely_small(const ScoreMatrix<T>& s) {
+  constexpr T limit = 40;
+  return maths::abs(s.scale) * longest_row(s.m, s.d, s.q) * longest_row(s.n, s.d, s.k) + maths::abs(s.shift) <= limit;
+}
+
+}  // namespace weft::cpu

@@ -1,0 +1,230 @@
+// Sums over scores and their gradients: products by cuBLAS of as many rows of q with all of k as fit into a tile, then
+// a kernel or two over the tile. How large scores are is never asked, so nothing waits for the card.
+#include <limits>
+
+#include "engine/backends/cuda/cuda_backend.h"
+#include "engine/backends/cuda/launch.cuh"
+
+namespace weft {
+namespace cuda {
+namespace {
+
+constexpr int64_t tile_bytes = int64_t{64} << 20;  // but at least one row
+
+template <class C> WEFT_HD C infinity() { return std::numeric_limits<C>::infinity(); }
+
+template <class C> struct FromProducts {
+  const C *scale, *shift;  // shift may be null
+  C* z;
+  WEFT_HD void operator()(int64_t i) const { z[i] = *scale * z[i] + (shift ? *shift : C(0)); }
+};
+
+template <class C> struct Exclude {
+  int64_t n, per_row;
+  const int64_t* columns;
+  C* z;
+  WEFT_HD void operator()(int64_t i) const {
+    if (columns[i] >= 0) z[i / per_row * n + columns[i]] = -infinity<C>();
+  }
+};
+
+// Sums of e^(z - shift) over the rows of one tile after the other; the shift is the greatest z so far, or zero if that
+// is not finite.
+template <class C> WEFT_HD C shift_for(C greatest) { return maths::abs(greatest) < infinity<C>() ? greatest : C(0); }
+template <class C> struct AddToColumns {
+  int64_t rows, n;
+  bool first;
+  const C* z;
+  C *greatest, *total;
+  WEFT_HD void operator()(int64_t j) const {
+    const C before = first ? -infinity<C>() : greatest[j];
+    C most = before, sum = 0;
+    for (int64_t i = 0; i < rows; ++i) most = z[i * n + j] > most ? z[i * n + j] : most;
+    const C shift = shift_for(most);
+    for (int64_t i = 0; i < rows; ++i) sum += maths::exp(z[i * n + j] - shift);
+    const C rescaled = before == -infinity<C>() ? C(1) : maths::exp(shift_for(before) - shift);
+    total[j] = (first ? C(0) : total[j] * rescaled) + sum;
+    greatest[j] = most;
+  }
+};
+template <class C> struct FinishColumns {
+  const C *greatest, *total;
+  C* sums;
+  WEFT_HD void operator()(int64_t j) const { sums[j] = shift_for(greatest[j]) + maths::log(total[j]); }
+};
+
+// The scores of targets, one of each row, and what their cotangents add to the gradient by scores.
+template <class C> struct PickTargets {
+  int64_t n;
+  const int64_t* targets;
+  const C* z;
+  C* scores;
+  WEFT_HD void operator()(int64_t i) const { scores[i] = targets[i] < 0 ? C(0) : z[i * n + targets[i]]; }
+};
+template <class C> struct AddToTargets {
+  int64_t n;
+  const int64_t* targets;
+  const C* g;
+  C* z;
+  WEFT_HD void operator()(int64_t i) const {
+    if (targets[i] >= 0) z[i * n + targets[i]] += g[i];
+  }
+};
+
+// The gradient by each score of a tile, in its place. A sum over nothing has none.
+template <class C> WEFT_HD C share(C z, C sum) { return sum == -infinity<C>() ? C(0) : maths::exp(z - sum); }
+template <ScoreSum kind, class C> struct Slopes {
+  int64_t n;
+  const C *sums, *g;                        // of the tile's rows
+  const C *sums_of_columns, *g_of_columns;  // for log_sum_exp_both
+  C* z;
+  WEFT_HD void operator()(int64_t i) const {
+    const auto [row, column] = split(i, n);
+    const C value = z[i];
+    if constexpr (kind == ScoreSum::softplus)
+      z[i] = g[row] * Sigmoid::of(value);
+    else
+      z[i] = g[row] * share(value, sums[row]);
+    if constexpr (kind == ScoreSum::log_sum_exp_both)
+      z[i] += g_of_columns[column] * share(value, sums_of_columns[column]);
+  }
+};
+
+template <class F> void visit_wide(DType type, const F& f) {
+  type == DType::f64 ? f.template operator()<double>() : f.template operator()<float>();
+}
+
+// The scores' inputs, f32 where they are bf16, and the tile that they fill a part of the rows after the other.
+class Tiles {
+ public:
+  Tiles(Backend& device, const Scores& z)
+      : q(wide(z.q)),
+        k(wide(z.k)),
+        scale(wide(z.scale)),
+        targets(z.targets ? *z.targets : Tensor()),
+        device_(device),
+        shift_(z.shift ? wide(*z.shift) : Tensor()),
+        excluded_(z.excluded ? *z.excluded : Tensor()) {}
+
+  const Tensor q, k, scale, targets;  // targets may be undefined
+
+  int64_t m() const { return q.shape()[0]; }
+  int64_t n() const { return k.shape()[0]; }
+  bool empty() const { return m() == 0 || n() == 0; }
+
+  // visit(row, scores) with as many rows of scores as there is room for, until all have been.
+  template <class Visit> void for_each(const Visit& visit) const {
+    const int64_t fitting = tile_bytes / (n() * static_cast<int64_t>(size_of(q.dtype())));
+    const int64_t height = std::clamp<int64_t>(fitting, 1, m());
+    const Tensor memory({height, n()}, q.dtype(), Device::cuda);
+    for (int64_t row = 0; row < m(); row += height) {
+      Tensor scores = memory.slice(0, std::min(height, m() - row));
+      const Tensor rows = q.slice(row, row + scores.shape()[0]);
+      device_.matmul(rows, false, k, true, {}, scores);
+      visit_wide(q.dtype(), [&]<class C>() { finish<C>(row, scores); });
+      visit(row, scores);
+    }
+  }
+
+ private:
+  static Tensor wide(const Tensor& x) { return x.dtype() == DType::bf16 ? x.to(DType::f32) : x; }
+
+  template <class C> void finish(int64_t row, Tensor& scores) const {
+    C* const z = scores.mutate<C>();
+    cuda::for_each(scores.size(), FromProducts<C>{scale.data<C>(), shift_.data<C>(), z});
+    if (!excluded_.defined()) return;
+    const int64_t per_row = excluded_.shape()[1];
+    const int64_t* const columns = excluded_.data<int64_t>() + row * per_row;
+    cuda::for_each(scores.shape()[0] * per_row, Exclude<C>{n(), per_row, columns, z});
+  }
+
+  Backend& device_;
+  const Tensor shift_, excluded_;
+};
+
+template <class C>
+void slopes(ScoreSum kind, const Tiles& tiles, int64_t row, const Tensor& sums, const Tensor& g, Tensor& scores) {
+  const C *const sum = sums.data<C>(), *const slope = g.data<C>();
+  const int64_t m = tiles.m(), n = tiles.n();
+  C* const z = scores.mutate<C>();
+  const auto run = [&]<ScoreSum k>() {
+    for_each(scores.size(), Slopes<k, C>{n, sum + row, slope + row, sum + m, slope + m, z});
+  };
+  using enum ScoreSum;
+  if (kind == softplus) run.template operator()<softplus>();
+  if (kind == log_sum_exp) run.template operator()<log_sum_exp>();
+  if (kind == log_sum_exp_both) run.template operator()<log_sum_exp_both>();
+  if (!tiles.targets.defined()) return;
+  const C* const of_targets = slope + m + (kind == log_sum_exp_both ? n : 0);
+  for_each(scores.shape()[0], AddToTargets<C>{n, tiles.targets.data<int64_t>() + row, of_targets + row, z});
+}
+
+}  // namespace
+}  // namespace cuda
+
+void CudaBackend::score_sums(ScoreSum kind, const Scores& z, Tensor& sums) {
+  const cuda::Tiles tiles(*this, z);
+  const bool both = kind == ScoreSum::log_sum_exp_both;
+  const int64_t m = tiles.m(), n = tiles.n(), first_target = m + (both ? n : 0);
+  Tensor of_targets = sums.slice(first_target, sums.size());
+  fill(kind == ScoreSum::softplus ? 0 : -std::numeric_limits<double>::infinity(), sums);
+  fill(0, of_targets);
+  if (tiles.empty()) return;
+  cuda::visit_wide(sums.dtype(), [&]<class C>() {
+    const cuda::Scratch<C> greatest(both ? n : 0), total(both ? n : 0);
+    C* const to = sums.mutate<C>();
+    tiles.for_each([&](int64_t row, Tensor& scores) {
+      const int64_t rows = scores.shape()[0];
+      const C* const values = scores.data<C>();
+      Tensor of_rows = sums.slice(row, row + rows);
+      if (both) cuda::for_each(n, cuda::AddToColumns<C>{rows, n, row == 0, values, greatest.data(), total.data()});
+      if (of_targets.size() > 0) {
+        const int64_t* const targets = tiles.targets.data<int64_t>() + row;
+        cuda::for_each(rows, cuda::PickTargets<C>{n, targets, values, to + first_target + row});
+      }
+      if (kind != ScoreSum::softplus) return log_sum_exp_rows(scores, of_rows);
+      unary(Unary::Softplus, {}, scores, scores);
+      reduce(Reduction::sum, scores, Along(rows, n, 1), of_rows);
+    });
+    if (both) cuda::for_each(n, cuda::FinishColumns<C>{greatest.data(), total.data(), to + m});
+  });
+}
+
+void CudaBackend::score_gradients(ScoreSum kind, const Scores& z, const Tensor& sums, const Tensor& g,
+                                  ScoreGradients& to) {
+  const cuda::Tiles tiles(*this, z);
+  const Tensor wide_g = g.to(sums.dtype()), &q = tiles.q, &k = tiles.k, &scale = tiles.scale;
+  const auto zeros = [&](const Shape& shape) { return Tensor::zeros(shape, sums.dtype(), Device::cuda); };
+  Tensor dq = zeros(q.shape()), dk = zeros(k.shape()), dshift = zeros({}), part = zeros({}), term = Tensor::like(dk);
+  if (!tiles.empty())
+    tiles.for_each([&](int64_t row, Tensor& scores) {
+      const int64_t end = row + scores.shape()[0];
+      cuda::visit_wide(sums.dtype(), [&]<class C>() { cuda::slopes<C>(kind, tiles, row, sums, wide_g, scores); });
+      Tensor rows = dq.slice(row, end);
+      if (to.q.defined() || to.scale.defined()) matmul(scores, false, k, false, {}, rows);
+      if (to.k.defined()) {
+        matmul(scores, true, q.slice(row, end), false, {}, term);
+        accumulate(1, term, dk);
+      }
+      if (to.shift.defined()) {
+        reduce(Reduction::sum, scores, Along(1, scores.size(), 1), part);
+        accumulate(1, part, dshift);
+      }
+    });
+  if (to.shift.defined()) cast(dshift, to.shift);
+  if (to.scale.defined()) {  // d scale = sum over rows of q (dz k), which dq is before it is scaled
+    Tensor products = Tensor::like(q);
+    binary(Binary::Multiply, q, dq, products);
+    reduce(Reduction::sum, products, Along(1, q.size(), 1), part);
+    cast(part, to.scale);
+  }
+  const auto scaled = [&](Tensor& slope, Tensor& result) {
+    if (!result.defined()) return;
+    binary_along(Binary::Multiply, slope, scale, Along(1, 1, slope.size()), slope);
+    cast(slope, result);
+  };
+  scaled(dq, to.q);
+  scaled(dk, to.k);
+}
+
+}  // namespace weft

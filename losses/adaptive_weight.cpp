@@ -1,0 +1,14 @@
+#include "losses/adaptive_weight.h"
+
+#include <algorithm>
+
+#include "engine/ops/reduce.h"
+
+namespace weft {
+
+double adaptive_weight(const Tensor& first, const Tensor& second) {
+  const auto size = [](const Tensor& gradient) { return norm(gradient.to(DType::f64)).value().item(); };
+  return std::min(size(first) / (size(second) + 1e-4), 1e4);
+}
+
+}  // namespace weft

@@ -1,0 +1,83 @@
+#include "losses/all_scores.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "collectives/ops.h"
+#include "collectives/spreads.h"
+#include "engine/ops/elementwise.h"
+#include "engine/ops/reduce.h"
+#include "engine/ops/scores.h"
+#include "engine/ops/shape_ops.h"
+
+namespace weft {
+namespace {
+
+// Places of some keys in a block; an empty Var where none is there, which spares the search.
+Var found_in(const RowRuns& runs, const Tensor& keys, const Var& queries) {
+  if (!keys.defined()) return {};
+  const Tensor places = places_in(runs, keys);
+  const auto* begin = places.data<int64_t>();
+  if (std::all_of(begin, begin + places.size(), [](int64_t place) { return place < 0; })) return {};
+  return derived(places.to(queries.device()), queries);
+}
+
+Var nothing(const Var& queries, double value) {
+  return derived(Tensor::full({queries.shape()[0]}, value, queries.dtype(), queries.device()), queries);
+}
+
+int64_t rows_in(const RowRuns& runs) {
+  int64_t sum = 0;
+  for (const RowRun& run : runs) sum += run.count;
+  return sum;
+}
+
+Vars results(std::span<const Seen> seen) {
+  Vars all;
+  for (const Seen& part : seen) all.push_back(part.result);
+  return all;
+}
+
+}  // namespace
+
+Var AllKeys::log_sum_exp(const Var& queries, const Var& scale, const Tensor& excluded) const {
+  const SeenBlocks seen = look([=](const Block& block) {
+    return score_log_sum_exp(queries, block.rows, scale, found_in(block.runs, excluded, queries));
+  });
+  return seen.empty() ? nothing(queries, -INFINITY) : log_add_exp(results(seen));
+}
+
+AllKeys::Both AllKeys::log_sum_exp_both(const Var& queries, const Var& scale, const Tensor& targets) const {
+  SeenBlocks seen = look([=](const Block& block) {
+    return score_log_sum_exp_both(queries, block.rows, scale, found_in(block.runs, targets, queries));
+  });
+  if (seen.empty()) return {nothing(queries, -INFINITY), nothing(own_, -INFINITY), nothing(queries, 0)};
+  const int64_t count = queries.shape()[0];
+  Vars of_queries;
+  Var of_targets = nothing(queries, 0);
+  for (Seen& part : seen) {
+    const Var all = part.result;
+    const int64_t end_of_keys = count + rows_in(part.runs);
+    of_queries.push_back(slice(all, 0, 0, count));
+    part.result = slice(all, 0, count, end_of_keys);
+    if (end_of_keys < all.size()) of_targets = of_targets + slice(all, 0, end_of_keys, all.size());
+  }
+  return {log_add_exp(of_queries), own_rows(all_reduce_log_sum_exp(in_order(seen), comm_), rows_, comm_), of_targets};
+}
+
+Var AllKeys::softplus_sum(const Var& queries, const Var& scale, const Var& shift) const {
+  const Vars sums =
+      results(look([=](const Block& block) { return score_softplus_sum(queries, block.rows, scale, shift); }));
+  if (sums.empty()) return nothing(queries, 0);
+  Var total = sums[0];
+  for (size_t i = 1; i < sums.size(); ++i) total = total + sums[i];
+  return total;
+}
+
+Var log_add_exp(std::span<const Var> terms) { return terms.size() == 1 ? terms[0] : log_sum_exp(stack(terms, 1), 1); }
+
+Var constant_scale(double scale, const Var& features) {
+  return same_everywhere(Tensor::full({}, scale, features.dtype(), features.device()));
+}
+
+}  // namespace weft

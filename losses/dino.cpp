@@ -1,0 +1,62 @@
+#include "losses/dino.h"
+
+#include "collectives/share.h"
+#include "collectives/spreads.h"
+#include "engine/ops/elementwise.h"
+#include "engine/ops/normalize.h"
+#include "engine/ops/reduce.h"
+#include "engine/ops/shape_ops.h"
+#include "losses/division.h"
+#include "losses/precision.h"
+#include "losses/swapped_prediction.h"
+
+namespace weft {
+
+Dino::Dino(const std::string& name, int64_t classes, const Init& init, const DinoOptions& options)
+    : options(options), center(name + ".center", init.full({classes}, 0)) {
+  has_buffer(center);
+}
+
+Var Dino::operator()(const Vars& teacher, const Vars& student, const Pass& pass, Communicator& comm, Site site) {
+  require(!teacher.empty() && !student.empty(), "Dino: ", teacher.size(), " views of the teacher and ", student.size(),
+          " of the student");
+  require(options.teacher_temperature > 0 && options.student_temperature > 0, "Dino: temperatures ",
+          options.teacher_temperature, " and ", options.student_temperature, " must be positive");
+  const Division division(student[0].shape()[0], comm, site);
+  std::vector<Tensor> targets;
+  for (const Var& view : teacher) {
+    const Var outputs = precise(view.value());
+    require(outputs.shape().rank() == 2 && outputs.shape()[1] == center.value.size(), "Dino: the center has ",
+            center.value.size(), " classes, the teacher's outputs are ", outputs.shape());
+    targets.push_back(softmax(sub_along(outputs, center.value, -1) / options.teacher_temperature).value());
+  }
+  Vars predictions;
+  for (const Var& view : student) predictions.push_back(precise(view) / options.student_temperature);
+  const int64_t pairs = swapped_pairs(targets.size(), predictions.size());
+  const Var sum = swapped_cross_entropy("Dino", targets, predictions);
+  if (pass.training && !(student[0].tape() && student[0].tape()->recomputing()))
+    for (const Var& view : teacher) remember(view.value());
+  return as_partial(share(sum, division.total * pairs), comm);
+}
+
+void Dino::remember(const Tensor& outputs) {
+  const Var said = cast(sum(precise(outputs), 0), DType::f64);
+  sum_ = count_ == 0 ? said.value() : (said + sum_).value();
+  count_ += outputs.shape()[0];
+}
+
+void Dino::update(Communicator& comm, Site site) {
+  const int64_t classes = center.value.size();
+  const Tensor zeros = Tensor::zeros({classes}, DType::f64, center.value.device()),
+               count = Tensor::full({1}, static_cast<double>(count_), DType::f64, zeros.device());
+  const Tensor all = comm.all_reduce(concat({count_ == 0 ? zeros : sum_, count}, 0).value(), ReduceOp::sum, site);
+  count_ = 0;
+  const double total = all.slice(classes, classes + 1).item();
+  if (total == 0) return;
+  const Var before = center.value.to(DType::f64), said = all.slice(0, classes);
+  center.value = (before * options.center_momentum + said * ((1 - options.center_momentum) / total))
+                     .value()
+                     .to(center.value.dtype());
+}
+
+}  // namespace weft

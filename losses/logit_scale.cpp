@@ -1,0 +1,21 @@
+#include "losses/logit_scale.h"
+
+#include <cmath>
+
+#include "engine/ops/elementwise.h"
+
+namespace weft {
+
+LogitScale::LogitScale(const std::string& name, const Init& init, const Range& range)
+    : log_scale(name + ".log_scale", init.full({}, std::log(range.initial))),
+      least_(std::log(range.least)),
+      most_(std::log(range.most)) {
+  has(log_scale);
+}
+
+Var LogitScale::operator()(const Var& features) const { return exp(use(features, log_scale)); }
+
+// In place: the parameter may lie in flat memory.
+void LogitScale::limit() { log_scale.value.copy_from(clamp(log_scale.value, least_, most_).value()); }
+
+}  // namespace weft

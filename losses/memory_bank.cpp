@@ -1,0 +1,38 @@
+#include "losses/memory_bank.h"
+
+#include <algorithm>
+
+#include "engine/ops/normalize.h"
+#include "losses/precision.h"
+
+namespace weft {
+
+MemoryBank::MemoryBank(const std::string& name, int64_t size, int64_t width, const Init& init)
+    : keys(name + ".keys", l2_normalize(init.normal(name + ".keys", {size, width}, 1)).value()),
+      cursor(name + ".cursor", Tensor::zeros({}, DType::i64)) {
+  require(size > 0, "MemoryBank: '", name, "' has room for ", size, " keys");
+  has_buffer(keys);
+  has_buffer(cursor);
+}
+
+// In place: the bank may be large. A tape that still needs the old keys will say so.
+void MemoryBank::push(const Tensor& own, Communicator& comm, Site site) {
+  const int64_t size = keys.value.shape()[0], width = keys.value.shape()[1];
+  require(own.shape().rank() == 2 && own.shape()[1] == width, "MemoryBank: '", keys.name, "' is ", keys.value.shape(),
+          ", keys are ", own.shape());
+  const Tensor mine = l2_normalize(precise(own)).value().to(keys.value.dtype());
+  const Tensor all = comm.all_gather_v(mine, comm.rows_of(mine.shape()[0], site), site);
+  const int64_t total = all.shape()[0];
+  int64_t& at = *cursor.value.mutate<int64_t>();
+  at += total;
+  // The latest first, from the end: as many as there is room for.
+  for (int64_t end = total, left = std::min(total, size); left > 0;) {
+    const int64_t place = (at - (total - end) - 1) % size + 1, count = std::min(left, place);
+    keys.value.slice(place - count, place).copy_from(all.slice(end - count, end));
+    end -= count;
+    left -= count;
+  }
+  at %= size;
+}
+
+}  // namespace weft

@@ -1,0 +1,68 @@
+#include "losses/msn.h"
+
+#include <cmath>
+
+#include "collectives/ops.h"
+#include "collectives/share.h"
+#include "collectives/spreads.h"
+#include "engine/ops/elementwise.h"
+#include "engine/ops/matmul.h"
+#include "engine/ops/normalize.h"
+#include "engine/ops/reduce.h"
+#include "losses/division.h"
+#include "losses/precision.h"
+#include "losses/sinkhorn.h"
+
+namespace weft {
+namespace {
+
+void check(const Vars& anchors, const Var& targets, const Var& prototypes, const MsnOptions& options) {
+  require(!anchors.empty(), "msn: there are no anchors");
+  require(prototypes.shape().rank() == 2 && prototypes.shape()[0] > 0 && targets.shape().rank() == 2 &&
+              targets.shape()[1] == prototypes.shape()[1],
+          "msn: targets ", targets.shape(), " cannot be compared with prototypes ", prototypes.shape());
+  for (const Var& view : anchors)
+    require(view.shape() == targets.shape(), "msn: anchors ", view.shape(), " for targets ", targets.shape());
+  require(options.temperature > 0 && options.target_temperature > 0, "msn: temperatures ", options.temperature, " and ",
+          options.target_temperature, " must be positive");
+}
+
+// With prototypes of unit length, divided by the temperature.
+Var cosines(const Var& features, const Var& prototypes, double temperature) {
+  return matmul(l2_normalize(precise(features)), prototypes, Transpose::no, Transpose::yes) / temperature;
+}
+
+// Of the mean prediction, which every rank has.
+Var regularization(const Var& mean, const std::optional<double>& power_law) {
+  if (!power_law) return sum(mean * log(mean)) + std::log(static_cast<double>(mean.size()));
+  const Var numbers = Tensor::arange(mean.size(), mean.dtype(), mean.device());
+  const Var prior = same_everywhere(softmax(log(numbers + 1) * -*power_law).value());
+  return sum(prior * (log(prior) - log(mean)));
+}
+
+}  // namespace
+
+Var msn(const Vars& anchors, const Var& targets, const Var& prototypes, const MsnOptions& options, Communicator& comm,
+        Site site) {
+  check(anchors, targets, prototypes, options);
+  const Division division(targets.shape()[0], comm, site);
+  const Var unit = l2_normalize(precise(prototypes));
+  const double target_temperature = options.temperature * options.target_temperature;
+  const Tensor logits = log_softmax(cosines(targets.value(), unit.value(), target_temperature)).value();
+  const Tensor codes = sinkhorn({logits}, options.iterations, comm, site)[0];
+
+  Var agreement, predictions;
+  for (const Var& view : anchors) {
+    const Var logarithms = log_softmax(cosines(view, unit, options.temperature));
+    const Var agrees = sum(derived(codes, logarithms) * logarithms), predicted = sum(exp(logarithms), 0);
+    agreement = agreement.defined() ? agreement + agrees : agrees;
+    predictions = predictions.defined() ? predictions + predicted : predicted;
+  }
+  const int64_t count = division.total * static_cast<int64_t>(anchors.size());
+  const Var loss = as_partial(share(-agreement, count), comm);
+  if (options.regularization_weight == 0 || count == 0) return loss;
+  const Var mean = all_reduce(predictions, comm, ReduceOp::sum, site) / static_cast<double>(count);
+  return loss + keep_on(regularization(mean, options.power_law) * options.regularization_weight, {0}, comm);
+}
+
+}  // namespace weft

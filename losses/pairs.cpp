@@ -1,0 +1,33 @@
+#include "losses/pairs.h"
+
+#include <numeric>
+
+#include "engine/ops/reduce.h"
+#include "losses/precision.h"
+
+namespace weft {
+
+static const Var& checked(const char* loss, const Var& features, const Var& others) {
+  require(features.shape().rank() == 2 && features.shape() == others.shape() && features.dtype() == others.dtype(),
+          loss, ": features of pairs are (b, d) on both sides, not ", features.dtype(), " ", features.shape(), " and ",
+          others.dtype(), " ", others.shape());
+  return features;
+}
+
+Pairs::Pairs(const char* loss, const Var& first, const Var& second, Communicator& comm)
+    : first(precise(checked(loss, first, second))), second(precise(second)), division(first.shape()[0], comm) {}
+
+Tensor Pairs::numbers() const {
+  Tensor all({division.mine()}, DType::i64);
+  std::iota(all.mutate<int64_t>(), all.mutate<int64_t>() + all.size(), division.first);
+  return all;
+}
+
+Var Pairs::matches() const { return sum(first * second); }
+
+void expect_scalar(const char* loss, const char* what, const Var& scalar, const Var& features) {
+  require(scalar.shape() == Shape() && scalar.dtype() == features.dtype(), loss, ": ", what, " is a scalar of ",
+          features.dtype(), ", not ", scalar.dtype(), " ", scalar.shape());
+}
+
+}  // namespace weft

@@ -1,0 +1,21 @@
+#pragma once
+// What losses of two towers begin with: a batch of pairs, such as images and their texts, divided among ranks.
+#include "losses/all_scores.h"
+#include "losses/division.h"
+
+namespace weft {
+
+struct Pairs {
+  const Var first, second;  // this rank's features, (b, d) each
+  const Division division;  // of pairs
+
+  Pairs(const char* loss, const Var& first, const Var& second, Communicator& comm);
+
+  Tensor numbers() const;  // of this rank's pairs in the whole batch, i64 (b)
+  Var matches() const;     // the sum of first_i . second_i over this rank's pairs
+};
+
+// Error unless it is one number of the features' type.
+void expect_scalar(const char* loss, const char* what, const Var& scalar, const Var& features);
+
+}  // namespace weft

@@ -1,0 +1,34 @@
+#include "losses/quantizers/binary_spherical.h"
+
+#include <cmath>
+
+#include "engine/ops/normalize.h"
+#include "losses/quantizers/tokens.h"
+
+namespace weft {
+namespace {
+
+// Between points of the sphere |u - c|^2 = 2 - 2 u.c.
+LookupFreeOptions on_the_sphere(const BinarySphericalOptions& options) {
+  return {.bits = options.bits,
+          .groups = options.groups,
+          .scale = 1 / std::sqrt(static_cast<double>(options.bits)),
+          .inverse_temperature = options.temperature / 2,
+          .entropy_weight = options.entropy_weight,
+          .diversity = options.diversity,
+          .commitment_weight = options.commitment_weight,
+          .dtype = options.dtype};
+}
+
+}  // namespace
+
+BinarySpherical::BinarySpherical(const BinarySphericalOptions& options)
+    : bits_(options.bits), corners_(on_the_sphere(options), "BinarySpherical") {}
+
+Quantized BinarySpherical::operator()(const Var& x, const Pass& pass, Communicator& comm, const Var& mask) {
+  const Tokens tokens("BinarySpherical", x, bits_, mask);
+  const Quantized found = corners_(l2_normalize(tokens.rows()), pass, comm);
+  return tokens.back(found.values, found.indices.value(), found.loss);
+}
+
+}  // namespace weft

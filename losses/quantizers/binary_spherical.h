@@ -1,0 +1,35 @@
+#pragma once
+// Binary spherical quantization: tokens are projected onto the unit sphere, u = x / |x|, and the codes are the corners
+// {-1, 1}^bits / sqrt(bits) of the cube inside it. With soft assignments p(c | u) ~ exp(temperature u.c) and means over
+// the unmasked tokens of all ranks, the whole loss is
+//
+//   entropy_weight (mean H(p(. | u)) - diversity H(mean p(. | u))) + commitment_weight mean |u - q(u)|^2 / bits
+//
+// where H(mean p) is that of each of `groups` groups of bits, summed: as in the paper of each bit, unless said otherwise.
+// What crosses ranks is as in LookupFree, which does the work: two numbers per bit. The gradient of the values goes to x
+// through the projection.
+#include "losses/quantizers/lookup_free.h"
+
+namespace weft {
+
+struct BinarySphericalOptions {
+  int64_t bits;
+  int64_t groups = bits;
+  double temperature = 100;
+  double entropy_weight = 0.1, diversity = 1, commitment_weight = 0;
+  DType dtype = DType::f32;  // of what decode gives
+};
+
+class BinarySpherical final : public Quantizer {
+ public:
+  explicit BinarySpherical(const BinarySphericalOptions& options);
+
+  Quantized operator()(const Var& x, const Pass& pass, Communicator& comm, const Var& mask = {}) override;
+  Var decode(const Var& indices) override { return corners_.decode(indices); }
+
+ private:
+  int64_t bits_;
+  LookupFree corners_;
+};
+
+}  // namespace weft

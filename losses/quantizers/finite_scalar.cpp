@@ -1,0 +1,42 @@
+#include "losses/quantizers/finite_scalar.h"
+
+#include <cmath>
+
+#include "engine/ops/elementwise.h"
+#include "losses/quantizers/tokens.h"
+
+namespace weft {
+
+// A little more than the outermost levels, so that they are reached; the shift makes zero go to zero.
+FiniteScalar::FiniteScalar(const std::vector<int64_t>& levels, DType dtype)
+    : radix_("FiniteScalar", levels, MixedRadix::First::least), dtype_(dtype) {
+  for (const int64_t level : levels) {
+    const double reach = static_cast<double>(level - 1) / 2 * 1.001, offset = level % 2 == 0 ? 0.5 : 0;
+    reach_.push_back(reach);
+    offset_.push_back(offset);
+    shift_.push_back(std::atanh(offset / reach));
+    half_.push_back(static_cast<double>(level / 2));
+  }
+}
+
+Quantized FiniteScalar::operator()(const Var& x, const Pass&, Communicator& comm, const Var& mask) {
+  const Tokens tokens("FiniteScalar", x, static_cast<int64_t>(half_.size()), mask);
+  const Var continuous = bounded(tokens.rows()), half = per_feature(half_, continuous);
+  const Var digits = add_along(round(detach(continuous)), half, -1);
+  const Var values = straight_through(codes(digits), div_along(continuous, half, -1));
+  return tokens.back(values, radix_.number(digits.value()), no_loss(x, comm));
+}
+
+Var FiniteScalar::decode(const Var& indices) { return codes(derived(radix_.digits(indices.value(), dtype_), indices)); }
+
+Var FiniteScalar::codes(const Var& digits) const {
+  const Var half = per_feature(half_, digits);
+  return div_along(sub_along(digits, half, -1), half, -1);
+}
+
+Var FiniteScalar::bounded(const Var& rows) const {
+  const Var level = mul_along(tanh(add_along(rows, per_feature(shift_, rows), -1)), per_feature(reach_, rows), -1);
+  return sub_along(level, per_feature(offset_, rows), -1);
+}
+
+}  // namespace weft

@@ -1,0 +1,21 @@
+#pragma once
+// Grouped residual quantization: the features are divided into equal groups, each with residual quantizers of its own.
+#include "losses/quantizers/residual.h"
+
+namespace weft {
+
+class GroupedResidual final : public Quantizer {
+ public:
+  using Groups = std::vector<std::unique_ptr<ResidualQuantizer>>;
+  explicit GroupedResidual(Groups groups);
+
+  // Indices have two last axes: groups, and the quantizers of a group. Every group uses as many in a pass as the first.
+  Quantized operator()(const Var& x, const Pass& pass, Communicator& comm, const Var& mask = {}) override;
+  Var decode(const Var& indices) override;
+  void update(Communicator& comm, const Random& key) override;
+
+ private:
+  Groups groups_;
+};
+
+}  // namespace weft

@@ -1,0 +1,102 @@
+#include "losses/quantizers/vector_quantize.h"
+
+#include <algorithm>
+
+#include "collectives/share.h"
+#include "collectives/spreads.h"
+#include "engine/ops/elementwise.h"
+#include "engine/ops/index.h"
+#include "engine/ops/nearest.h"
+#include "engine/ops/normalize.h"
+#include "engine/ops/reduce.h"
+#include "losses/quantizers/chosen_rows.h"
+#include "losses/quantizers/codebook_losses.h"
+#include "losses/quantizers/rotation.h"
+
+namespace weft {
+namespace {
+
+enum Stream : uint64_t { k_means_seeds, orthogonal_subset };
+
+}  // namespace
+
+VectorQuantize::VectorQuantize(const std::string& name, const VectorQuantizeOptions& options, const Init& init)
+    : codebook(name, options.codebook, init), options_(options) {
+  require(options.orthogonal_weight == 0 || options.codebook.learnable, "VectorQuantize: '", name,
+          "' has an orthogonal weight, but codes that are moving averages have no gradient");
+  has(codebook);
+}
+
+Var VectorQuantize::codes(const Var& beside) const {
+  if (!options_.codebook.learnable) return same_everywhere(codebook.codes.value);
+  const Var all = use(beside, codebook.codes);
+  return options_.codebook.unit ? l2_normalize(all) : all;
+}
+
+VectorQuantize::Found VectorQuantize::find(const Var& rows) const {
+  const Var all = codes(rows);
+  const Tensor indices = nearest_rows(rows.value(), all.value());
+  return {rows, gather_rows(all, derived(indices, rows)), all, indices};
+}
+
+Var VectorQuantize::rows_of(const Tokens& tokens) const {
+  const Var& rows = tokens.rows();
+  const DType dtype = codebook.codes.value.dtype();
+  require(rows.dtype() == dtype, "VectorQuantize: tokens are ", rows.dtype(), ", codes ", dtype);
+  return options_.codebook.unit ? l2_normalize(rows) : rows;
+}
+
+void VectorQuantize::start(const Var& x, Communicator& comm, const Random& key, const Var& mask) {
+  const Tokens tokens("VectorQuantize", x, options_.codebook.dim, mask);
+  codebook.start(rows_of(tokens).value(), comm, key);
+}
+
+Quantized VectorQuantize::operator()(const Var& x, const Pass& pass, Communicator& comm, const Var& mask) {
+  const Tokens tokens("VectorQuantize", x, options_.codebook.dim, mask);
+  const Var rows = rows_of(tokens);
+  if (pass.training && !codebook.has_started()) codebook.start(rows.value(), comm, pass.key.fork(k_means_seeds));
+  const Found found = find(rows);
+  Var added = no_loss(x, comm);
+  if (pass.training) {
+    if (!x.tape() || !x.tape()->recomputing()) codebook.observe(rows.value(), found.indices);
+    if (const int64_t total = tokens.total(comm); total > 0) added = loss(found, total, pass, comm);
+  }
+  const Var through = options_.through == Through::rotation ? rotated_to(rows, found.nearest) : rows;
+  return tokens.back(straight_through(found.nearest, through), found.indices, added);
+}
+
+Var VectorQuantize::decode(const Var& indices) { return gather_rows(codes(indices), indices); }
+
+Var VectorQuantize::loss(const Found& found, int64_t total, const Pass& pass, Communicator& comm) const {
+  const auto& [tokens, nearest, all, indices] = found;
+  Var own = sum(square(tokens - detach(nearest))) * options_.commitment_weight;
+  if (options_.codebook.learnable) own = own + sum(square(nearest - detach(tokens))) * options_.codebook_weight;
+  Var loss = as_partial(share(own, total * options_.codebook.dim), comm);
+  const auto add = [&](const Var& whole, double weight) { loss = loss + keep_on(whole * weight, {0}, comm); };
+  if (options_.orthogonal_weight != 0) add(orthogonality(codes_to_part(found, pass, comm)), options_.orthogonal_weight);
+  if (options_.diversity_weight != 0)
+    add(unevenness(tokens, all, options_.diversity_sharpness, total, comm), options_.diversity_weight);
+  return loss;
+}
+
+// Those that orthogonality looks at: chosen alike on every rank.
+Var VectorQuantize::codes_to_part(const Found& found, const Pass& pass, Communicator& comm) const {
+  const int64_t count = options_.codebook.codes, most = options_.orthogonal_codes;
+  const Device device = found.indices.device();
+  std::vector<double> active, chosen;
+  Tensor uses = Tensor::full({count}, 1, DType::f64);
+  if (options_.orthogonal_active_only) {
+    const Tensor ones = Tensor::full(found.indices.shape(), 1, DType::f64, device);
+    uses = comm.all_reduce(scatter_add_rows(ones, found.indices, count).value());
+  }
+  const std::vector<double> used = uses.values();
+  for (size_t k = 0; k < used.size(); ++k)
+    if (used[k] > 0) active.push_back(static_cast<double>(k));
+  const auto all = static_cast<int64_t>(active.size());
+  for (const int64_t i : chosen_numbers(most > 0 ? std::min(most, all) : all, all, pass.key.fork(orthogonal_subset)))
+    chosen.push_back(active[static_cast<size_t>(i)]);
+  const Shape shape = {static_cast<int64_t>(chosen.size())};
+  return gather_rows(found.codes, same_everywhere(Tensor::from(shape, chosen, DType::i64, device)));
+}
+
+}  // namespace weft

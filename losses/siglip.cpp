@@ -1,0 +1,57 @@
+#include "losses/siglip.h"
+
+#include "collectives/share.h"
+#include "collectives/spreads.h"
+#include "engine/ops/elementwise.h"
+#include "engine/ops/matmul.h"
+#include "engine/ops/reduce.h"
+#include "engine/ops/shape_ops.h"
+#include "losses/case.h"
+#include "losses/pairs.h"
+
+namespace weft {
+
+// log(1 + exp(-z)) = log(1 + exp(z)) - z.
+Var siglip_loss(const Var& images, const Var& texts, const Var& scale, const Var& bias, const Exchange& exchange,
+                Communicator& comm) {
+  const Pairs pairs("siglip_loss", images, texts, comm);
+  expect_scalar("siglip_loss", "the scale", scale, pairs.first);
+  expect_scalar("siglip_loss", "the bias", bias, pairs.first);
+  const AllKeys all_texts(pairs.second, pairs.division.rows, exchange, comm);
+  const Var as_if_none_matched = sum(all_texts.softplus_sum(pairs.first, scale, bias));
+  const Var matched = scale * pairs.matches() + bias * static_cast<double>(pairs.division.mine());
+  return as_partial(share(as_if_none_matched - matched, pairs.division.total), comm);
+}
+
+namespace {
+
+Var whole(const LossCase::Inputs& x) {
+  const Var products = matmul(x.rows[0], x.rows[1], Transpose::no, Transpose::yes);
+  const int64_t n = products.shape()[0];
+  const auto everywhere = [&](const Var& scalar) { return reshape(repeat(scalar, 0, n * n), {n, n}); };
+  Tensor signs = Tensor::full({n, n}, -1, DType::f64);
+  for (int64_t i = 0; i < n; ++i) signs.mutate<double>()[i * n + i] = 1;
+  const Var logits = products * everywhere(exp(x.shared[0])) + everywhere(x.shared[1]);
+  return -sum(log(sigmoid(logits * Var(signs)))) / static_cast<double>(n);
+}
+
+LossCase in_way(const char* variant, Exchange exchange) {
+  return {"SigLIP",
+          variant,
+          {{{3}, {3}}, {{}, {}}},
+          [=](const LossCase::Inputs& x, Communicator& comm) {
+            return siglip_loss(x.rows[0], x.rows[1], exp(x.shared[0]), x.shared[1], exchange, comm);
+          },
+          whole};
+}
+
+const LossCase cases[] = {
+    in_way("gather", {}),
+    in_way("ring", {Exchange::Way::ring}),
+    in_way("both ways", {Exchange::Way::both_ways}),
+    in_way("in turn", {Exchange::Way::in_turn}),
+    in_way("chunked", {Exchange::Way::chunked, 2}),
+};
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,110 @@
+#include "losses/sigreg.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "collectives/share.h"
+#include "collectives/spreads.h"
+#include "engine/ops/elementwise.h"
+#include "engine/ops/matmul.h"
+#include "engine/ops/normalize.h"
+#include "engine/ops/reduce.h"
+#include "engine/ops/shape_ops.h"
+#include "engine/record.h"
+#include "losses/moments.h"
+#include "losses/precision.h"
+
+namespace weft {
+namespace {
+
+Var wave_sums(const Var& x, double spacing, int64_t knots);
+const Op wave_sums_op{"wave_sums", {{"", {{4, 3}}, [](auto x) { return wave_sums(x[0], 0.7, 2); }}}};
+
+// The sums of cos(t x) over the rows of x (b, m), for t = spacing, 2 spacing, ..., and then those of sin(t x):
+// (2 knots, m). All those waves are many times the size of x, so they are computed again for the gradient.
+Var wave_sums(const Var& x, double spacing, int64_t knots) {
+  Vars cosines, sines;
+  for (int64_t k = 1; k <= knots; ++k) {
+    const Var angles = Var(x.value()) * (spacing * static_cast<double>(k));
+    cosines.push_back(sum(cos(angles), 0));
+    sines.push_back(sum(sin(angles), 0));
+  }
+  const auto pullback = [=](const Var& g) {
+    const auto row = [&](int64_t i) { return reshape(slice(g, 0, i, i + 1), {g.shape()[1]}); };
+    Var gradient;
+    for (int64_t k = 0; k < knots; ++k) {
+      const double t = spacing * static_cast<double>(k + 1);
+      const Var angles = x * t;
+      const Var term = (mul_along(cos(angles), row(knots + k), -1) - mul_along(sin(angles), row(k), -1)) * t;
+      gradient = k == 0 ? term : gradient + term;
+    }
+    return gradient;
+  };
+  return record(wave_sums_op, concat({stack(cosines, 0), stack(sines, 0)}, 0).value(), from(x, pullback));
+}
+
+// Unit vectors, whose number may grow without changing the first ones.
+Var directions(Random key, int64_t count, const Var& x) {
+  return same_everywhere(
+      l2_normalize(Tensor::normal({count, x.shape()[-1]}, key, 0, 1, x.dtype(), x.device())).value());
+}
+
+// What the sums of waves over N samples are compared with, divided by N, and by which weights the differences count:
+// those of cos, then those of sin. At t = 0 there is no difference.
+struct Knots {
+  Var normal, weights;
+};
+Knots knots_of(double spacing, int64_t knots, const Var& x) {
+  const Var t = affine(Tensor::arange(knots, x.dtype(), x.device()), spacing, spacing), phi = exp(square(t) * -0.5);
+  const Var weights = concat({slice(phi, 0, 0, knots - 1) * 2, slice(phi, 0, knots - 1, knots)}, 0) * spacing;
+  return {same_everywhere(pad(phi, 0, 0, knots).value()), same_everywhere(concat({weights, weights}, 0).value())};
+}
+
+struct Statistic {
+  Var share;
+  int64_t samples;  // of all ranks
+};
+Statistic statistic(const Var& x, Random key, const SigregOptions& options, Communicator& comm) {
+  const int64_t mine = x.shape()[0], views = x.shape().product(1, x.shape().rank() - 1), knots = options.knots - 1;
+  const Var projections = matmul(reshape(x, {mine * views, x.shape()[-1]}), directions(key, options.directions, x),
+                                 Transpose::no, Transpose::yes);
+  const double spacing = options.t_max / static_cast<double>(knots);
+  const Var waves = wave_sums(reshape(projections, {mine, views * options.directions}), spacing, knots);
+  const Vars sums = global_sums({{row_count(x), waves}}, comm);
+  const double samples = sums[0].value().item();
+  const auto [normal, weights] = knots_of(spacing, knots, x);
+  const Var apart = sub_along(sums[1] / std::max(samples, 1.0), normal, 0);
+  const Var total = sum(mul_along(square(apart), weights, 0));
+  return {counted_once(total * (samples / static_cast<double>(views * options.directions)), comm),
+          std::llround(samples)};
+}
+
+void check(const char* loss, const SigregOptions& options) {
+  require(options.directions > 0 && options.knots > 1 && options.t_max > 0, loss, ": ", options.directions,
+          " directions, ", options.knots, " knots and t_max ", options.t_max,
+          "; at least 1 direction, 2 knots and a positive t_max are needed");
+}
+
+}  // namespace
+
+Var sigreg(const Var& x, Random key, const SigregOptions& options, Communicator& comm) {
+  require(x.shape().rank() > 1 && x.shape().product(1, x.shape().rank()) > 0 && is_floating(x.dtype()),
+          "sigreg: features (samples, ..., features) are needed, not ", x.dtype(), " ", x.shape());
+  check("sigreg", options);
+  return statistic(precise(x), key, options, comm).share;
+}
+
+Var lejepa(const Var& global, const Var& local, Random key, const LejepaOptions& options, Communicator& comm) {
+  require(global.shape().rank() == 3 && local.shape().rank() == 3 &&
+              global.shape().without(1) == local.shape().without(1) && global.shape()[1] > 0 && global.shape()[2] > 0,
+          "lejepa: global views (samples, views, features) and local ones of the same samples are needed, not ",
+          global.shape(), " and ", local.shape());
+  check("lejepa", options.sigreg);
+  const Var views = precise(concat({global, local}, 1)), center = mean(precise(global), 1);
+  const int64_t count = views.shape()[1];
+  const auto [normality, samples] = statistic(views, key, options.sigreg, comm);
+  const Var apart = share(sum(square(views - repeat(center, 1, count))), samples * count * views.shape()[2]);
+  return normality * options.lambda + as_partial(apart, comm) * (1 - options.lambda);
+}
+
+}  // namespace weft

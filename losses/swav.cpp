@@ -1,0 +1,37 @@
+#include "losses/swav.h"
+
+#include "collectives/share.h"
+#include "collectives/spreads.h"
+#include "engine/ops/shape_ops.h"
+#include "losses/division.h"
+#include "losses/precision.h"
+#include "losses/sinkhorn.h"
+#include "losses/swapped_prediction.h"
+
+namespace weft {
+
+Var swav(const Vars& high, const Vars& low, const SwavOptions& options, Communicator& comm, const Vars& queued,
+         Site site) {
+  require(!high.empty(), "swav: there is no crop of high resolution");
+  require(queued.empty() || queued.size() == high.size(), "swav: ", queued.size(), " queues for ", high.size(),
+          " crops of high resolution");
+  require(options.temperature > 0 && options.epsilon > 0, "swav: temperature ", options.temperature, " and epsilon ",
+          options.epsilon, " must be positive");
+  const Division division(high[0].shape()[0], comm, site);
+  std::vector<Tensor> logits;
+  for (size_t i = 0; i < high.size(); ++i) {
+    Var scores = high[i].value();
+    if (!queued.empty()) scores = concat({scores, queued[i].value()}, 0);
+    logits.push_back((precise(scores) / options.epsilon).value());
+  }
+  std::vector<Tensor> codes = sinkhorn(std::move(logits), options.iterations, comm, site);
+  for (size_t i = 0; i < high.size(); ++i) codes[i] = codes[i].slice(0, high[i].shape()[0]);  // not of queued ones
+
+  Vars predictions;
+  for (const Vars* crops : {&high, &low})
+    for (const Var& scores : *crops) predictions.push_back(precise(scores) / options.temperature);
+  const int64_t pairs = swapped_pairs(codes.size(), predictions.size());
+  return as_partial(share(swapped_cross_entropy("swav", codes, predictions), division.total * pairs), comm);
+}
+
+}  // namespace weft

@@ -1,0 +1,43 @@
+#include "losses/two_views.h"
+
+#include "engine/ops/normalize.h"
+#include "engine/ops/shape_ops.h"
+#include "losses/precision.h"
+
+namespace weft {
+namespace {
+
+Var normalized(const char* loss, const Var& view, const Var& other) {
+  require(view.shape().rank() == 2 && view.shape() == other.shape() && view.dtype() == other.dtype(), loss,
+          ": two views are (b, d) each, not ", view.dtype(), " ", view.shape(), " and ", other.dtype(), " ",
+          other.shape());
+  return l2_normalize(precise(view));
+}
+
+Rows twice(Rows rows) {
+  for (int64_t& count : rows) count *= 2;
+  return rows;
+}
+
+}  // namespace
+
+TwoViews::TwoViews(const char* loss, const Var& first_view, const Var& second_view, const Exchange& exchange,
+                   Communicator& comm)
+    : first(normalized(loss, first_view, second_view)),
+      second(normalized(loss, second_view, first_view)),
+      division(first.shape()[0], comm),
+      all(concat({first, second}, 0)),
+      keys_(all, twice(division.rows), exchange, comm) {}
+
+Var TwoViews::log_sum_exp(const Var& scale, Counterpart counterpart) const {
+  const int64_t b = division.mine(), columns = counterpart == Counterpart::without ? 2 : 1;
+  Tensor excluded({2 * b, columns}, DType::i64);
+  auto* number = excluded.mutate<int64_t>();
+  for (int64_t i = 0; i < 2 * b; ++i) {
+    *number++ = 2 * division.first + i;
+    if (counterpart == Counterpart::without) *number++ = 2 * division.first + (i + b) % (2 * b);
+  }
+  return keys_.log_sum_exp(all, scale, excluded);
+}
+
+}  // namespace weft

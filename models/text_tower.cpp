@@ -1,0 +1,66 @@
+#include "models/text_tower.h"
+
+#include <cmath>
+
+#include "engine/ops/elementwise.h"
+#include "engine/ops/matmul.h"
+#include "engine/ops/normalize.h"
+#include "engine/ops/reduce.h"
+#include "engine/ops/shape_ops.h"
+
+namespace weft {
+namespace {
+
+// The mean over each sentence of the rows (n, length, width) of the words that are seen; zero where there is none.
+Var mean_of_seen(const Var& x, const Var& seen) {
+  const Shape& shape = x.shape();
+  const Var words = mul_along(reshape(x, {shape[0] * shape[1], shape[2]}), flatten(seen, 0), 0);
+  const Var counts = maximum(sum(seen, 1), derived(Tensor::full({shape[0]}, 1, x.dtype(), x.device()), seen));
+  return div_along(sum(reshape(words, shape), 1), counts, 0);
+}
+
+}  // namespace
+
+TextTower::TextTower(const std::string& name, const Sizes& sizes, const Init& init)
+    : sizes_(sizes),
+      words_(name + ".words", sizes.vocabulary, sizes.width, init),
+      places_(name + ".places", init.normal(name + ".places", {sizes.length, sizes.width}, 0.1)),
+      norm_of_attention_(name + ".norm_of_attention", sizes.width, init),
+      norm_of_mlp_(name + ".norm_of_mlp", sizes.width, init),
+      norm_of_mean_(name + ".norm_of_mean", sizes.width, init),
+      queries_(name + ".queries", sizes.width, sizes.width, init),
+      keys_(name + ".keys", sizes.width, sizes.width, init),
+      values_(name + ".values", sizes.width, sizes.width, init),
+      mixed_(name + ".mixed", sizes.width, sizes.width, init),
+      out_(name + ".out", sizes.width, sizes.out, init),
+      mlp_(name + ".mlp", {sizes.width, 2 * sizes.width, sizes.width}, init, {.op = Unary::Gelu}) {
+  has(words_);
+  has(places_);
+  for (Layer* layer : std::initializer_list<Layer*>{&norm_of_attention_, &queries_, &keys_, &values_, &mixed_,
+                                                    &norm_of_mlp_, &mlp_, &norm_of_mean_, &out_})
+    has(*layer);
+}
+
+// Of one head. What is not seen has a score that leaves no weight.
+Var TextTower::attention(const Var& x, const Var& seen) {
+  const Var scores = matmul(queries_(x), keys_(x), Transpose::no, Transpose::yes);
+  const Var hidden = repeat((seen - 1) * 1e4, 1, sizes_.length);
+  const Var weights = softmax(scores / std::sqrt(static_cast<double>(sizes_.width)) + hidden);
+  return mixed_(matmul(weights, values_(x)));
+}
+
+Var TextTower::apply(const Var& tokens, const Pass&) {
+  const Shape& shape = tokens.shape();
+  require(shape.rank() == 2 && shape[1] == sizes_.length, "text tower: sentences are (n, ", sizes_.length, "), not ",
+          shape);
+  const Tensor padding = Tensor::zeros(shape, DType::i64, tokens.device());
+  const Var places = reshape(use(tokens, places_), {sizes_.length * sizes_.width});
+  Var x = words_(tokens);
+  const Var seen = derived(not_equal(tokens.value(), padding).to(x.dtype()), tokens);  // 1, or 0 for padding
+  x = reshape(add_along(flatten(x), places, -1), x.shape());
+  x = x + attention(norm_of_attention_(x), seen);
+  x = x + mlp_(norm_of_mlp_(x));
+  return out_(norm_of_mean_(mean_of_seen(x, seen)));
+}
+
+}  // namespace weft

@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+"""Starts a small training program in every way there is, disturbs it, and checks what its user gets: the exit code, one
+message, and a run that goes on as if nothing had been.
+
+    tests/launch.py PROGRAM [--mpiexec mpiexec.mpich]
+
+PROGRAM is tests/launch_program. The environment is passed on to mpiexec (see tests/meson.build).
+"""
+import argparse
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+parser = argparse.ArgumentParser()
+parser.add_argument("program")
+parser.add_argument("--mpiexec")
+arguments = parser.parse_args()
+failures = 0
+
+
+def start(*words, ranks=1, processes=False, out=None):
+    """One run: as threads, or as processes."""
+    command = [arguments.program, *words] + (["--out", str(out)] if out else [])
+    if processes:
+        command = [arguments.mpiexec, "-n", str(ranks), *command]
+    elif ranks > 1:
+        command += ["--ranks", str(ranks)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+def check(name, ok, run=None):
+    global failures
+    if not ok:
+        failures += 1
+        print(f"FAILED: {name}")
+        if run:
+            print(f"  exit code {run.returncode}\n  stdout: {run.stdout}\n  stderr: {run.stderr}")
+
+
+def rows(out):
+    return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+
+
+def weights(run):
+    found = re.search(r"weights ([0-9a-f]{16})", run.stdout + run.stderr)
+    return found[1] if found else None
+
+
+def said_once(run, text):
+    return (run.stdout + run.stderr).count(text) == 1
+
+
+def check_runs(folder):
+    """However the ranks are run, the losses are the same; on threads and on processes also the bits."""
+    curves, hashes = {}, {}
+    for ranks in (1, 2, 3, 4):
+        for processes in (False, True) if arguments.mpiexec else (False,):
+            out = folder / f"run-{ranks}-{processes}"
+            run = start("--dtype", "f64", ranks=ranks, processes=processes, out=out)
+            check(f"{ranks} ranks end well", run.returncode == 0 and weights(run), run)
+            curves[ranks, processes] = [row["loss"] for row in rows(out)]
+            hashes[ranks, processes] = weights(run)
+            report = (out / "report.html").read_text()
+            check(f"{ranks} ranks are in the report", report.count(">rank ") == ranks and weights(run) in report, run)
+    for (ranks, processes), curve in curves.items():
+        check(f"the losses of {ranks} ranks", len(curve) == 40 and curve[-1] < curve[0] / 4 and
+              all(abs(a - b) < 1e-10 for a, b in zip(curve, curves[1, False])))
+        check(f"the bits of {ranks} ranks", hashes[ranks, processes] == hashes[ranks, False])
+    for stage in "1", "2":
+        run = start("--dtype", "f64", "--zero", stage, ranks=3, out=folder / f"zero-{stage}")
+        check(f"the bits at stage {stage}", weights(run) == hashes[3, False], run)
+    run = start("--dtype", "f64", "--seed", "2", ranks=3, out=folder / "seed")
+    check("other weights have another hash", weights(run) != hashes[3, False], run)
+
+
+def check_resuming(folder, ranks, processes):
+    """A run that is killed or stopped, and goes on, ends as one that was not."""
+    kind = f"{ranks} {'processes' if processes else 'threads'}"
+    way = dict(ranks=ranks, processes=processes)
+    whole = start(out=folder / f"whole-{kind}", **way)
+    for fault in "kill", "stop":
+        out = folder / f"{fault}-{kind}"
+        run = start("--fault", fault, "--at", "27", "--checkpoint-every", "10", out=out, **way)
+        if fault == "stop":
+            check(f"a stopped run of {kind} ends well", run.returncode == 0, run)
+            check(f"a stopped run of {kind} says how to go on", said_once(run, f"--resume auto --out {out}"), run)
+            check(f"a stopped run of {kind} has done a step more", len(rows(out)) == 28, run)
+        else:
+            check(f"a killed run of {kind} does not end well", run.returncode != 0, run)
+        run = start("--resume", "auto", out=out, **way)
+        check(f"{kind}, {fault}: the same weights", run.returncode == 0 and weights(run) == weights(whole) is not None, run)
+        check(f"{kind}, {fault}: nothing is there twice", [row["step"] for row in rows(out)] == list(range(1, 41)), run)
+        losses = [row["loss"] for row in rows(out)]
+        check(f"{kind}, {fault}: the same losses", losses == [row["loss"] for row in rows(folder / f"whole-{kind}")])
+
+
+def check_mistakes(folder, ranks, processes):
+    """One message, and the right exit code."""
+    way = dict(ranks=ranks, processes=processes)
+    blocked = folder / "a file"
+    blocked.write_text("")
+    for words, code, text in (
+        (["--epoch", "3"], 64, "did you mean --epochs?"),
+        (["--zero", "7"], 64, "--zero: 7 is too large"),
+        (["--config", "nowhere.toml"], 66, "nowhere.toml"),
+        (["--out", str(blocked / "run")], 74, "cannot be created"),
+        (["--out", str(blocked)], 64, "not a folder"),
+        (["--resume", "nowhere"], 66, "there is no such checkpoint"),
+        (["--fault", "missing", "--at", "3"], 66, "apt-get install data"),
+        (["--fault", "one", "--at", "3"], 70, "one rank has had enough"),
+        (["--fault", "nan", "--at", "3"], 88, "step 4: loss is nan"),
+        (["--help"], 0, "Usage: sums"),
+    ):
+        run = start(*([] if "--out" in words else ["--out", str(folder / "mistakes")]), *words, **way)
+        check(f"{ranks} ranks, {words}: {code}, {text}", run.returncode == code and said_once(run, text), run)
+
+
+def check_words(folder):
+    """What a run prints."""
+    quiet = start("--quiet", out=folder / "quiet")
+    check("a quiet run prints one line", (quiet.stdout + quiet.stderr).count("\n") == 1 and weights(quiet), quiet)
+    objects = start("--json", ranks=2, out=folder / "json")
+    lines = [json.loads(line) for line in objects.stdout.splitlines()]
+    check("a run prints JSON", lines[-1]["event"] == "finished" and not objects.stderr, objects)
+    dry = start("--dry-run", ranks=2, out=folder / "dry")
+    check("a dry run tells traffic", dry.returncode == 0 and "all_reduce: " in dry.stdout and "calls" in dry.stdout, dry)
+    check("a dry run leaves nothing", not (folder / "dry").exists())
+    again = start("--config", folder / "json" / "config.toml", "--ranks", "1", "--out", folder / "again")
+    check("a run's configuration can be used again", again.returncode == 0 and '"event":"finished"' in again.stdout, again)
+    check("an earlier run is kept", start(out=folder / "quiet").returncode == 0 and (folder / "quiet-1").exists())
+
+
+def check_numbers_of_ranks(folder):
+    few = start(ranks=13, out=folder / "few")
+    check("more ranks than samples", few.returncode == 64 and "too small" in few.stderr, few)
+    if arguments.mpiexec:
+        run = start("--ranks", "3", ranks=2, processes=True)
+        check("--ranks must fit mpiexec", run.returncode == 64 and said_once(run, "mpiexec has started 2"), run)
+        command = [arguments.mpiexec, "-n", "1", arguments.program, ":", "-n", "1", arguments.program, "--seed", "2"]
+        run = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        check("ranks with different options", run.returncode == 78 and said_once(run, "'seed = 1' and 'seed = 2'"), run)
+
+
+with tempfile.TemporaryDirectory(prefix="weft_launch_") as name:
+    folder = pathlib.Path(name)
+    check_runs(folder)
+    for ranks, processes in (1, False), (3, False), (2, True):
+        if processes and not arguments.mpiexec:
+            continue
+        check_resuming(folder, ranks, processes)
+        check_mistakes(folder, ranks, processes)
+    check_words(folder)
+    check_numbers_of_ranks(folder)
+sys.exit(1 if failures else 0)

@@ -1,0 +1,121 @@
+// Metrics of regression that are losses, too: their values, and what they are trained by.
+#include "collectives/ops.h"
+#include "collectives/run_ranks.h"
+#include "collectives/spreads.h"
+#include "engine/ops/reduce.h"
+#include "losses/regression_metrics.h"
+#include "tests/on_ranks.h"
+
+using namespace weft;
+
+namespace {
+
+int64_t rows_on(int rank) { return std::array{3, 0, 2, 1, 4}[static_cast<size_t>(rank % 5)]; }
+Tensor part(int rank, const Shape& row, int use = 0) { return data_of(rank, row.with_inserted(0, rows_on(rank)), use); }
+Tensor whole(const Communicator& comm, const Shape& row, int use = 0) {
+  std::vector<Var> parts;
+  for (int r = 0; r < comm.size(); ++r) parts.push_back(part(r, row, use));
+  return concat(parts, 0).value();
+}
+Tensor row_of(std::initializer_list<double> values, DType dtype = DType::f64) {
+  return Tensor::from({static_cast<int64_t>(values.size())}, values, dtype);
+}
+
+// The metrics as TorchMetrics defines them, with deviations about a mean that is taken out first.
+Var deviations(const Var& x) { return x - repeat(mean(x, 0), 0, x.shape()[0]); }
+Var correlation(const Var& a, const Var& b) {
+  return sum(deviations(a) * deviations(b), 0) / sqrt(sum(square(deviations(a)), 0) * sum(square(deviations(b)), 0));
+}
+
+}  // namespace
+
+TEST_CASE("metrics have the values that TorchMetrics documents") {
+  on_ranks({1, 2, 3, 5}, [](Communicator& comm) {
+    const auto mine = [&](const Tensor& all) {  // of few samples, unevenly; some ranks have none
+      const int64_t n = all.shape()[0], me = number(comm), ranks = comm.size();
+      return all.slice(n * me / ranks, n * (me + 1) / ranks);
+    };
+    const auto expect_near = [](const Var& actual, std::initializer_list<double> expected, Site site = Site::here()) {
+      const Var off = abs(reshape(actual, {actual.size()}) - Var(row_of(expected)));
+      expect(max(off).value().item() <= 5e-5, text(actual.value()), site);
+    };
+    const Tensor predictions = row_of({2.5, 0, 2, 8}), targets = row_of({3, -0.5, 2, 7});
+    expect_near(mean_squared_error(mine(row_of({3, 5, 2.5, 7})), mine(row_of({2.5, 5, 4, 8})), comm), {0.8750});
+    expect_near(root_mean_squared_error(mine(row_of({0, 1, 2, 3})), mine(row_of({0, 1, 2, 2})), comm), {0.5});
+    expect_near(pearson_correlation(mine(predictions), mine(targets), comm), {0.9849});
+    expect_near(r2_score(mine(predictions), mine(targets), comm), {0.9486});
+    const Tensor pairs = Tensor::from({3, 2}, {0, 2, -1, 2, 8, -5}, DType::f64),
+                 others = Tensor::from({3, 2}, {0.5, 1, -1, 1, 7, -6}, DType::f64);
+    expect_near(r2_score(mine(pairs), mine(others), comm), {0.9654, 0.9082});
+    const Tensor a = Tensor::from({2, 4}, {1, 2, 3, 4, 1, 2, 3, 4}, DType::f64),
+                 b = Tensor::from({2, 4}, {1, 2, 3, 4, -1, -2, -3, -4}, DType::f64);
+    expect_near(cosine_similarity(mine(a.slice(0, 1)), mine(b.slice(0, 1)), Over::mean, comm), {1});
+    expect_near(cosine_similarity(mine(a), mine(b), Over::sum, comm), {0});
+  });
+}
+
+TEST_CASE("a metric trains as on one process on shards of 1, 2 and 4 samples, alone and beside another loss") {
+  on_ranks({3}, [](Communicator& comm) {
+    const int64_t first = std::array{0, 1, 3}[number(comm)], count = std::array{1, 2, 4}[number(comm)];
+    const Tensor x = data_of(0, {7}, 1), y = data_of(0, {7}, 2), weight = scalar(0.7);
+    for (const bool beside : {false, true}) {
+      Tape one, tape;
+      spread_over(tape, comm);
+      const Var w = one.watch(weight), shared = spread_as(tape.watch(weight), comm, Spread::replicated);
+      const auto predicted = [](const Var& v, const Var& inputs) { return inputs * repeat(v, 0, inputs.size()); };
+      const Var all = predicted(w, x), mine = predicted(shared, tape.constant(x.slice(first, first + count)));
+      const Var targets = tape.constant(y.slice(first, first + count));
+      Var expected = sqrt(mean(square(all - y))) - correlation(all + square(all), y);
+      Var loss = root_mean_squared_error(mine, targets, comm) - pearson_correlation(mine + square(mine), targets, comm);
+      loss = keep_on(loss, {0}, comm);
+      if (beside) {
+        expected = expected + sum(exp(all)) / 7.0;
+        loss = loss + as_partial(sum(exp(mine)) / 7.0, comm);
+      }
+      expect_close(comm.all_reduce(loss.value()), expected);
+      expect_close(comm.all_reduce(tape.gradient(loss, {shared})[0].value()), one.gradient(expected, {w})[0]);
+    }
+  });
+}
+
+TEST_CASE("a mean a million times the deviation costs a correlation no digit") {
+  on_ranks({1, 2, 3, 5}, [](Communicator& comm) {
+    const auto moved = [](const Tensor& x) { return affine(x.to(DType::f32).to(DType::f64), 1, 0x1p20).value(); };
+    const int me = number(comm);
+    const Tensor a = part(me, {2}), b = part(me, {2}, 1), all_a = whole(comm, {2}), all_b = whole(comm, {2}, 1);
+    const auto same = [&](const Var& actual, const Var& expected) {
+      expect(max(abs(actual - expected)).value().item() < 1e-8, text(actual.value()) + text(expected.value()));
+    };
+    same(pearson_correlation(moved(a), moved(b), comm), correlation(moved(all_a), moved(all_b)));
+    same(r2_score(moved(a), moved(b), comm),
+         1 - mean(square(Var(moved(all_a)) - moved(all_b)), 0) / variance(moved(all_b), 0));
+  });
+}
+
+TEST_CASE("metrics of no samples at all, and of rows of zeros, are zero") {
+  on_ranks({1, 2}, [](Communicator& comm) {
+    Tape tape;
+    const Var none = tape.watch(Tensor({0, 2}, DType::f64)), zeros = tape.watch(Tensor::zeros({1, 2}, DType::f64));
+    const Var error = mean_squared_error(none, none, comm), cosine = cosine_similarity(none, none, Over::mean, comm);
+    expect_close(error, row_of({0, 0}));
+    expect_close(cosine, scalar(0));
+    tape.gradient(sum(error) + cosine, Var(scalar(1)), {none});
+    const Var parallel = cosine_similarity(zeros, zeros, Over::mean, comm);
+    expect_close(parallel, scalar(0));
+    expect_close(tape.gradient(parallel, Var(scalar(1)), {zeros})[0], Tensor::zeros({1, 2}, DType::f64));
+  });
+}
+
+TEST_CASE("metrics refuse what they cannot compare") {
+  on_ranks({1, 2}, [](Communicator& comm) {
+    const Tensor two({4, 2}, DType::f64), three({4, 3}, DType::f64), vector({4}, DType::f64), cube({4, 2, 2});
+    expect_refusal([&] { mean_squared_error(two, three, comm); }, {"mean_squared_error: predictions (4, 2)", "(4, 3)"});
+    const Tensor turned = two.reshape({2, 4});
+    expect_refusal([&] { r2_score(two, turned, comm); }, {"r2_score: predictions (4, 2) for targets (2, 4)"});
+    expect_refusal([&] { root_mean_squared_error(vector, two, comm); }, {"root_mean_squared_error", "(4)", "(4, 2)"});
+    expect_refusal([&] { pearson_correlation(cube, cube, comm); },
+                   {"pearson_correlation: one value or row", "(4, 2, 2)"});
+    expect_refusal([&] { r2_score(scalar(1), scalar(1), comm); }, {"r2_score", "not ()"});
+    expect_refusal([&] { cosine_similarity(vector, vector, Over::sum, comm); }, {"cosine_similarity: rows", "(4)"});
+  });
+}

@@ -1,0 +1,158 @@
+// Contrastive losses whose gradients were wrong elsewhere; [r15] is number 15 of our list of such reports, [S3] how such
+// a mistake shows.
+#include "collectives/ops.h"
+#include "collectives/share.h"
+#include "collectives/spreads.h"
+#include "engine/ops/matmul.h"
+#include "engine/ops/normalize.h"
+#include "engine/ops/reduce.h"
+#include "engine/ops/scores.h"
+#include "losses/clip.h"
+#include "losses/dcl.h"
+#include "losses/division.h"
+#include "losses/info_nce.h"
+#include "losses/nt_xent.h"
+#include "losses/siglip.h"
+#include "tests/on_ranks.h"
+
+using namespace weft;
+
+namespace {
+
+using Way = Exchange::Way;
+
+Tensor images_of(int rank) { return data_of(rank, {1 + (rank + 1) % 3, 4}, 1); }
+Tensor texts_of(int rank) { return data_of(rank, {1 + (rank + 1) % 3, 4}, 2); }
+Rows rows_of(const Communicator& comm) {
+  Rows rows;
+  for (int r = 0; r < comm.size(); ++r) rows.push_back(images_of(r).shape()[0]);
+  return rows;
+}
+
+// The gradients of this rank's images and texts, and of the scale summed over ranks.
+struct Step {
+  Tensor images, texts, scale;
+};
+using ClipLike = std::function<Var(const Var& images, const Var& texts, const Var& scale)>;
+Step step(const ClipLike& loss, Communicator& comm) {
+  Tape tape;
+  spread_over(tape, comm);
+  const Var images = tape.watch(images_of(number(comm))), texts = tape.watch(texts_of(number(comm)));
+  const Var scale = spread_as(tape.watch(scalar(2)), comm, Spread::replicated);
+  const auto g = tape.gradient(loss(images, texts, scale), {images, texts, scale});
+  return {g[0].value(), g[1].value(), comm.all_reduce(g[2].value())};
+}
+
+double inner(const Tensor& a, const Tensor& b, Communicator& comm) {
+  return comm.all_reduce(sum(Var(a) * b).value()).item();
+}
+
+// All ranks' rows as constants but this rank's own.
+Var own_slot_alone(const Var& x, Communicator& comm) {
+  const Division division(x.shape()[0], comm);
+  const Var all = derived(comm.all_gather_v(x.value(), division.rows), x);
+  const int64_t first = division.first, last = first + division.mine();
+  return concat({slice(all, 0, 0, first), x, slice(all, 0, last, division.total)}, 0);
+}
+
+}  // namespace
+
+TEST_CASE("through an encoder every contrastive loss has the gradient of one process, in every way", "[r15]") {
+  using Loss = std::function<Var(const Var&, const Var&, const Exchange&, Communicator&)>;
+  const Loss losses[] = {
+      [](auto& a, auto& b, auto& exchange, auto& comm) { return nt_xent(a, b, {.exchange = exchange}, comm); },
+      [](auto& a, auto& b, auto& exchange, auto& comm) { return dcl(a, b, {.exchange = exchange}, comm); },
+      [](auto& a, auto& b, auto& exchange, auto& comm) { return info_nce(a, b, {.exchange = exchange}, comm); },
+      [](auto& a, auto& b, auto& exchange, auto& comm) {
+        return clip_loss(a, b, same_everywhere(scalar(2)), {.exchange = exchange}, comm);
+      },
+      [](auto& a, auto& b, auto& exchange, auto& comm) {
+        return siglip_loss(a, b, same_everywhere(scalar(2)), same_everywhere(scalar(-1)), exchange, comm);
+      }};
+  const auto gradient = [](const Loss& loss, const Exchange& exchange, const Tensor& a, const Tensor& b,
+                           Communicator& comm) {
+    const Parameter encoder("encoder", data_of(0, {4, 3}, 3));
+    Tape tape;
+    Gradients gradients;
+    const Var weight = tape.watch(encoder);
+    tape.backward(loss(matmul(tape.constant(a), weight), matmul(tape.constant(b), weight), exchange, comm), gradients);
+    return comm.all_reduce(gradients[encoder]);
+  };
+  on_ranks([&](Communicator& comm) {
+    const auto alone = comm.split(number(comm));
+    Vars images, texts;
+    for (int r = 0; r < comm.size(); ++r) {
+      images.push_back(images_of(r));
+      texts.push_back(texts_of(r));
+    }
+    const int me = number(comm);
+    for (const Loss& loss : losses) {
+      const Tensor whole = gradient(loss, {}, concat(images, 0).value(), concat(texts, 0).value(), *alone);
+      for (const Way way : {Way::gather, Way::ring, Way::both_ways, Way::in_turn, Way::chunked})
+        expect_close(gradient(loss, {way, 1}, images_of(me), texts_of(me), comm), whole);
+    }
+  });
+}
+
+TEST_CASE("of OpenCLIP's four modes two train its loss, one 1/W of it in the towers alone, one about half",
+          "[S1][S3]") {
+  on_ranks({2, 3, 5}, [](Communicator& comm) {
+    const auto alone = comm.split(number(comm));
+    const Step right =
+        step([&](auto& x, auto& y, auto& s) { return clip_loss(x, y, s, {ClipForm::local_rows}, comm); }, comm);
+    // Every rank has all of the loss; the mean over ranks is trained.
+    const auto replicated_with = [&](auto gathered) {
+      return step(
+          [&](const Var& x, const Var& y, const Var& s) {
+            const Var whole = clip_loss(gathered(x), gathered(y), s, {}, *alone) / comm.size();
+            return as_partial(spread_as(whole, comm, Spread::varying), comm);
+          },
+          comm);
+    };
+    const Step with_gradient = replicated_with([&](const Var& x) { return all_gather_v(x, rows_of(comm), comm); });
+    const Step own_slot = replicated_with([&](const Var& x) { return own_slot_alone(x, comm); });
+    for (const auto& [wrong, factor] : {std::pair(with_gradient, 1.0), std::pair(own_slot, 1.0 / comm.size())}) {
+      expect_close(wrong.images, Var(right.images) * factor);
+      expect_close(wrong.texts, Var(right.texts) * factor);
+      expect_close(wrong.scale, right.scale);
+    }
+    const Step none = step(
+        [&](const Var& x, const Var& y, const Var& s) {
+          const Var all_x = detach(own_slot_alone(x, comm)), all_y = detach(own_slot_alone(y, comm));
+          const Var own = sum(x * detach(y)) + sum(y * detach(x));
+          return as_partial(share(sum(score_log_sum_exp(x, all_y, s) + score_log_sum_exp(y, all_x, s)) - s * own,
+                                  2 * all_x.shape()[0]),
+                            comm);
+        },
+        comm);
+    expect_close(none.scale, right.scale);
+    const double ratio = std::sqrt(inner(none.images, none.images, comm) / inner(right.images, right.images, comm));
+    expect(ratio > 0.4 && ratio < 0.7, "about half of the gradient: " + std::to_string(ratio));
+  });
+}
+
+TEST_CASE("the gradient of a travelling text is complete, not its own rank's part of it", "[S20]") {
+  on_ranks({2, 3, 5}, [](Communicator& comm) {
+    const auto loss = [&](const Var& x, const Var& y, const Var& s, Way way) {
+      return siglip_loss(x, y, s, same_everywhere(scalar(-1)), {way}, comm);
+    };
+    const auto with = [&](Way way) { return [=](auto& x, auto& y, auto& s) { return loss(x, y, s, way); }; };
+    const Step right = step(with(Way::gather), comm);
+    for (const Way way : {Way::ring, Way::both_ways, Way::in_turn, Way::chunked}) {
+      const Step other = step(with(way), comm);
+      expect_close(other.images, right.images);
+      expect_close(other.texts, right.texts);
+      expect_close(other.scale, right.scale);
+    }
+    const Step lost = step(
+        [&](auto& x, auto& y, auto& s) {
+          const Var all = own_slot_alone(y, comm), bias = same_everywhere(scalar(-1));
+          const int64_t total = all.shape()[0];
+          return as_partial(share(sum(score_softplus_sum(x, all, s, bias)) - s * sum(x * y), total), comm);
+        },
+        comm);
+    expect_close(lost.images, right.images);
+    const double apart = inner((Var(lost.texts) - right.texts).value(), (Var(lost.texts) - right.texts).value(), comm);
+    expect(apart > 1e-3 * inner(right.texts, right.texts, comm), "others' parts of the gradient are missing");
+  });
+}

@@ -1,0 +1,217 @@
+// What a run leaves on the disk: metrics in three files, pictures, and the folder that has them.
+#include <png.h>
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "apps/shared/picture.h"
+#include "apps/shared/run_folder.h"
+#include "data/durable_file.h"
+#include "data/idx.h"
+#include "tests/scratch_folder.h"
+
+using namespace weft;
+using Catch::Contains;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<std::string> lines_of(const fs::path& file) {
+  std::ifstream stream(file);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+template <class T> T number_at(const std::string& bytes, size_t place) {
+  T value;
+  std::memcpy(&value, bytes.data() + place, sizeof value);
+  return value;
+}
+uint32_t unmasked(uint32_t crc) { return (crc - 0xa282ead8u) >> 17 | (crc - 0xa282ead8u) << 15; }
+
+// The events of a file, each checked against its checksums.
+std::vector<std::string> events_of(const fs::path& file) {
+  const std::string bytes = contents(file);
+  std::vector<std::string> events;
+  for (size_t at = 0; at < bytes.size();) {
+    const auto length = number_at<uint64_t>(bytes, at);
+    REQUIRE(unmasked(number_at<uint32_t>(bytes, at + 8)) == crc32c(bytes.substr(at, 8)));
+    events.push_back(bytes.substr(at + 12, length));
+    REQUIRE(unmasked(number_at<uint32_t>(bytes, at + 12 + length)) == crc32c(events.back()));
+    at += length + 16;
+  }
+  return events;
+}
+
+// A PNG's pixels, as the library reads them.
+std::vector<uint8_t> pixels_of(const std::string& file, int channels, png_image& image) {
+  image = {};
+  image.version = PNG_IMAGE_VERSION;
+  REQUIRE(png_image_begin_read_from_memory(&image, file.data(), file.size()));
+  image.format = channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;
+  std::vector<uint8_t> pixels(PNG_IMAGE_SIZE(image));
+  REQUIRE(png_image_finish_read(&image, nullptr, pixels.data(), 0, nullptr));
+  return pixels;
+}
+
+}  // namespace
+
+TEST_CASE("the checksum of event files is CRC-32C") {
+  CHECK(crc32c("123456789") == 0xe3069283u);            // the check value of its definition
+  CHECK(crc32c(std::string(32, '\0')) == 0x8a9136aau);  // RFC 3720, B.4
+}
+
+TEST_CASE("metrics are in all three files when add returns") {
+  const ScratchFolder folder;
+  Metrics metrics(folder.path, {"loss", "accuracy"});
+  metrics.add(1, {{"loss", 0.1}});
+  metrics.add(2, {{"loss", 1e-9}, {"accuracy", 0.75}});
+  CHECK_THAT(lines_of(folder / "metrics.jsonl").at(0), Contains("{\"step\":1,\"time\":") && Contains("\"loss\":0.1}"));
+  CHECK_THAT(lines_of(folder / "metrics.jsonl").at(1), Contains("\"loss\":1e-09,\"accuracy\":0.75}"));
+  const std::vector<std::string> table = lines_of(folder / "metrics.csv");
+  CHECK(table.at(0) == "step,time,loss,accuracy");
+  CHECK_THAT(table.at(1), Catch::StartsWith("1,") && Catch::EndsWith(",0.1,"));
+  CHECK_THAT(table.at(2), Catch::EndsWith(",1e-09,0.75"));
+  CHECK(events_of(folder / "events.out.tfevents.weft").size() == 4);
+  CHECK(metrics.curve("loss").at(1).x == 2);
+  CHECK(metrics.last("accuracy") == 0.75);
+}
+
+TEST_CASE("an event has the bytes that TensorBoard's protocol gives it") {
+  const ScratchFolder folder;
+  EventFile(folder / "tfevents", 1.0).add(2.0, 300, "loss", 0.5);
+  const std::vector<std::string> events = events_of(folder / "tfevents");
+  CHECK(events.at(0) == std::string("\x09\0\0\0\0\0\0\xf0\x3f\x1a\x0d"
+                                    "brain.Event:2",
+                                    24));
+  CHECK(events.at(1) == std::string("\x09\0\0\0\0\0\0\0\x40\x10\xac\x02\x2a\x0d\x0a\x0b\x0a\x04"
+                                    "loss\x15\0\0\0\x3f",
+                                    27));
+}
+
+TEST_CASE("a run that goes on forgets what was measured behind its step, in all files") {
+  const ScratchFolder folder;
+  const auto fill = [](Metrics& metrics, int64_t from, int64_t to) {
+    for (int64_t step = from; step <= to; ++step) metrics.add(step, {{"loss", 1.0 / static_cast<double>(step)}});
+  };
+  {
+    Metrics metrics(folder.path, {"loss"});
+    fill(metrics, 1, 7);
+  }
+  std::ofstream(folder / "metrics.jsonl", std::ios::app) << "{\"step\":8,\"ti";  // killed while writing
+  SECTION("which lies before the end") {
+    Metrics metrics(folder.path, {"loss"}, 4);
+    CHECK(metrics.curve("loss").size() == 4);
+    fill(metrics, 5, 9);
+  }
+  SECTION("which lies behind the end, too") {
+    Metrics metrics(folder.path, {"loss"}, 8);
+    CHECK(metrics.curve("loss").size() == 7);
+    fill(metrics, 8, 9);
+  }
+  const std::vector<std::string> lines = lines_of(folder / "metrics.jsonl"), table = lines_of(folder / "metrics.csv");
+  REQUIRE(lines.size() == 9);
+  REQUIRE(table.size() == 10);
+  for (size_t i = 0; i < 9; ++i) {
+    CHECK_THAT(lines[i], Contains("\"step\":" + std::to_string(i + 1) + ","));
+    CHECK_THAT(table[i + 1], Catch::StartsWith(std::to_string(i + 1) + ","));
+  }
+  CHECK(events_of(folder / "events.out.tfevents.weft").size() == 10);
+}
+
+TEST_CASE("numbers that are not finite are told from those that are not there") {
+  const ScratchFolder folder;
+  const double infinity = std::numeric_limits<double>::infinity();
+  { Metrics(folder.path, {"a", "b", "c"}).add(1, {{"a", std::nan("")}, {"b", -infinity}}); }
+  CHECK_THAT(contents(folder / "metrics.jsonl"), Contains("\"a\":null,\"b\":null}"));
+  CHECK_THAT(contents(folder / "metrics.csv"), Contains(",nan,-inf,\n"));
+  const Metrics again(folder.path, {"a", "b", "c"}, 1);
+  CHECK(again.curve("a").size() == 1);
+  CHECK(again.curve("c").empty());
+}
+
+TEST_CASE("metrics refuse a name that was not announced, and a step that goes back") {
+  const ScratchFolder folder;
+  Metrics metrics(folder.path, {"loss"});
+  metrics.add(3, {{"loss", 1}});
+  CHECK_THROWS_WITH(metrics.add(4, {{"lost", 1}}), Contains("'lost'"));
+  CHECK_THROWS_WITH(metrics.add(2, {{"loss", 1}}), Contains("step 2 after step 3"));
+  CHECK(lines_of(folder / "metrics.jsonl").size() == 1);
+}
+
+TEST_CASE("a full disk is an output failure that names the file") {
+  AppendedFile file("/dev/full");
+  CHECK_THROWS_AS(file.append("x"), OutputFailure);
+  CHECK_THROWS_WITH(file.append("x"), Contains("/dev/full: cannot be written: No space left"));
+}
+
+TEST_CASE("a PNG has the pixels of its tensor") {
+  const int channels = GENERATE(1, 3);
+  Tensor picture({5, 7, channels}, DType::u8);
+  for (int64_t i = 0; i < picture.size(); ++i) picture.mutate<uint8_t>()[i] = static_cast<uint8_t>(i * 37);
+  png_image image;
+  const std::vector<uint8_t> pixels = pixels_of(png(picture), channels, image);
+  CHECK((image.height == 5 && image.width == 7));
+  CHECK(std::memcmp(pixels.data(), picture.data(), picture.bytes()) == 0);
+  CHECK_THROWS_WITH(png(Tensor::zeros({5, 7})), Contains("png: u8"));
+}
+
+TEST_CASE("a grid has every picture in its place, and background between and behind them") {
+  Tensor pictures({5, 2, 3, 1}, DType::u8);
+  for (int64_t i = 0; i < pictures.size(); ++i) pictures.mutate<uint8_t>()[i] = static_cast<uint8_t>(i + 1);
+  const Tensor whole = grid(pictures, 3);
+  REQUIRE(whole.shape() == Shape({5, 11, 1}));
+  const auto at = [&](int64_t y, int64_t x) { return int{whole.data<uint8_t>()[y * 11 + x]}; };
+  CHECK((at(0, 0) == 1 && at(1, 2) == 6 && at(0, 4) == 7 && at(4, 6) == 30));
+  CHECK((at(0, 3) == 128 && at(2, 0) == 128 && at(4, 8) == 128));
+  CHECK(grid(pictures, 100).shape() == Shape({2, 19, 1}));
+}
+
+TEST_CASE("values become pixels between black and white") {
+  const Tensor pixels = as_pixels(Tensor::from({5}, {-1, 0, 0.5, 1, std::nan("")}));
+  CHECK(pixels.values() == std::vector<double>{0, 0, 128, 255, 0});
+  CHECK(as_pixels(Tensor::from({1}, {7})).values()[0] == 255);
+}
+
+TEST_CASE("a run from the beginning moves an earlier one aside, and a run that goes on does not") {
+  const ScratchFolder scratch;
+  const fs::path path = scratch / "runs/one";
+  { RunFolder(path, "seed=1\n", {"loss"}).metrics().add(1, {{"loss", 1}}); }
+  { RunFolder(path / "", "seed=2\n", {"loss"}).metrics().add(1, {{"loss", 2}}); }
+  {
+    RunFolder third(path, "seed=3\n", {"loss"});
+    CHECK(third.moved_to() == scratch / "runs/one-2");
+  }
+  CHECK(contents(scratch / "runs/one-1/config.toml") == "seed=1\n");
+  CHECK_THAT(contents(scratch / "runs/one-2/metrics.jsonl"), Contains("\"loss\":2"));
+  RunFolder on(path, "seed=3\n", {"loss"}, 1);
+  CHECK(on.moved_to().empty());
+  CHECK_FALSE(fs::exists(scratch / "runs/one-3"));
+}
+
+TEST_CASE("a folder with something else in it is left alone") {
+  const ScratchFolder scratch;
+  put(scratch / "letter.txt", "dear");
+  CHECK_THROWS_WITH(RunFolder(scratch.path, "", {}), Contains("something else"));
+  CHECK_THROWS_WITH(RunFolder(scratch / "letter.txt", "", {}), Contains("not a folder"));
+  CHECK(contents(scratch / "letter.txt") == "dear");
+}
+
+TEST_CASE("a run resumes from its latest checkpoint, from a path, or from none") {
+  const ScratchFolder scratch;
+  const NamedTensors state = {{"w", Tensor::zeros({2})}};
+  save_checkpoint(RunFolder::checkpoints(scratch.path), 20, state, {});
+  save_checkpoint(RunFolder::checkpoints(scratch.path), 40, state, {});
+  CHECK_FALSE(checkpoint_to_resume("none", scratch.path).file);
+  CHECK(checkpoint_to_resume("auto", scratch.path).step == 40);
+  CHECK_FALSE(checkpoint_to_resume("auto", scratch / "elsewhere").file);
+  CHECK(checkpoint_to_resume(scratch.path.string(), "elsewhere").step == 40);
+  CHECK(checkpoint_to_resume((scratch / "checkpoints/step-000020.safetensors").string(), "elsewhere").step == 20);
+  CHECK_THROWS_AS(checkpoint_to_resume((scratch / "none.safetensors").string(), "elsewhere"), MissingInput);
+  fs::create_directory(scratch / "empty");
+  CHECK_THROWS_AS(checkpoint_to_resume((scratch / "empty").string(), "elsewhere"), MissingInput);
+}

@@ -1,0 +1,36 @@
+"""TorchMetrics' metrics as losses: what dist_sync_on_step returns is differentiated. The shards are 1, 2 and 4."""
+import torch
+from torchmetrics.regression import CosineSimilarity, MeanSquaredError, PearsonCorrCoef, R2Score
+
+from cases import Case, uniform
+
+PACKAGE = "torchmetrics"
+
+
+def metric(loss, make, *shape, variant="", **more):
+    def call(x, shared, given):
+        return make(dist_sync_on_step=True).set_dtype(torch.float64)(x[0], x[1])
+    pair = [uniform(f"{loss} predictions", 7, *shape), uniform(f"{loss} targets", 7, *shape)]
+    return Case(loss, "dist_sync_on_step", call, pair, division=(1, 2, 4), variant=variant, **more)
+
+
+def root_mean_squared(**options):
+    return MeanSquaredError(squared=False, **options)
+
+
+def mixed(x, shared, given):
+    synced = root_mean_squared(dist_sync_on_step=True).set_dtype(torch.float64)(x[0], x[1])
+    return synced + x[0].square().mean()
+
+
+CASES = [
+    metric("mean squared error", MeanSquaredError),
+    metric("root mean squared error", root_mean_squared),
+    metric("Pearson correlation", PearsonCorrCoef),
+    metric("R2", R2Score),
+    metric("cosine similarity", lambda **options: CosineSimilarity(reduction="mean", **options), 3,
+           variant="mean", precision=1e-5),
+    Case("metrics and a loss", "root mean squared error and an ordinary mean", mixed,
+         [uniform("mixed predictions", 6), uniform("mixed targets", 6)], division=(2, 2, 2),
+         variant="of single values"),
+]
