@@ -1,10 +1,10 @@
 // Learns to see from what is said about pictures: CLIP (Radford et al., arXiv 2103.00020) on Fashion-MNIST.
 //
 // One network turns pictures into features, another one sentences. The loss asks that each picture of a batch finds its
-// sentence among all, on all ranks, and each sentence its picture. Then nobody has to train a classifier: a test picture
-// belongs to the class whose sentence is the nearest, and that sentence was never said in training. (Sentences of a
-// batch that are about the same class count as wrong for each other's pictures. So it is in CLIP, too, whose batches
-// have few of these; here they keep the loss far from zero.)
+// sentence among all, on all ranks, and each sentence its picture. Then nobody has to train a classifier: a test
+// picture belongs to the class whose sentence is the nearest, and that sentence was never said in training. (Sentences
+// of a batch that are about the same class count as wrong for each other's pictures. So it is in CLIP, too, whose
+// batches have few of these; here they keep the loss far from zero.)
 #include "apps/shared/features.h"
 #include "apps/shared/pair_loss.h"
 #include "apps/shared/picture.h"

@@ -1,8 +1,8 @@
 // Learns a language for pictures: a VQ-VAE (van den Oord et al., arXiv 1711.00937) on Fashion-MNIST.
 //
-// A network turns each picture into 7 x 7 tokens, a quantizer replaces each token by the nearest of a few hundred codes,
-// and a second network makes the picture again of nothing but the codes' numbers. What is learnt is measured by how well
-// it does so for pictures never seen, and by how many of the codes are in use.
+// A network turns each picture into 7 x 7 tokens, a quantizer replaces each token by the nearest of a few hundred
+// codes, and a second network makes the picture again of nothing but the codes' numbers. What is learnt is measured by
+// how well it does so for pictures never seen, and by how many of the codes are in use.
 #include <cmath>
 
 #include "apps/shared/chart.h"

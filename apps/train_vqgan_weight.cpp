@@ -1,11 +1,12 @@
-// Two losses in balance: a VQ autoencoder on Fashion-MNIST that is to come near its pictures and to deceive an adversary,
-// as in VQGAN (Esser et al., arXiv 2012.09841). So that neither drowns the other, the second loss gets the weight
+// Two losses in balance: a VQ autoencoder on Fashion-MNIST that is to come near its pictures and to deceive an
+// adversary, as in VQGAN (Esser et al., arXiv 2012.09841). So that neither drowns the other, the second loss gets the
+// weight
 //
 //   |gradient of the reconstruction loss by the last layer| / (|gradient of the adversarial loss by it| + 1e-4)
 //
 // in every step. Before it walks back, a step has questions to ask. That is where libraries of distributed training
-// have gone wrong: their reductions hang on hooks that fire whenever a gradient is computed, so that a mere question put
-// a sum under way whose terms were still to come (ColossalAI, issue 5601); or each rank took the norms of its own
+// have gone wrong: their reductions hang on hooks that fire whenever a gradient is computed, so that a mere question
+// put a sum under way whose terms were still to come (ColossalAI, issue 5601); or each rank took the norms of its own
 // gradients. Here tape.gradient only answers: nothing is accumulated, no hook fires, and the tape stays for backward.
 #include <deque>
 #include <optional>

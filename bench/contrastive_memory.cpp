@@ -20,8 +20,8 @@ double status(const std::string& name) {
   return 0;
 }
 
-// The loss of as many pairs and its gradients. Features are of length one or so, made in their place: memory left in the
-// pool would not be seen to be used again.
+// The loss of as many pairs and its gradients. Features are of length one or so, made in their place: memory left in
+// the pool would not be seen to be used again.
 class Clip {
  public:
   explicit Clip(int64_t pairs) : images_(rows(pairs, 0)), texts_(rows(pairs, 1)) {}

@@ -12,8 +12,8 @@ namespace weft {
 const std::vector<std::string>& vocabulary();
 int64_t sentence_length();  // of the longest, in words
 
-// A sentence for each label, i64 (n, sentence_length()): "a picture of a sneaker", or "something worn for sports". Which
-// one is drawn by the sample's global number.
+// A sentence for each label, i64 (n, sentence_length()): "a picture of a sneaker", or "something worn for sports".
+// Which one is drawn by the sample's global number.
 Tensor describe(const Tensor& labels, std::span<const int64_t> samples, const Random& key);
 
 // A sentence for each class, of known words, that `describe` never says.

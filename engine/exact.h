@@ -7,8 +7,8 @@
 //
 // A term is cut into four f64 parts, multiples of 2^-8, 2^-40, 2^-72 and 2^-104, each of so few bits that f64 adds a
 // million of them without rounding. So parts may be added in any order and by any means: scatter_add_rows, all_reduce.
-// What is below 2^-105 of a term is lost, in the same way everywhere; a term of 2^24 or more is NaN. (Demmel and Nguyen,
-// Fast Reproducible Floating-Point Summation, 2013, with fixed bins.)
+// What is below 2^-105 of a term is lost, in the same way everywhere; a term of 2^24 or more is NaN. (Demmel and
+// Nguyen, Fast Reproducible Floating-Point Summation, 2013, with fixed bins.)
 #include "engine/tensor.h"
 
 namespace weft {

@@ -1,5 +1,6 @@
 #pragma once
-// The weight that brings a second loss to the size of the first where both arrive (VQGAN: Esser et al., arXiv 2012.09841).
+// The weight that brings a second loss to the size of the first where both arrive (VQGAN: Esser et al., arXiv
+// 2012.09841).
 #include "engine/tensor.h"
 
 namespace weft {

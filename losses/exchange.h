@@ -1,6 +1,6 @@
 #pragma once
-// How rows of all ranks, such as the keys of a contrastive loss, come to every rank: in blocks, each of which a function
-// looks at. All ways give the same values and the same gradients.
+// How rows of all ranks, such as the keys of a contrastive loss, come to every rank: in blocks, each of which a
+// function looks at. All ways give the same values and the same gradients.
 //
 //   gather      all rows at once, by one all_gather
 //   ring        each rank's rows go from neighbour to neighbour; while one block is looked at, the next is on its way

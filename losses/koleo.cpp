@@ -17,8 +17,8 @@
 namespace weft {
 namespace {
 
-// The numbers (b, k) of the rows of `all` with the largest products with each of x (b, d), which are rows first..first +
-// b - 1 of them and not their own neighbours. So many rows at a time that their products stay small.
+// The numbers (b, k) of the rows of `all` with the largest products with each of x (b, d), which are rows first..first
+// + b - 1 of them and not their own neighbours. So many rows at a time that their products stay small.
 Tensor nearest(const Tensor& x, const Tensor& all, int64_t first, int64_t k) {
   constexpr int64_t products = 1 << 22;
   const int64_t count = x.shape()[0], others = all.shape()[0], step = std::max<int64_t>(products / others, 1);

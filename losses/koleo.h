@@ -1,6 +1,6 @@
 #pragma once
-// KoLeo, a differential entropy of the features by Kozachenko and Leonenko: every sample is pushed away from its nearest
-// neighbours.
+// KoLeo, a differential entropy of the features by Kozachenko and Leonenko: every sample is pushed away from its
+// nearest neighbours.
 //
 //   L = - mean_n mean_k log(|x_n - x_nk| + epsilon),   x_nk: the k-th nearest to x_n, all of unit length
 //

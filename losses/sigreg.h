@@ -1,6 +1,6 @@
 #pragma once
-// SIGReg, the regularizer of LeJEPA: seen from any direction, the features of a batch are to look like a standard normal
-// distribution. The statistic of Epps and Pulley compares its characteristic function with that of the features,
+// SIGReg, the regularizer of LeJEPA: seen from any direction, the features of a batch are to look like a standard
+// normal distribution. The statistic of Epps and Pulley compares its characteristic function with that of the features,
 // projected on random directions:
 //
 //   L = mean over directions u of  N integral |1/N sum_n exp(i t u.x_n) - phi(t)|^2 phi(t) dt,   phi(t) = exp(-t^2 / 2)

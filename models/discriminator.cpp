@@ -28,8 +28,8 @@ static double above_zero(const Var& x) {
   return sum(greater(x.value(), zeros).to(DType::f64)).value().item();
 }
 
-// The images made are a leaf, where their gradient ends. Asking for it leaves the tape as it is, for the discriminator's
-// own backward.
+// The images made are a leaf, where their gradient ends. Asking for it leaves the tape as it is, for the
+// discriminator's own backward.
 Trial::Trial(Layer& discriminator, const Tensor& images, const Tensor& made, int64_t patches) {
   const Var seen = tape.watch(made);
   const Var of_made = precise(discriminator(seen)), of_real = precise(discriminator(tape.constant(images)));

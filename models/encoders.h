@@ -1,6 +1,6 @@
 #pragma once
-// Networks that make a row of features of every image (n, height, width, channels), of that image alone: their norms are
-// of a pixel or a row, so that no image's features depend on the batch that it is in.
+// Networks that make a row of features of every image (n, height, width, channels), of that image alone: their norms
+// are of a pixel or a row, so that no image's features depend on the batch that it is in.
 #include "engine/nn/init.h"
 #include "engine/nn/sequential.h"
 

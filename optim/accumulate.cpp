@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <numeric>
 
-
 namespace weft {
 
 MicroBatches::MicroBatches(const Rows& mine, Communicator& comm, Site site)

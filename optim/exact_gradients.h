@@ -9,8 +9,8 @@
 //   blocks.hand_over(training.gradients());  // of a DataParallel
 //   training.step(rate);
 //
-// Whatever else spans blocks has to be computed alike on every rank: a contrastive loss, for one, by each of them of all
-// features (all_gather_equal), as one process would. Memory, and what travels in a step: 32 bytes for each element.
+// Whatever else spans blocks has to be computed alike on every rank: a contrastive loss, for one, by each of them of
+// all features (all_gather_equal), as one process would. Memory, and what travels in a step: 32 bytes for each element.
 #include "collectives/communicator.h"
 #include "engine/tape.h"
 

@@ -1,5 +1,5 @@
-// Weights after ten steps that Lightly's losses made of a small linear layer on one process. Its own tests have those of
-// NT-Xent, and those of DCL from before its formula was corrected; the digits here are of Lightly 1.6.0 in f64.
+// Weights after ten steps that Lightly's losses made of a small linear layer on one process. Its own tests have those
+// of NT-Xent, and those of DCL from before its formula was corrected; the digits here are of Lightly 1.6.0 in f64.
 #include "collectives/ops.h"
 #include "engine/ops/matmul.h"
 #include "losses/dcl.h"

@@ -1,5 +1,5 @@
-// Weights that Lightly, on one process, has after ten steps with its own losses, and prints to four digits in its tests:
-// here they must come out on any number of ranks.
+// Weights that Lightly, on one process, has after ten steps with its own losses, and prints to four digits in its
+// tests: here they must come out on any number of ranks.
 #include "engine/ops/matmul.h"
 #include "losses/tico.h"
 #include "losses/vicreg.h"

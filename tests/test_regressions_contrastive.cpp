@@ -1,5 +1,5 @@
-// Contrastive losses whose gradients were wrong elsewhere; [r15] is number 15 of our list of such reports, [S3] how such
-// a mistake shows.
+// Contrastive losses whose gradients were wrong elsewhere; [r15] is number 15 of our list of such reports, [S3] how
+// such a mistake shows.
 #include "collectives/ops.h"
 #include "collectives/share.h"
 #include "collectives/spreads.h"

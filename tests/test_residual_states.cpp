@@ -41,8 +41,8 @@ class Recorder final : public Quantizer {
   LookupFree corners_;
 };
 
-// Two groups of three codebooks that follow their tokens; some tokens are masked, so are all of one rank, quantizers are
-// left out, and dead codes replaced or a step has several passes.
+// Two groups of three codebooks that follow their tokens; some tokens are masked, so are all of one rank, quantizers
+// are left out, and dead codes replaced or a step has several passes.
 std::vector<Tensor> after_steps(int steps, double dead_below, uint64_t passes, Communicator& comm) {
   const Init init = {.key = {3}, .dtype = DType::f32};
   GroupedResidual::Groups groups;

@@ -1,6 +1,6 @@
 #pragma once
-// How well a VQ autoencoder makes pictures again. Ranks divide the pictures; the results are the same bits on every rank
-// and on any number of ranks.
+// How well a VQ autoencoder makes pictures again. Ranks divide the pictures; the results are the same bits on every
+// rank and on any number of ranks.
 #include "apps/shared/code_usage.h"
 #include "data/batches.h"
 #include "models/vq_vae.h"

@@ -5,9 +5,9 @@
 //
 //   entropy_weight (mean H(p(. | u)) - diversity H(mean p(. | u))) + commitment_weight mean |u - q(u)|^2 / bits
 //
-// where H(mean p) is that of each of `groups` groups of bits, summed: as in the paper of each bit, unless said otherwise.
-// What crosses ranks is as in LookupFree, which does the work: two numbers per bit. The gradient of the values goes to x
-// through the projection.
+// where H(mean p) is that of each of `groups` groups of bits, summed: as in the paper of each bit, unless said
+// otherwise. What crosses ranks is as in LookupFree, which does the work: two numbers per bit. The gradient of the
+// values goes to x through the projection.
 #include "losses/quantizers/lookup_free.h"
 
 namespace weft {

@@ -6,9 +6,9 @@
 //   entropy_weight (mean H(p(. | x)) - diversity H(mean p(. | x))) + commitment_weight mean |x - q(x)|^2 / bits
 //
 // Across ranks go the number of tokens and, since H(mean p) is not linear in the mean, the sums of p over all tokens:
-// groups 2^(bits / groups) numbers in one all_reduce. All ranks then have the same H, so backward sends one scalar. With
-// several groups of bits H(mean p) is that of each group alone, summed: an upper bound, much cheaper. No gradient goes
-// through q.
+// groups 2^(bits / groups) numbers in one all_reduce. All ranks then have the same H, so backward sends one scalar.
+// With several groups of bits H(mean p) is that of each group alone, summed: an upper bound, much cheaper. No gradient
+// goes through q.
 #include "losses/quantizers/mixed_radix.h"
 #include "losses/quantizers/quantizer.h"
 

@@ -1,5 +1,5 @@
-// Finite scalar, SimVQ and residual quantization, written out. No finite differences: values jump, and their gradient is
-// that of what was rounded.
+// Finite scalar, SimVQ and residual quantization, written out. No finite differences: values jump, and their gradient
+// is that of what was rounded.
 #include <cmath>
 
 #include "engine/ops.h"

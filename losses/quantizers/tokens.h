@@ -7,8 +7,8 @@ namespace weft {
 
 class Tokens {
  public:
-  // x is (samples, ..., dim), the mask u8 (samples, ...) or empty. Rows are f32 where x is bf16. The numbers of the rows
-  // that count are made on the host: a mask on a card costs a wait.
+  // x is (samples, ..., dim), the mask u8 (samples, ...) or empty. Rows are f32 where x is bf16. The numbers of the
+  // rows that count are made on the host: a mask on a card costs a wait.
   Tokens(const std::string& quantizer, const Var& x, int64_t dim, const Var& mask);
 
   const Var& rows() const { return rows_; }                           // (tokens that count, dim)
@@ -23,7 +23,7 @@ class Tokens {
   Var places_;          // where each token's result is among those of the rows and, after them, of all tokens
 };
 
-Var no_loss(const Var& x, Communicator& comm);  // outside of training
+Var no_loss(const Var& x, Communicator& comm);                        // outside of training
 Var per_feature(const std::vector<double>& values, const Var& like);  // a constant vector of like's type
 
 }  // namespace weft
