@@ -38,13 +38,16 @@ struct Network : Module {
   }
 };
 
-// A frozen encoder's features of this rank's part of some pictures, or the pixels where there is none.
+// A frozen encoder's features of this rank's part of some pictures, or the pixels where there is no encoder. In as many
+// pieces on every rank: with --zero 3 they meet in each.
 LabelledFeatures features_of(const LabelledImages& data, Layer* encoder, const Launch& rank, DType dtype) {
   const int64_t ranks = rank.comm.size(), me = rank.comm.rank().value, at_once = 500;
   const int64_t first = data.count() * me / ranks, last = data.count() * (me + 1) / ranks;
+  const int64_t pieces = (data.count() / ranks + at_once) / at_once;
   Vars rows, labels;
-  for (int64_t begin = first; begin < last; begin += at_once) {
-    const Batch batch = take(data, samples_between(begin, std::min(begin + at_once, last)), dtype);
+  for (int64_t i = 0; i < pieces; ++i) {
+    const int64_t begin = std::min(first + i * at_once, last), end = std::min(begin + at_once, last);
+    const Batch batch = take(data, samples_between(begin, end), dtype);
     Tape tape;
     const Tape::Pause without_gradients(&tape);
     const Var images = tape.constant(batch.images.to(rank.device));

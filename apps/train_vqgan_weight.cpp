@@ -79,7 +79,6 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
   state.add(network.buffers());
   const Metadata saved = run.begin(state, [&] { return Metadata{{"data", batches.position()}}; });
   if (!saved.empty()) batches.go_to(saved.at("data"));
-
   while (run.goes_on()) {
     const Random step = key.fork(static_cast<uint64_t>(run.steps_done()));
     const Training::Part part = making.part(batches.next());

@@ -1,7 +1,7 @@
 #pragma once
 // An autoencoder with a dictionary in the middle: images (n, height, width, channels) become a grid of tokens of a
 // quarter of their sides, each one of the quantizer's codes, and images again. (van den Oord et al., arXiv 1711.00937)
-// Its norms are of a pixel, so that what becomes of an image does not depend on the batch that it is in.
+// What becomes of an image does not depend on the batch that it is in.
 #include "engine/nn/init.h"
 #include "engine/nn/sequential.h"
 #include "losses/quantizers/quantizer.h"

@@ -3,6 +3,7 @@
 #include "collectives/share.h"
 #include "collectives/spreads.h"
 #include "engine/ops/reduce.h"
+#include "losses/quantizers/binary_spherical.h"
 #include "losses/quantizers/finite_scalar.h"
 #include "losses/quantizers/lookup_free.h"
 #include "losses/quantizers/residual.h"
@@ -67,6 +68,20 @@ TEST_CASE("a VQ-VAE's images are made of the codes' numbers and nothing else, it
     Tensor& last = network.last_weight().value;
     last = (Var(last) * -2).value();
     expect_close(network(images(4, 8, 8, 1), {}, comm).images, made * -2);  // nothing follows; the bias is still zero
+  });
+}
+
+TEST_CASE("empty images, too, have tokens of some direction, and gradients that are not vast") {
+  run_ranks(1, [](Communicator& comm) {
+    const BinarySphericalOptions options = {.bits = 4, .dtype = DType::f64};
+    VqVae network("net", {.width = 4, .dim = 4}, init, std::make_unique<BinarySpherical>(options));
+    Tape tape;
+    Gradients gradients;
+    const auto [made, tokens] =
+        network(tape.constant(Tensor::zeros({2, 8, 8, 1}, DType::f64)), {.training = true}, comm);
+    tape.backward(as_partial(sum(square(made - 1)), comm) + tokens.loss, gradients);
+    for (const Parameter* p : network.parameters())
+      for (const double g : gradients[*p].values()) expect(std::abs(g) < 1e4, p->name + " has the gradient " + text(g));
   });
 }
 

@@ -93,7 +93,7 @@ const std::vector<Named> quantizers = {
        const LookupFreeOptions options = {.bits = bits_of(s),
                                           .inverse_temperature = 10,
                                           .entropy_weight = entropy_weight,
-                                          .commitment_weight = s.commitment,
+                                          .commitment_weight = s.commitment / 5,  // to codes far away, at -1 and 1
                                           .dtype = init.dtype};
        return {std::make_unique<LookupFree>(options), options.bits, s.codes};
      }},

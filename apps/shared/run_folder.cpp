@@ -20,6 +20,7 @@ RunFolder::RunFolder(fs::path path, const std::string& config, std::vector<std::
 void RunFolder::make_room() {
   if (!fs::exists(path_)) return;
   if (!fs::is_directory(path_)) throw WrongOption(path_.string() + ": not a folder; give another --out");
+  DurableFile::sweep(path_);  // of a run that was killed before it had begun
   if (fs::is_empty(path_)) return;
   if (!fs::exists(path_ / "config.toml"))
     throw WrongOption(path_.string() + ": has something else than a run in it; give another --out");
