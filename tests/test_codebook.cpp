@@ -108,9 +108,9 @@ TEST_CASE("k-means ends where each center is the mean of its tokens, with the sa
 TEST_CASE("an iteration of k-means moves centers to the means of their tokens, and leaves those that have none") {
   on_ranks([](Communicator& comm) {
     const Tensor all = Tensor::from({4, 1}, {1, 2, 30, 34});
-    const auto [first, last] = part(4, comm);
+    const auto mine = part(4, comm);
     const auto centers = [&](int64_t codes, int64_t iterations) {
-      return k_means(all.slice(first, last), codes, iterations, false, comm, {3}).centers.values();
+      return k_means(all.slice(mine.first, mine.second), codes, iterations, false, comm, {3}).centers.values();
     };
     expect(centers(4, 0) == all.values() && centers(4, 1) == all.values(), "every token its own");
     const std::vector<double> seeds = centers(1, 0);
@@ -119,7 +119,7 @@ TEST_CASE("an iteration of k-means moves centers to the means of their tokens, a
     expect(centers(1, 1) == std::vector<double>{16.75}, "the mean of all");
     expect(centers(6, 3) == std::vector<double>{1, 1, 2, 30, 30, 34}, "those without tokens stay");
     VectorQuantize quantize("vq", {.codebook = {.dim = 1, .codes = 6}}, {.key = {1}});
-    quantize.start(all.slice(first, last), comm, {3});
+    quantize.start(all.slice(mine.first, mine.second), comm, {3});
     expect(quantize.codebook.sizes.value.values() == std::vector<double>(6, 1), "and count as one");
     expect(quantize.codebook.sums.value.values() == quantize.codebook.codes.value.values(), "of that token");
   });
