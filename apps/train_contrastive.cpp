@@ -19,7 +19,7 @@ namespace weft {
 namespace {
 
 struct Settings {
-  int64_t batch = 512, width = 32;
+  int64_t batch = 500, width = 32;
   double rate = 3e-3, temperature = 0.2;
   std::string loss = "nt-xent", encoder = "conv", data;
   bool no_probes = false;
