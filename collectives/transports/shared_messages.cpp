@@ -27,8 +27,8 @@ void SharedMemory::send(Call call, GroupRank to, Bytes bytes) {
   under_way.erase(under_way.begin(), used);
 
   const Offset place = arena_->take(header_bytes + bytes.size());
-  // Set, not constructed: a rank that looks for circles of waiting ranks may still read the `next` of a message that was
-  // here before, on behalf of one that has stopped waiting for it. What it reads, it does not believe.
+  // Set, not constructed: a rank that looks for circles of waiting ranks may still read the `next` of a message that
+  // was here before, on behalf of one that has stopped waiting for it. What it reads, it does not believe.
   Message& message = *job_->at<Message>(place);
   message.next.store(0, std::memory_order_relaxed);
   message.left_behind.store(false, std::memory_order_relaxed);
