@@ -4,22 +4,11 @@
 #include "collectives/spreads.h"
 #include "engine/ops/reduce.h"
 #include "losses/regression_metrics.h"
-#include "tests/on_ranks.h"
+#include "tests/uneven_rows.h"
 
 using namespace weft;
 
 namespace {
-
-int64_t rows_on(int rank) { return std::array{3, 0, 2, 1, 4}[static_cast<size_t>(rank % 5)]; }
-Tensor part(int rank, const Shape& row, int use = 0) { return data_of(rank, row.with_inserted(0, rows_on(rank)), use); }
-Tensor whole(const Communicator& comm, const Shape& row, int use = 0) {
-  std::vector<Var> parts;
-  for (int r = 0; r < comm.size(); ++r) parts.push_back(part(r, row, use));
-  return concat(parts, 0).value();
-}
-Tensor row_of(std::initializer_list<double> values, DType dtype = DType::f64) {
-  return Tensor::from({static_cast<int64_t>(values.size())}, values, dtype);
-}
 
 // The metrics as TorchMetrics defines them, with deviations about a mean that is taken out first.
 Var deviations(const Var& x) { return x - repeat(mean(x, 0), 0, x.shape()[0]); }

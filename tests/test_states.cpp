@@ -5,24 +5,9 @@
 #include "engine/ops/reduce.h"
 #include "losses/states.h"
 #include "tests/counted_transport.h"
-#include "tests/on_ranks.h"
+#include "tests/uneven_rows.h"
 
 using namespace weft;
-
-namespace {
-
-int64_t rows_on(int rank) { return std::array{3, 0, 2, 1, 4}[static_cast<size_t>(rank % 5)]; }
-Tensor part(int rank, const Shape& row, int use = 0) { return data_of(rank, row.with_inserted(0, rows_on(rank)), use); }
-Tensor whole(const Communicator& comm, const Shape& row, int use = 0) {
-  std::vector<Var> parts;
-  for (int r = 0; r < comm.size(); ++r) parts.push_back(part(r, row, use));
-  return concat(parts, 0).value();
-}
-Tensor row_of(std::initializer_list<double> values, DType dtype = DType::f64) {
-  return Tensor::from({static_cast<int64_t>(values.size())}, values, dtype);
-}
-
-}  // namespace
 
 TEST_CASE("states of every kind are those of all ranks, with uneven and empty ones, the same bits on each") {
   on_ranks({1, 2, 3, 5, 8}, [](Communicator& comm) {
