@@ -7,6 +7,7 @@
 #include <string>
 
 #include "engine/convolution.h"
+#include "engine/exact.h"
 #include "engine/nearest.h"
 #include "engine/pool.h"
 #include "engine/scalar_ops.h"
@@ -38,6 +39,12 @@ struct Scores {
 enum class ScoreSum : uint8_t { log_sum_exp, log_sum_exp_both, softplus };  // over rows; both: and over columns
 struct ScoreGradients {
   Tensor q, k, scale, shift;  // undefined: not wanted
+};
+
+// Rows after layer_norm_rows, for its pullback.
+struct NormedRows {
+  const Tensor &x, &gamma, &moments;
+  const Tensor& rectified;  // y after a relu, undefined where there was none
 };
 
 class Backend {
@@ -91,6 +98,11 @@ class Backend {
   virtual void log_sum_exp_rows(const Tensor& x, Tensor& y) = 0;
   virtual void standardize_rows(double epsilon, const Tensor& x, Tensor& y, Tensor& rstd) = 0;  // (x - mean) rstd
   virtual void standardize_rows_pullback(const Tensor& y, const Tensor& rstd, const Tensor& g, Tensor& dx) = 0;
+  // y = gamma (x - mean) rstd + beta, then relu if asked for. `moments` are mean and rstd by row, f32 for bf16.
+  virtual void layer_norm_rows(double epsilon, bool relu, const Tensor& x, const Tensor& gamma, const Tensor& beta,
+                               Tensor& y, Tensor& moments) = 0;
+  virtual void layer_norm_rows_pullback(const NormedRows& saved, const Tensor& g, Tensor& dx, Tensor& dgamma,
+                                        Tensor& dbeta) = 0;
   virtual void cross_entropy_rows(const Tensor& x, const Tensor& targets, Tensor& losses) = 0;  // lse(x) - x[target]
   virtual void cross_entropy_rows_pullback(const Tensor& x, const Tensor& targets, const Tensor& g, Tensor& dx) = 0;
 
@@ -120,6 +132,8 @@ class Backend {
   virtual void convolve_weight_gradient(const Convolution& c, const Tensor& x, const Tensor& g, Tensor& dw) = 0;
   virtual void unfold(const Convolution& c, const Tensor& x, Tensor& y) = 0;  // (B, OH, OW, KH KW, C), zeros outside
   virtual void fold(const Convolution& c, const Tensor& x, Tensor& y) = 0;    // its adjoint: sums into (B, H, W, C)
+
+  virtual void add_exact_parts(const Tensor& x, Tensor& sums) = 0;  // engine/exact.h
 
   // Optimizers: engine/update.h. Values and slots are f32 or f64, gradients the same or bf16. `rounded`, if it is
   // defined, gets the new values in bf16. Runs do not overlap and have gradients of one type.

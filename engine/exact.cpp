@@ -1,24 +1,22 @@
 #include "engine/exact.h"
 
-#include <cmath>
-#include <limits>
-
+#include "engine/backend.h"
 #include "engine/ops/elementwise.h"
 
 namespace weft {
 
 Tensor exact_parts(const Tensor& x) {
-  require(is_floating(x.dtype()), "exact_parts: of floating values, not of ", x.dtype());
-  const auto filled = [&](double value) { return Tensor::full(x.shape(), value, DType::f64, x.device()); };
-  Tensor parts(exact_shape(x.shape()), DType::f64, x.device()), rest = x.to(DType::f64);
-  rest = where(less(abs(rest).value(), filled(0x1p24)), rest, filled(std::numeric_limits<double>::quiet_NaN())).value();
-  for (int64_t i = 0; i < 4; ++i) {
-    const double unit = std::ldexp(1, -8 - 32 * static_cast<int>(i));
-    const Tensor multiple = (round(Var(rest) / unit) * unit).value();
-    parts.slice(i, i + 1).reshape(x.shape()).copy_from(multiple);
-    rest = (Var(rest) - multiple).value();
-  }
+  Tensor parts = Tensor::zeros(exact_shape(x.shape()), DType::f64, x.device());
+  add_exactly(x, parts);
   return parts;
+}
+
+void add_exactly(const Tensor& x, Tensor& sum) {
+  require(is_floating(x.dtype()), "add_exactly: floating values, not ", x.dtype());
+  require(sum.dtype() == DType::f64 && sum.shape() == exact_shape(x.shape()) && sum.device() == x.device(),
+          "add_exactly: to a sum of values ", x.shape(), " on ", x.device(), " belongs f64 ", exact_shape(x.shape()),
+          " there, not ", sum.dtype(), " ", sum.shape(), " on ", sum.device());
+  backend(x.device()).add_exact_parts(x, sum);
 }
 
 // The smallest first, so that little is rounded.

@@ -3,17 +3,13 @@
 #include "engine/nn/convolution.h"
 #include "engine/nn/linear.h"
 #include "engine/nn/norms.h"
-#include "engine/ops/elementwise.h"
 #include "engine/ops/reduce.h"
 #include "engine/ops/shape_ops.h"
 
 namespace weft {
 namespace {
 
-void add_normalized_relu(Sequential& net, int64_t width, const Init& init) {
-  net.add<LayerNorm>(width, init);
-  net.then([](const Var& x) { return relu(x); });
-}
+constexpr Activation rectified = {.op = Unary::Relu};
 
 // Of each channel over all pixels.
 Var mean_and_largest(const Var& x) {
@@ -29,7 +25,7 @@ std::unique_ptr<Sequential> conv_encoder(const std::string& name, int64_t channe
   int64_t in = channels;
   for (const int64_t out : {width, 2 * width, 4 * width}) {
     net->add<Conv2d>(in, out, YX{3, 3}, init, Sliding{.stride = {2, 2}, .padding = {1, 1}});
-    add_normalized_relu(*net, out, init);
+    net->add<LayerNorm>(out, init, rectified);
     in = out;
   }
   net->then(mean_and_largest);
@@ -41,7 +37,7 @@ std::unique_ptr<Sequential> mlp_encoder(const std::string& name, int64_t pixels,
   net->then([](const Var& x) { return flatten(x); });
   for (const int64_t in : {pixels, width}) {
     net->add<Linear>(in, width, init);
-    add_normalized_relu(*net, width, init);
+    net->add<LayerNorm>(width, init, rectified);
   }
   return net;
 }
@@ -50,7 +46,7 @@ std::unique_ptr<Sequential> projection_head(const std::string& name, int64_t fea
                                             const Init& init) {
   auto net = std::make_unique<Sequential>(name);
   net->add<Linear>(features, hidden, init);
-  add_normalized_relu(*net, hidden, init);
+  net->add<LayerNorm>(hidden, init, rectified);
   net->add<Linear>(hidden, out, init);
   return net;
 }

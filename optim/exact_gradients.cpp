@@ -25,11 +25,11 @@ Tensor ExactGradients::count(size_t parameter) {
 
 void ExactGradients::take() {
   const Tensor one = Tensor::full({1}, 1, DType::f64, sums_.device());
-  const auto add = [](const Tensor& term, Tensor to) { backend(to.device()).accumulate(1, term, to); };
   for (size_t i = 0; i < parameters_.size(); ++i) {
     if (!block_.has(*parameters_[i])) continue;
-    add(exact_parts(block_[*parameters_[i]]), parts(i));
-    add(one, count(i));
+    Tensor sum = parts(i), times = count(i);
+    add_exactly(block_[*parameters_[i]], sum);
+    backend(times.device()).accumulate(1, one, times);
   }
   block_.clear();
 }

@@ -140,6 +140,24 @@ TEST_CASE("the verbs on rows agree to 32 units, log_softmax's pullback to 256, i
     }
 }
 
+TEST_CASE("layer_norm's rows agree to 32 units, its sums over rows to 256, in bf16 to 2") {
+  SKIP_WITHOUT_A_CARD();
+  for (const DType type : floating)
+    for (const Shape& shape : std::vector<Shape>{{1}, {3, 1}, {0, 5}, {700, 10}, {2, 3, 257}, {3, 2051}, {9001, 3}})
+      for (const bool relu : {false, true}) {
+        INFO(text(type) << " " << shape.text() << (relu ? " relu" : ""));
+        const double ulps = type == DType::bf16 ? 2 : 32, slack = type == DType::bf16 ? 1 : 8;
+        const Tensor x = sample(shape, type), g = sample(shape, type, -1, 1), y = sample(shape, type);
+        const Tensor gamma = sample({shape[-1]}, type), beta = sample({shape[-1]}, type);
+        const Tensor moments = sample(shape.with(-1, 2), type == DType::bf16 ? DType::f32 : type, 0.25);
+        compare(ulps, {x, gamma, beta}, {g, moments},
+                VERB(layer_norm_rows(1e-3, relu, in[0], in[1], in[2], out[0], out[1])));
+        const auto rectified = [relu](const Tensor& of) { return relu ? of : Tensor(); };
+        compare(slack * ulps, {x, gamma, moments, y, g}, {g, gamma, beta},
+                VERB(layer_norm_rows_pullback({in[0], in[1], in[2], rectified(in[3])}, in[4], out[0], out[1], out[2])));
+      }
+}
+
 TEST_CASE("rows of infinities and NaN normalise alike") {
   SKIP_WITHOUT_A_CARD();
   const double i = infinity, n = not_a_number;

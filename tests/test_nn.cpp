@@ -115,6 +115,9 @@ TEST_CASE_METHOD(Layers, "LayerNorm starts as standardize and BatchNorm as the s
   const Tensor x = random({4, 3, 5});
   LayerNorm rows("r", 5, init);
   CHECK(distance(rows(x), standardize(x)) < 1e-14);
+  LayerNorm rectified("a", 5, init, {Unary::Relu, {}}), wide("w", 5, init, {Unary::Tanh, {}}, 0.5);
+  CHECK(distance(rectified(x), relu(standardize(x))) < 1e-14);
+  CHECK(distance(wide(x), tanh(standardize(x, 0.5))) < 1e-14);
   BatchNorm batch("b", 5, init);
   const Var columns = transpose(standardize(transpose(reshape(x, {12, 5}))));
   CHECK(distance(reshape(batch(x, training), {12, 5}), columns) < 1e-12);

@@ -63,6 +63,7 @@ const std::pair<const char*, Call> calls[] = {
     {"add_along", [](auto& x, auto&) { return add_along(x, sum(x, 0), 1); }},
     {"cumulative_sum", [](auto& x, auto&) { return cumulative_sum(x, 0); }},
     {"standardize", [](auto& x, auto&) { return standardize(x); }},
+    {"layer_norm", [](auto& x, auto&) { return layer_norm(x, sum(x, 0), sum(sin(x), 0), 0.1, {Unary::Relu, {}}); }},
     {"l2_normalize", [](auto& x, auto&) { return l2_normalize(x); }},
     {"softmax", [](auto& x, auto&) { return softmax(x, 0); }},
     {"log_softmax", [](auto& x, auto&) { return log_softmax(x); }},

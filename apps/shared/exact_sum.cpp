@@ -7,7 +7,7 @@ namespace weft {
 
 ExactSum::ExactSum(const Shape& shape, Device device) : parts_(Tensor::zeros(exact_shape(shape), DType::f64, device)) {}
 
-void ExactSum::add(const Tensor& term) { backend(parts_.device()).accumulate(1, exact_parts(term), parts_); }
+void ExactSum::add(const Tensor& term) { add_exactly(term, parts_); }
 
 Tensor ExactSum::over(Communicator& comm, Site site) const {
   return exact_total(comm.all_reduce(parts_, ReduceOp::sum, site), DType::f64);

@@ -8,13 +8,18 @@
 
 namespace weft {
 
-LayerNorm::LayerNorm(const std::string& name, int64_t width, const Init& init, double epsilon)
-    : gamma(name + ".gamma", init.full({width}, 1)), beta(name + ".beta", init.full({width}, 0)), epsilon_(epsilon) {
+LayerNorm::LayerNorm(const std::string& name, int64_t width, const Init& init, Activation activation, double epsilon)
+    : gamma(name + ".gamma", init.full({width}, 1)),
+      beta(name + ".beta", init.full({width}, 0)),
+      activation_(activation),
+      epsilon_(epsilon) {
   has(gamma);
   has(beta);
 }
 
-Var LayerNorm::apply(const Var& x, const Pass&) { return layer_norm(x, use(x, gamma), use(x, beta), epsilon_); }
+Var LayerNorm::apply(const Var& x, const Pass&) {
+  return layer_norm(x, use(x, gamma), use(x, beta), epsilon_, activation_);
+}
 
 BatchNorm::BatchNorm(const std::string& name, int64_t width, const Init& init, double momentum, double epsilon)
     : gamma(name + ".gamma", init.full({width}, 1)),

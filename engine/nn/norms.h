@@ -4,21 +4,24 @@
 
 namespace weft {
 
-// gamma (x - mean) / sqrt(variance + epsilon) + beta, with the mean and variance of every row. gamma starts at one,
-// beta at zero.
+// activation(gamma (x - mean) / sqrt(variance + epsilon) + beta), with the mean and variance of every row. gamma starts
+// at one, beta at zero.
 class LayerNorm final : public Layer {
  public:
-  LayerNorm(const std::string& name, int64_t width, const Init& init, double epsilon = 1e-5);
+  LayerNorm(const std::string& name, int64_t width, const Init& init, Activation activation = {},
+            double epsilon = 1e-5);
 
   Parameter gamma, beta;
 
  private:
   Var apply(const Var& x, const Pass& pass) override;
+  Activation activation_;
   double epsilon_;
 };
 
-// The same with the mean and variance of every channel (the last axis) over all other axes: those of the batch in
-// training, their running averages otherwise. The averages move by `momentum` once per training step.
+// Like LayerNorm without activation, but with the mean and variance of every channel (the last axis) over all other
+// axes: those of the batch in training, their running averages otherwise. The averages move by `momentum` once per
+// training step.
 class BatchNorm : public Layer {
  public:
   BatchNorm(const std::string& name, int64_t width, const Init& init, double momentum = 0.1, double epsilon = 1e-5);

@@ -4,10 +4,11 @@
 
 #include <limits>
 
-#include "engine/backend.h"
+#include "engine/joint.h"
 #include "engine/ops/checks.h"
 #include "engine/ops/elementwise.h"
 #include "engine/ops/index.h"
+#include "engine/ops/matmul.h"
 #include "engine/ops/reduce.h"
 #include "engine/ops/shape_ops.h"
 #include "engine/record.h"
@@ -21,6 +22,11 @@ std::vector<Sample> axes(Var (*f)(const Var&, int)) {
           {"axis 0", {{4, 3}}, [f](auto x) { return f(x[0], 0); }, -2, 2},
           {"one row", {{5}}, [f](auto x) { return f(x[0], 0); }, -2, 2}};
 }
+// Shifts of four columns that keep them away from the kink of a relu.
+Var on_and_off(const Var& like) {
+  return same_everywhere(Tensor::from({4}, {3, -3, -3, 3}, like.dtype(), like.device()));
+}
+
 // One sample a line.
 // clang-format off
 const std::vector<Sample> standardize_samples = {
@@ -45,6 +51,8 @@ const Op standardize_op{"standardize", standardize_samples};
 const Op standardize_slope_op{"standardize_slope", standardize_samples, Algebra::linear_after_first};
 const Op layer_norm_op{"layer_norm", {
     {"", {{2, 3, 4}, {4}, {4}}, [](auto x) { return layer_norm(x[0], x[1], x[2]); }},
+    {"relu", {{2, 3, 4}, {4}, {4}},
+     [](auto x) { return layer_norm(x[0], x[1], x[2] + on_and_off(x[2]), 0.1, {Unary::Relu, {}}); }},
 }};
 const Op cross_entropy_op{"cross_entropy", cross_entropy_samples};
 const Op cross_entropy_slope_op{"cross_entropy_slope", cross_entropy_samples, Algebra::linear_after_first};
@@ -98,6 +106,45 @@ Var standardize_slope(const Var& x, const Var& y, const Tensor& rstd, double eps
                 from(g, [=](const Var& h) { return standardize_slope(x, y, rstd, epsilon, h); }));
 }
 
+// What the gradients of layer_norm are made from.
+struct LayerNormRule {
+  Var x, gamma, beta;
+  double epsilon;
+  Tensor moments;
+  Var rectified;  // y after a relu, else empty
+
+  std::array<Tensor, 3> together(const Tensor& g) const {
+    Tensor dx = Tensor::like(g), dgamma = Tensor::like(gamma.value()), dbeta = Tensor::like(dgamma);
+    backend(g.device())
+        .layer_norm_rows_pullback({x.value(), gamma.value(), moments, rectified.value()}, g, dx, dgamma, dbeta);
+    const auto wanted = [](const Var& input, const Tensor& gradient) { return input.tracked() ? gradient : Tensor(); };
+    return {wanted(x, dx), wanted(gamma, dgamma), wanted(beta, dbeta)};
+  }
+
+  Var apart(size_t input, const Var& g) const {
+    const Var before = rectified.defined() ? g * relu_slopes(g) : g;
+    switch (input) {
+      case 0: return by_standardized(mul_along(before, gamma, -1));
+      case 1: return sum_outside(before * standardize(x, epsilon), -1);
+      default: return sum_outside(before, -1);
+    }
+  }
+
+ private:
+  // Constants, spread as the output is.
+  Var relu_slopes(const Var& g) const {
+    Tensor slopes = Tensor::like(rectified.value());
+    const Tensor ones = Tensor::full(g.shape(), 1, g.dtype(), g.device());
+    backend(g.device()).slope(Unary::Relu, {}, rectified.value(), ones, slopes);
+    return with_spreads(slopes, g.spreads().duals());
+  }
+  Var by_standardized(const Var& g) const {
+    Tensor y = Tensor::like(x.value()), rstd(x.shape().without(-1), x.dtype(), x.device());
+    backend(x.device()).standardize_rows(epsilon, x.value(), y, rstd);
+    return standardize_slope(x, y, rstd, epsilon, g);
+  }
+};
+
 // (softmax(x) - one_hot(targets)) g, with one g per row.
 Var cross_entropy_slope(const Var& x, const Var& targets, const Var& g) {
   Tensor dx = Tensor::like(x.value());
@@ -132,8 +179,22 @@ Var standardize(const Var& x, double epsilon) {
                 from(x, [=](const Var& g, const Var& y) { return standardize_slope(x, y, rstd, epsilon, g); }));
 }
 
-Var layer_norm(const Var& x, const Var& gamma, const Var& beta, double epsilon) {
-  return add_along(mul_along(standardize(x, epsilon), gamma, -1), beta, -1);
+Var layer_norm(const Var& x, const Var& gamma, const Var& beta, double epsilon, Activation activation) {
+  floating(layer_norm_op, x);
+  const int64_t width = x.shape()[-1];
+  require(width > 0, "layer_norm: the rows of ", x.shape(), " are empty");
+  for (const Var* v : {&gamma, &beta})
+    require(v->shape() == Shape{width} && v->dtype() == x.dtype() && v->device() == x.device(),
+            "layer_norm: gamma and beta must be ", x.dtype(), " (", width, ") on ", x.device(), ", not ", v->dtype(),
+            " ", v->shape(), " on ", v->device());
+  const bool relu = activation.op == Unary::Relu;
+  const DType wide = x.dtype() == DType::bf16 ? DType::f32 : x.dtype();
+  Tensor y = Tensor::like(x.value()), moments(x.shape().with(-1, 2), wide, x.device());
+  backend(x.device()).layer_norm_rows(epsilon, relu, x.value(), gamma.value(), beta.value(), y, moments);
+  const Joint joint(LayerNormRule{x, gamma, beta, epsilon, moments, relu ? Var(y) : Var()});
+  const Var result =
+      record(layer_norm_op, y, from(x, joint.part(0)), from(gamma, joint.part(1)), from(beta, joint.part(2)));
+  return relu ? result : activate(result, activation);
 }
 
 Var cross_entropy(const Var& logits, const Var& targets) {

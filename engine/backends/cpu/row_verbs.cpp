@@ -41,17 +41,39 @@ void CpuBackend::standardize_rows(double epsilon, const Tensor& x, Tensor& y, Te
   const Rows rows(x);
   visit_floating(x.dtype(), [&]<class T>() {
     using C = Compute<T>;
-    const cpu::Temporary<C> mean(rows.count);
-    cpu::layer_norm<C>(rows.count, rows.n, static_cast<C>(epsilon), cpu::Input<T>(x), cpu::Output<T>(y), mean,
-                       cpu::Output<T>(rstd));
+    cpu::standardize<C>(rows.count, rows.n, static_cast<C>(epsilon), cpu::Input<T>(x), cpu::Output<T>(y),
+                        cpu::Output<T>(rstd));
   });
 }
 
 void CpuBackend::standardize_rows_pullback(const Tensor& y, const Tensor& rstd, const Tensor& g, Tensor& dx) {
   const Rows rows(y);
   visit_floating(y.dtype(), [&]<class T>() {
-    cpu::layer_norm_pullback<Compute<T>>(rows.count, rows.n, cpu::Input<T>(y), cpu::Input<T>(rstd), cpu::Input<T>(g),
-                                         cpu::Output<T>(dx));
+    cpu::standardize_pullback<Compute<T>>(rows.count, rows.n, cpu::Input<T>(y), cpu::Input<T>(rstd), cpu::Input<T>(g),
+                                          cpu::Output<T>(dx));
+  });
+}
+
+void CpuBackend::layer_norm_rows(double epsilon, bool relu, const Tensor& x, const Tensor& gamma, const Tensor& beta,
+                                 Tensor& y, Tensor& moments) {
+  const Rows rows(x);
+  visit_floating(x.dtype(), [&]<class T>() {
+    using C = Compute<T>;
+    cpu::layer_norm<C>(rows.count, rows.n, static_cast<C>(epsilon), relu, cpu::Input<T>(x), cpu::Input<T>(gamma),
+                       cpu::Input<T>(beta), cpu::Output<T>(y), moments.mutate<cpu::Moments<C>>());
+  });
+}
+
+void CpuBackend::layer_norm_rows_pullback(const NormedRows& saved, const Tensor& g, Tensor& dx, Tensor& dgamma,
+                                          Tensor& dbeta) {
+  const Rows rows(g);
+  visit_floating(g.dtype(), [&]<class T>() {
+    using C = Compute<T>;
+    const cpu::Input<T> y(saved.rectified);
+    const C* rectified = saved.rectified.defined() ? static_cast<const C*>(y) : nullptr;
+    cpu::layer_norm_pullback<C>(rows.count, rows.n, cpu::Input<T>(saved.x), cpu::Input<T>(saved.gamma), rectified,
+                                saved.moments.data<cpu::Moments<C>>(), cpu::Input<T>(g), cpu::Output<T>(dx),
+                                cpu::Output<T>(dgamma), cpu::Output<T>(dbeta));
   });
 }
 

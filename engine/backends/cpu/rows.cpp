@@ -1,11 +1,13 @@
 #include "engine/backends/cpu/rows.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <utility>
 
 #include "engine/backends/cpu/simd.h"
-#include "engine/maths.h"
+#include "engine/backends/cpu/widen.h"
+#include "engine/scalar_ops.h"
 
 namespace weft::cpu {
 namespace {
@@ -14,15 +16,24 @@ constexpr int64_t leaf = 4096;  // longer rows are summed by halves, so that err
 
 template <class T> constexpr T infinity = std::numeric_limits<T>::infinity();
 
-// What a kernel reads of a row at once: at(x) is a vector of elements x[i...], or at the end of a row just x[i].
+// What a kernel reads or writes of a row at once: at(x) is a vector of elements x[i...], or at the end of a row just
+// x[i].
 template <class T> struct Several {
   int64_t i;
   Vector<T> operator()(const T* x) const { return load(x + i); }
+  void put(Vector<T> values, T* y) const { store(y + i, values); }
 };
 template <class T> struct Single {
   int64_t i;
   T operator()(const T* x) const { return x[i]; }
+  void put(T value, T* y) const { y[i] = value; }
 };
+
+template <class T, class F> void for_all(int64_t n, F f) {
+  int64_t i = 0;
+  for (; i + lanes<T> <= n; i += lanes<T>) f(Several<T>{i});
+  for (; i < n; ++i) f(Single<T>{i});
+}
 
 // The elements of a vector, combined in halves: each round rotates by half the width of the one before.
 template <class T, int width = lanes<T> / 2, class Combine> T across(Vector<T> v, Combine combine) {
@@ -37,7 +48,8 @@ template <class T, int width = lanes<T> / 2, class Combine> T across(Vector<T> v
 }
 
 // combine over f(at) for every at in a row. Four running vectors hide the latency of `combine`.
-template <class T, class Combine, class F> T fold(int64_t begin, int64_t end, T start, Combine combine, F f) {
+template <class T, class Combine, class F>
+[[gnu::always_inline]] inline T fold(int64_t begin, int64_t end, T start, Combine combine, F f) {
   constexpr int64_t width = lanes<T>;
   T result = start;
   int64_t i = begin;
@@ -57,16 +69,22 @@ template <class T, class Combine, class F> T fold(int64_t begin, int64_t end, T 
   return result;
 }
 
+template <class T, class F> [[gnu::always_inline]] inline T sum_leaf(int64_t begin, int64_t end, F f) {
+  return fold(
+      begin, end, T(0), [](auto a, auto b) { return a + b; }, f);
+}
+
 template <class T, class F> T sum_range(int64_t begin, int64_t end, F f) {
   if (end - begin > leaf) {
     const int64_t middle = begin + (end - begin + 2 * leaf - 1) / (2 * leaf) * leaf;
     return sum_range<T>(begin, middle, f) + sum_range<T>(middle, end, f);
   }
-  return fold(
-      begin, end, T(0), [](auto a, auto b) { return a + b; }, f);
+  return sum_leaf<T>(begin, end, f);
 }
 
-template <class T, class F> T sum_of(int64_t n, F f) { return sum_range<T>(0, n, f); }
+template <class T, class F> [[gnu::always_inline]] inline T sum_of(int64_t n, F f) {
+  return n <= leaf ? sum_leaf<T>(0, n, f) : sum_range<T>(0, n, f);  // of the two, g++ inlines the first
+}
 
 // The greatest element that is not NaN, -inf if there is none.
 template <class T> T greatest(int64_t n, const T* x) {
@@ -84,6 +102,92 @@ template <class T> T sum_exp(int64_t n, const T* __restrict x, T shift) {
   }
   return sum;
 }
+
+// So many rows go through a kernel's steps side by side: the steps of one row wait for each other. They still fit into
+// the nearest cache.
+constexpr int64_t most_together = 16;
+int64_t together(int64_t n) { return std::clamp<int64_t>(2048 / std::max<int64_t>(n, 1), 4, most_together); }
+
+template <class T> void find_moments(int64_t rows, int64_t n, T epsilon, const T* x, Moments<T>* moments) {
+  const T share = 1 / T(std::max<int64_t>(n, 1));
+  for (int64_t r = 0; r < rows; ++r)
+    moments[r].mean = share * sum_of<T>(n, [row = x + r * n](auto at) { return at(row); });
+  for (int64_t r = 0; r < rows; ++r) {
+    const auto centered = [row = x + r * n, mean = moments[r].mean](auto at) { return at(row) - mean; };
+    moments[r].rstd = share * sum_of<T>(n, [&](auto at) { return centered(at) * centered(at); });
+  }
+  for (int64_t r = 0; r < rows; ++r) moments[r].rstd = maths::rsqrt(moments[r].rstd + epsilon);
+}
+
+// The pullback of layer_norm for a few rows.
+template <class T> struct FewRows {
+  int64_t rows, n;
+  const T *x, *gamma;
+  const T* slopes;  // the cotangents before the relu
+  const Moments<T>* moments;
+
+  auto normalized(int64_t row) const {
+    return [x = x + row * n, mean = moments[row].mean, rstd = moments[row].rstd](auto at) {
+      return (at(x) - mean) * rstd;
+    };
+  }
+  auto scaled(int64_t row) const {
+    return [slope = slopes + row * n, gamma = gamma](auto at) { return at(slope) * at(gamma); };
+  }
+
+  void sum_over_rows(T* dgamma, T* dbeta) const {
+    for_all<T>(n, [&](auto at) {
+      decltype(at(gamma)) by_gamma = {}, by_beta = {};
+      for (int64_t r = 0; r < rows; ++r) {
+        const auto slope = at(slopes + r * n);
+        by_gamma += slope * normalized(r)(at);
+        by_beta += slope;
+      }
+      at.put(by_gamma, dgamma);
+      at.put(by_beta, dbeta);
+    });
+  }
+  // As the pullback of standardize.
+  void pull_back(T* dx) const {
+    T along_one[most_together], along_y[most_together];
+    const T share = 1 / T(n);
+    for (int64_t r = 0; r < rows; ++r) {
+      along_one[r] = share * sum_of<T>(n, scaled(r));
+      along_y[r] = share * sum_of<T>(n, [y = normalized(r), g = scaled(r)](auto at) { return g(at) * y(at); });
+    }
+    for (int64_t r = 0; r < rows; ++r)
+      for_all<T>(n, [y = normalized(r), g = scaled(r), one = along_one[r], along = along_y[r], rstd = moments[r].rstd,
+                     to = dx + r * n](auto at) { at.put(rstd * (g(at) - one - y(at) * along), to); });
+  }
+};
+
+// And for many; `slopes` has room for those of a few.
+template <class T> struct ManyRows {
+  int64_t n;
+  const T *x, *gamma, *rectified;
+  const Moments<T>* moments;
+  const T* g;
+  T *dx, *slopes;
+
+  void before_relu(int64_t count, const T* __restrict y, const T* __restrict from) const {
+    for (int64_t i = 0; i < count; ++i) slopes[i] = Relu{}.df(y[i]) * from[i];
+  }
+  // Rows begin to end; `sums` gets their 2 n sums, and has room for those of parts behind them.
+  void pull_back(int64_t begin, int64_t end, T* sums) const {
+    const int64_t width = 2 * n, few = together(n), first = begin * n, count = (end - begin) * n;
+    if (end - begin > few) {
+      const int64_t middle = begin + (end - begin + 2 * few - 1) / (2 * few) * few;
+      pull_back(begin, middle, sums);
+      pull_back(middle, end, sums + width);
+      for (int64_t i = 0; i < width; ++i) sums[i] += sums[width + i];
+      return;
+    }
+    if (rectified) before_relu(count, rectified + first, g + first);
+    const FewRows<T> rows{end - begin, n, x + first, gamma, rectified ? slopes : g + first, moments + begin};
+    rows.pull_back(dx + first);
+    rows.sum_over_rows(sums, sums + n);
+  }
+};
 
 }  // namespace
 
@@ -127,23 +231,23 @@ template <class T> void logsumexp(int64_t rows, int64_t n, const T* __restrict x
 }
 
 template <class T>
-void layer_norm(int64_t rows, int64_t n, T epsilon, const T* __restrict x, T* __restrict y, T* __restrict mean,
-                T* __restrict rstd) {
-  const T share = 1 / T(std::max<int64_t>(n, 1));
-  for (; rows > 0; --rows, x += n, y += n, ++mean, ++rstd) {
-    const T m = share * sum_of<T>(n, [x](auto at) { return at(x); });
-    const T variance = share * sum_of<T>(n, [x, m](auto at) { return (at(x) - m) * (at(x) - m); });
-    const T scale = maths::rsqrt(variance + epsilon);
-    for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - m) * scale;
-    *mean = m;
-    *rstd = scale;
+void standardize(int64_t rows, int64_t n, T epsilon, const T* __restrict x, T* __restrict y, T* __restrict rstd) {
+  Moments<T> moments[most_together];
+  for (int64_t begin = 0, few = together(n); begin < rows; begin += few) {
+    const int64_t end = std::min(begin + few, rows);
+    find_moments(end - begin, n, epsilon, x + begin * n, moments);
+    for (int64_t r = begin; r < end; ++r) {
+      const auto [mean, scale] = moments[r - begin];
+      for (int64_t i = r * n; i < (r + 1) * n; ++i) y[i] = (x[i] - mean) * scale;
+      rstd[r] = scale;
+    }
   }
 }
 
 // With y = (x - mean) rstd: dx = rstd (g - mean(g) - y mean(g y)).
 template <class T>
-void layer_norm_pullback(int64_t rows, int64_t n, const T* __restrict y, const T* __restrict rstd,
-                         const T* __restrict g, T* __restrict dx) {
+void standardize_pullback(int64_t rows, int64_t n, const T* __restrict y, const T* __restrict rstd,
+                          const T* __restrict g, T* __restrict dx) {
   const T share = 1 / T(std::max<int64_t>(n, 1));
   for (; rows > 0; --rows, y += n, g += n, dx += n, ++rstd) {
     const T scale = *rstd, along_one = share * sum_of<T>(n, [g](auto at) { return at(g); });
@@ -152,14 +256,43 @@ void layer_norm_pullback(int64_t rows, int64_t n, const T* __restrict y, const T
   }
 }
 
-#define WEFT_ROWS(T)                                                            \
-  template void softmax(int64_t, int64_t, const T*, T*);                        \
-  template void softmax_pullback(int64_t, int64_t, const T*, const T*, T*);     \
-  template void log_softmax(int64_t, int64_t, const T*, T*);                    \
-  template void log_softmax_pullback(int64_t, int64_t, const T*, const T*, T*); \
-  template void logsumexp(int64_t, int64_t, const T*, T*);                      \
-  template void layer_norm(int64_t, int64_t, T, const T*, T*, T*, T*);          \
-  template void layer_norm_pullback(int64_t, int64_t, const T*, const T*, const T*, T*);
+template <class T>
+void layer_norm(int64_t rows, int64_t n, T epsilon, bool relu, const T* x, const T* gamma, const T* beta, T* y,
+                Moments<T>* moments) {
+  for (int64_t begin = 0, few = together(n); begin < rows; begin += few) {
+    const int64_t end = std::min(begin + few, rows);
+    find_moments(end - begin, n, epsilon, x + begin * n, moments + begin);
+    const FewRows<T> few_rows{end - begin, n, x, gamma, nullptr, moments};
+    for (int64_t r = begin; r < end; ++r)
+      for_all<T>(n, [=, to = y + r * n, normalized = few_rows.normalized(r)](auto at) {
+        at.put(normalized(at) * at(gamma) + at(beta), to);
+      });
+    for (int64_t i = begin * n; relu && i < end * n; ++i) y[i] = Relu{}.f(y[i]);
+  }
+}
+
+template <class T>
+void layer_norm_pullback(int64_t rows, int64_t n, const T* x, const T* gamma, const T* rectified,
+                         const Moments<T>* moments, const T* g, T* dx, T* dgamma, T* dbeta) {
+  const int64_t few = together(n), halvings = std::bit_width(static_cast<uint64_t>(rows / few));
+  const Temporary<T> memory((2 * (halvings + 1) + few) * n);
+  T *slopes = memory, *sums = slopes + few * n;
+  ManyRows<T>{n, x, gamma, rectified, moments, g, dx, slopes}.pull_back(0, rows, sums);
+  std::copy_n(sums, n, dgamma);
+  std::copy_n(sums + n, n, dbeta);
+}
+
+#define WEFT_ROWS(T)                                                                                                 \
+  template void softmax(int64_t, int64_t, const T*, T*);                                                             \
+  template void softmax_pullback(int64_t, int64_t, const T*, const T*, T*);                                          \
+  template void log_softmax(int64_t, int64_t, const T*, T*);                                                         \
+  template void log_softmax_pullback(int64_t, int64_t, const T*, const T*, T*);                                      \
+  template void logsumexp(int64_t, int64_t, const T*, T*);                                                           \
+  template void standardize(int64_t, int64_t, T, const T*, T*, T*);                                                  \
+  template void standardize_pullback(int64_t, int64_t, const T*, const T*, const T*, T*);                            \
+  template void layer_norm(int64_t, int64_t, T, bool, const T*, const T*, const T*, T*, Moments<T>*);                \
+  template void layer_norm_pullback(int64_t, int64_t, const T*, const T*, const T*, const Moments<T>*, const T*, T*, \
+                                    T*, T*);
 WEFT_ROWS(float)
 WEFT_ROWS(double)
 #undef WEFT_ROWS

@@ -18,7 +18,20 @@ template <class T> void log_softmax_pullback(int64_t rows, int64_t n, const T* y
 template <class T> void logsumexp(int64_t rows, int64_t n, const T* x, T* y);  // y has `rows` values
 
 // y = (x - mean) rstd with rstd = 1 / sqrt(variance + epsilon); the variance is that of x - mean, over n.
-template <class T> void layer_norm(int64_t rows, int64_t n, T epsilon, const T* x, T* y, T* mean, T* rstd);
-template <class T> void layer_norm_pullback(int64_t rows, int64_t n, const T* y, const T* rstd, const T* g, T* dx);
+template <class T> void standardize(int64_t rows, int64_t n, T epsilon, const T* x, T* y, T* rstd);
+template <class T> void standardize_pullback(int64_t rows, int64_t n, const T* y, const T* rstd, const T* g, T* dx);
+
+// mean and rstd of a row, as above.
+template <class T> struct Moments { T mean, rstd; };
+
+// y = gamma (x - mean) rstd + beta, below zero cut off if `relu`.
+template <class T>
+void layer_norm(int64_t rows, int64_t n, T epsilon, bool relu, const T* x, const T* gamma, const T* beta, T* y,
+                Moments<T>* moments);
+// `rectified` is y after a relu, null if there was none. The gradients of gamma and beta are sums over rows: of
+// at most sixteen in their order, and of these sums in pairs, so that errors grow with log rows.
+template <class T>
+void layer_norm_pullback(int64_t rows, int64_t n, const T* x, const T* gamma, const T* rectified,
+                         const Moments<T>* moments, const T* g, T* dx, T* dgamma, T* dbeta);
 
 }  // namespace weft::cpu

@@ -53,6 +53,18 @@ template <class T> [[gnu::noinline]] double square_sum(int64_t n, const T* x) {
   return sums[0];
 }
 
+template <class T>
+[[gnu::noinline]] void add_parts(int64_t n, const T* __restrict x, double* __restrict a, double* __restrict b,
+                                 double* __restrict c, double* __restrict d) {
+  for (int64_t i = 0; i < n; ++i) {
+    const ExactParts parts(static_cast<double>(static_cast<Compute<T>>(x[i])));
+    a[i] += parts.at[0];
+    b[i] += parts.at[1];
+    c[i] += parts.at[2];
+    d[i] += parts.at[3];
+  }
+}
+
 }  // namespace
 }  // namespace cpu
 
@@ -85,6 +97,12 @@ void CpuBackend::square_sums(std::span<const SquareSumsRun> runs, Tensor& sums) 
         *sum++ = cpu::square_sum(next - i, x + i);
       }
     });
+}
+
+void CpuBackend::add_exact_parts(const Tensor& x, Tensor& sums) {
+  const int64_t n = x.size();
+  double* const to = sums.mutate<double>();
+  visit_floating(x.dtype(), [&]<class T>() { cpu::add_parts(n, x.data<T>(), to, to + n, to + 2 * n, to + 3 * n); });
 }
 
 }  // namespace weft

@@ -51,6 +51,10 @@ class CudaBackend final : public Backend {
   void log_sum_exp_rows(const Tensor& x, Tensor& y) override;
   void standardize_rows(double epsilon, const Tensor& x, Tensor& y, Tensor& rstd) override;
   void standardize_rows_pullback(const Tensor& y, const Tensor& rstd, const Tensor& g, Tensor& dx) override;
+  void layer_norm_rows(double epsilon, bool relu, const Tensor& x, const Tensor& gamma, const Tensor& beta, Tensor& y,
+                       Tensor& moments) override;
+  void layer_norm_rows_pullback(const NormedRows& saved, const Tensor& g, Tensor& dx, Tensor& dgamma,
+                                Tensor& dbeta) override;
   void cross_entropy_rows(const Tensor& x, const Tensor& targets, Tensor& losses) override;
   void cross_entropy_rows_pullback(const Tensor& x, const Tensor& targets, const Tensor& g, Tensor& dx) override;
 
@@ -78,6 +82,7 @@ class CudaBackend final : public Backend {
   void update(UpdateRule rule, std::span<const UpdateRun> runs, Tensor& value, std::span<Tensor> slots,
               Tensor& rounded) override;
   void square_sums(std::span<const SquareSumsRun> runs, Tensor& sums) override;
+  void add_exact_parts(const Tensor& x, Tensor& sums) override;
 
   void uniform(Random random, double low, double high, Tensor& y) override;
   void normal(Random random, double mean, double deviation, Tensor& y) override;

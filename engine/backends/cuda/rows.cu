@@ -1,25 +1,12 @@
-// Verbs on rows: a warp or a block per row, which it reads once per pass, mostly from cache.
+// Softmax and its kin on rows.
 #include <limits>
 
 #include "engine/backends/cuda/cuda_backend.h"
-#include "engine/backends/cuda/launch.cuh"
+#include "engine/backends/cuda/rows.cuh"
 
 namespace weft {
 namespace cuda {
 namespace {
-
-// Sum over a row of f(values...), one from each of `rows`.
-template <class Team, class F, class T, class... Others>
-__device__ Compute<T> sum_over(Team team, int64_t n, const F& f, const T* row, const Others*... rows) {
-  Compute<T> sum = 0;
-  for_each_value(
-      team, n, [&](int64_t, auto... values) { sum += f(Compute<T>(values)...); }, row, rows...);
-  return team.reduce(sum, Add{});
-}
-
-struct Same {
-  template <class T> __device__ T operator()(T x) const { return x; }
-};
 
 template <class Team, class T> __device__ Compute<T> greatest(Team team, const T* row, int64_t n) {
   Compute<T> top = -std::numeric_limits<Compute<T>>::infinity();
@@ -86,39 +73,6 @@ template <class T> struct LogSumExpRows {
   }
 };
 
-template <class T> struct Standardize {
-  int64_t n;
-  Compute<T> epsilon;
-  const T* x;
-  T *y, *rstd;
-  template <class Team> __device__ void operator()(Team team, int64_t row) const {
-    using C = Compute<T>;
-    const T* const values = x + row * n;
-    const C mean = sum_over(team, n, Same{}, values) / C(n);
-    const auto squared = [&](C value) { return (value - mean) * (value - mean); };
-    const C variance = sum_over(team, n, squared, values) / C(n);
-    const C scale = C(1) / maths::sqrt(variance + epsilon);
-    map_row(
-        team, n, [&](T value) { return T((C(value) - mean) * scale); }, y + row * n, values);
-    if (team.lane() == 0) rstd[row] = T(scale);
-  }
-};
-
-template <class T> struct StandardizePullback {
-  int64_t n;
-  const T *y, *rstd, *g;
-  T* dx;
-  template <class Team> __device__ void operator()(Team team, int64_t row) const {
-    using C = Compute<T>;
-    const T *const values = y + row * n, *const slopes = g + row * n;
-    const C scale = C(rstd[row]);
-    const C mean = sum_over(team, n, Same{}, slopes) / C(n);
-    const C along = sum_over(team, n, Multiply{}, slopes, values) / C(n);
-    const auto finish = [&](T value, T slope) { return T(scale * (C(slope) - mean - C(value) * along)); };
-    map_row(team, n, finish, dx + row * n, values, slopes);
-  }
-};
-
 template <class T> struct CrossEntropy {
   int64_t n;
   const T* x;
@@ -147,12 +101,6 @@ template <class T> struct CrossEntropyPullback {
     if (writes<T, T>(team, target)) dx[row * n + target] = T(slope * (share(values[target]) - C(1)));
   }
 };
-
-// Runs kernel(n) for each row of x, n values long.
-template <class F> void for_rows_of(const Tensor& x, const F& kernel) {
-  const int64_t n = x.shape()[-1];
-  for_each_row(x.shape().product(0, x.shape().rank() - 1), n, kernel(n));
-}
 
 }  // namespace
 }  // namespace cuda
@@ -185,20 +133,6 @@ void CudaBackend::normalize_rows_pullback(Normalizer kind, const Tensor& y, cons
 void CudaBackend::log_sum_exp_rows(const Tensor& x, Tensor& y) {
   visit_floating(x.dtype(), [&]<class T>() {
     for_rows_of(x, [&](int64_t n) { return cuda::LogSumExpRows<T>{n, x.data<T>(), y.mutate<T>()}; });
-  });
-}
-void CudaBackend::standardize_rows(double epsilon, const Tensor& x, Tensor& y, Tensor& rstd) {
-  visit_floating(x.dtype(), [&]<class T>() {
-    for_rows_of(x, [&](int64_t n) {
-      return cuda::Standardize<T>{n, static_cast<Compute<T>>(epsilon), x.data<T>(), y.mutate<T>(), rstd.mutate<T>()};
-    });
-  });
-}
-void CudaBackend::standardize_rows_pullback(const Tensor& y, const Tensor& rstd, const Tensor& g, Tensor& dx) {
-  visit_floating(y.dtype(), [&]<class T>() {
-    for_rows_of(y, [&](int64_t n) {
-      return cuda::StandardizePullback<T>{n, y.data<T>(), rstd.data<T>(), g.data<T>(), dx.mutate<T>()};
-    });
   });
 }
 void CudaBackend::cross_entropy_rows(const Tensor& x, const Tensor& targets, Tensor& losses) {

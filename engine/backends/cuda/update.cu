@@ -147,6 +147,16 @@ template <class T> __global__ void __launch_bounds__(block_threads) square_sums_
   }
 }
 
+template <class T> struct AddParts {
+  const T* x;
+  double* sums;
+  int64_t n;
+  __device__ void operator()(int64_t i) const {
+    const ExactParts parts(static_cast<double>(static_cast<Compute<T>>(x[i])));
+    for (int64_t part = 0; part < 4; ++part) sums[part * n + i] += parts.at[part];
+  }
+};
+
 }  // namespace
 }  // namespace cuda
 
@@ -176,6 +186,12 @@ void CudaBackend::square_sums(std::span<const SquareSumsRun> runs, Tensor& sums)
     const auto uploaded = table.upload();
     cuda::launch(cuda::square_sums_kernel<T>,
                  cuda::ceil_divide(uploaded.chunks, cuda::block_threads / cuda::warp_threads), uploaded);
+  });
+}
+
+void CudaBackend::add_exact_parts(const Tensor& x, Tensor& sums) {
+  visit_floating(x.dtype(), [&]<class T>() {
+    cuda::for_each(x.size(), cuda::AddParts<T>{x.data<T>(), sums.mutate<double>(), x.size()});
   });
 }
 
