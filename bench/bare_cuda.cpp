@@ -1,7 +1,7 @@
-#include <cublas_v2.h>
 #include <cuda_runtime_api.h>
 
 #include "bench/bare.h"
+#include "engine/backends/cuda/blas.h"
 
 namespace weft::bench::bare {
 namespace {
@@ -11,7 +11,7 @@ void check(int status, const char* call) { require(status == 0, call, ": status 
 cublasHandle_t handle() {
   static const cublasHandle_t made = [] {
     cublasHandle_t h;
-    check(cublasCreate(&h), "cublasCreate");
+    check(cuda::cublas().create(&h), "cublasCreate");
     return h;
   }();
   return made;
@@ -24,10 +24,9 @@ bool present() { return true; }
 // Column-major: the transpose of c = a b is b^T a^T.
 void matmul(DType dtype, int64_t n, const void* a, const void* b, void* c) {
   const cudaDataType_t type = dtype == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F;
-  const int size = static_cast<int>(n);
   const float one = 1, zero = 0;
-  check(cublasGemmEx(handle(), CUBLAS_OP_N, CUBLAS_OP_N, size, size, size, &one, b, type, size, a, type, size, &zero, c,
-                     type, size, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
+  check(cuda::cublas().gemm(handle(), CUBLAS_OP_N, CUBLAS_OP_N, n, n, n, &one, b, type, n, a, type, n, &zero, c, type,
+                            n, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
         "cublasGemmEx");
 }
 

@@ -3,20 +3,19 @@
 //
 // A thread leases a context on first use and hands it back when it ends; the next thread takes it over, stream and all.
 // Contexts are never destroyed, so a block always has an owner to go back to and stream order is never broken.
-#include <cublas_v2.h>
 #include <cuda_runtime_api.h>
 
 #include <atomic>
 #include <mutex>
 #include <vector>
 
+#include "engine/backends/cuda/blas.h"
 #include "engine/pool.h"
 #include "engine/storage.h"
 
 namespace weft::cuda {
 
 void check(cudaError_t code, const char* call);
-void check(cublasStatus_t code, const char* call);
 
 class Context;
 

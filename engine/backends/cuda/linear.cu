@@ -31,11 +31,11 @@ struct Product {
     const cublasOperation_t left = operation(b.transpose), right = operation(a.transpose);
     const int64_t width_a = a.transpose ? m : k, width_b = b.transpose ? k : n;
     if (batch == 1)  // a call of its own, since it may also cut k
-      check(cublasGemmEx_64(context().blas(), left, right, n, m, k, &one, b.data, blas_type<X>, width_b, a.data,
-                            blas_type<X>, width_a, &scale, y, blas_type<Y>, n, compute<C>(), CUBLAS_GEMM_DEFAULT),
+      check(cublas().gemm(context().blas(), left, right, n, m, k, &one, b.data, blas_type<X>, width_b, a.data,
+                          blas_type<X>, width_a, &scale, y, blas_type<Y>, n, compute<C>(), CUBLAS_GEMM_DEFAULT),
             "cublasGemmEx");
     else
-      check(cublasGemmStridedBatchedEx_64(context().blas(), left, right, n, m, k, &one, b.data, blas_type<X>, width_b,
+      check(cublas().gemm_strided_batched(context().blas(), left, right, n, m, k, &one, b.data, blas_type<X>, width_b,
                                           b.step, a.data, blas_type<X>, width_a, a.step, &scale, y, blas_type<Y>, n,
                                           m * n, batch, compute<C>(), CUBLAS_GEMM_DEFAULT),
             "cublasGemmStridedBatchedEx");

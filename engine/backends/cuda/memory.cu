@@ -57,9 +57,6 @@ void check(cudaError_t code, const char* call) {
   cudaGetLastError();  // forgets an error that is not sticky, so that the next call does not report it again
   fail({"cuda: ", call, " failed: ", cudaGetErrorString(code)});
 }
-void check(cublasStatus_t code, const char* call) {
-  if (code != CUBLAS_STATUS_SUCCESS) fail({"cuda: ", call, " failed: ", cublasGetStatusString(code)});
-}
 
 Context& context() {
   if (!leased) [[unlikely]] {
@@ -78,11 +75,11 @@ Context::Context(int device) : device_(device) {
 
 cublasHandle_t Context::blas() {
   if (!blas_) [[unlikely]] {
-    check(cublasCreate(&blas_), "cublasCreate");
-    check(cublasSetStream(blas_, stream_), "cublasSetStream");  // before the workspace, which it would take away
-    check(cublasSetWorkspace(blas_, from_system(blas_workspace), blas_workspace), "cublasSetWorkspace");
+    check(cublas().create(&blas_), "cublasCreate");
+    check(cublas().set_stream(blas_, stream_), "cublasSetStream");  // before the workspace, which it would take away
+    check(cublas().set_workspace(blas_, from_system(blas_workspace), blas_workspace), "cublasSetWorkspace");
     const int exact = CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION;
-    check(cublasSetMathMode(blas_, static_cast<cublasMath_t>(exact)), "cublasSetMathMode");
+    check(cublas().set_math_mode(blas_, static_cast<cublasMath_t>(exact)), "cublasSetMathMode");
   }
   return blas_;
 }
