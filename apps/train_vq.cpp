@@ -7,6 +7,7 @@
 
 #include "apps/shared/chart.h"
 #include "apps/shared/exact_sum.h"
+#include "apps/shared/first_codes.h"
 #include "apps/shared/named_quantizer.h"
 #include "apps/shared/reconstruction.h"
 #include "apps/shared/run.h"
@@ -33,10 +34,6 @@ struct Settings {
 
 constexpr int64_t pixels = 28 * 28;
 
-Tensor images_of(const LabelledImages& data, std::span<const int64_t> samples, const Init& like) {
-  return take(data, samples, like.dtype).images.to(like.device);
-}
-
 void train(const Launch& rank, const CommandLine& line, const Settings& settings) {
   const Options& options = line.options();
   const FashionMnist data = load_fashion_mnist(settings.data);
@@ -57,6 +54,7 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
   Training training({{network.parameters(), Adam{}}}, rank, options);
   network.encoder = &training.layer("encoder", *network.encoder);
   network.decoder = &training.layer("decoder", *network.decoder);
+  find_first_codes(network, data.train, training.part(Batches(batches).next()), init, rank.comm);
 
   Run run(
       rank, line,
@@ -68,21 +66,7 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
   state.add(training.optimizer());
   state.add(network.buffers());
   const Metadata saved = run.begin(state, [&] { return Metadata{{"data", batches.position()}}; });
-  if (!saved.empty()) {
-    batches.go_to(saved.at("data"));
-  } else {
-    // Codes begin among the tokens of the first batch, of all ranks: the quantizer sees them once before it is used.
-    const Epoch first(data.train.count(), settings.batch, key.seed, 0);
-    const Training::Part part = training.part(first.batch(0));
-    Tape tape;
-    const Tape::Pause without_gradients(&tape);
-    Vars tokens;
-    for (int64_t i = 0; i < part.blocks(); ++i)
-      tokens.push_back((*network.encoder)(tape.constant(images_of(data.train, part.block(i), init))));
-    quantizer(concat(tokens, 0), {.training = true, .key = key}, rank.comm);
-    quantizer.update(rank.comm, key);
-  }
-
+  if (!saved.empty()) batches.go_to(saved.at("data"));
   while (run.goes_on()) {
     const Random step = key.fork(static_cast<uint64_t>(run.steps_done()));
     const Training::Part part = training.part(batches.next());
@@ -90,7 +74,8 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
     ExactSum sums({2}, rank.device);  // of the loss, and of what is squared error in it
     CodeUsage usage = unused;
     for (int64_t i = 0; i < part.blocks(); ++i) {
-      const Tensor images = run.data([&] { return images_of(data.train, part.block(i), init); });
+      const Tensor images =
+          run.data([&] { return take(data.train, part.block(i), init.dtype).images.to(rank.device); });
       Tape tape;
       const Pass pass = {.training = true, .key = step, .first_sample = part.first(i)};
       const auto [made, tokens] = network(tape.constant(images), pass, group);

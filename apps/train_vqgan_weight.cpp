@@ -7,7 +7,7 @@
 // in every step. Before it walks back, a step has questions to ask. That is where libraries of distributed training
 // have gone wrong: their reductions hang on hooks that fire whenever a gradient is computed, so that a mere question
 // put a sum under way whose terms were still to come (ColossalAI, issue 5601); or each rank took the norms of its own
-// gradients. Here tape.gradient only answers: nothing is accumulated, no hook fires, and the tape stays for backward.
+// gradients. Here a question is answered, and that is all: nothing is accumulated, no hook fires, the tape stays.
 #include <deque>
 #include <optional>
 
@@ -41,21 +41,21 @@ struct Settings {
 // What is kept of a block of samples from the first pass of a step to the second.
 struct Block {
   Tape tape;
-  Var made, error, of_codes;
+  Var error, deceit, of_codes;
   std::optional<Trial> trial;
 };
 
 void train(const Launch& rank, const CommandLine& line, const Settings& settings) {
   const Options& options = line.options();
-  if (options.zero == 3) throw WrongOption("--zero 3 divides the last layer, whose gradient is needed whole; take 2");
   const FashionMnist data = load_fashion_mnist(settings.data);
   const Random key{static_cast<uint64_t>(options.seed)};
   const Init init{.key = key, .dtype = options.chosen_dtype(), .device = rank.device};
   NamedQuantizer named = quantizer_named(settings.quantizer, {}, init);
   CodeUsage usage(named.parts, named.codes);
   VqVae network("vq-vae", {.width = settings.width, .dim = named.dim}, init, std::move(named.quantizer));
-  if (init.dtype == DType::bf16 && !network.quantizer().parameters().empty())
-    throw WrongOption("--quantizer " + settings.quantizer + " has parameters in f32: it does not go with bf16");
+  if (!network.quantizer().parameters().empty() && (options.zero == 3 || init.dtype == DType::bf16))
+    throw WrongOption("--quantizer " + settings.quantizer +
+                      " has parameters, whole and in f32: it needs --zero 0, 1 or 2, and not bf16");
   const auto judge = patch_discriminator("discriminator", 1, settings.width, init);
 
   Batches batches(data.train.count(), settings.batch, key.seed);
@@ -64,6 +64,9 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
   const Schedule rate = warm_up(50, cosine(settings.rate, 0, steps));
   const Adam adam{.beta1 = 0.5, .beta2 = 0.9};
   Training making({{network.parameters(), adam}}, rank, options), judging({{judge->parameters(), adam}}, rank, options);
+  network.encoder = &making.layer("encoder", *network.encoder);
+  network.decoder = &making.layer("decoder", *network.decoder);
+  Layer& verdict = judging.layer("discriminator", *judge);
   find_first_codes(network, data.train, making.part(Batches(batches).next()), init, rank.comm);
 
   Run run(rank, line,
@@ -92,15 +95,13 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
       Block& block = blocks.emplace_back();
       const Pass pass = {.training = true, .key = step, .first_sample = part.first(i)};
       const auto [made, tokens] = network(block.tape.constant(images), pass, group);
-      block.made = made;
       block.error = share(sum(precise(square(made - images))), pixels);
       block.of_codes = tokens.loss * part.weight(i);
-      block.trial.emplace(*judge, images, made.value(), patches);
+      block.trial.emplace(verdict, images, made.value(), patches);
+      block.deceit = sum(precise(made * block.tape.constant(block.trial->pull)));
       // Two questions: what would each loss do to the last layer?
-      const Var last = block.tape.watch(network.last_weight()), pull = block.tape.constant(block.trial->pull);
-      const Tensor of_error = block.tape.gradient(block.error, {last})[0].value();
-      const Tensor of_trial = block.tape.gradient(made, pull, {last})[0].value();
-      gradients.add(stack({of_error, of_trial}, 0).value());
+      const Parameter& last = network.last_weight();
+      gradients.add(stack({making.gradient(block.error, last), making.gradient(block.deceit, last)}, 0).value());
       const double error = block.error.value().item(), of_codes = block.of_codes.value().item();
       sums.add(Tensor::from({3}, {error + of_codes, error, block.trial->right}, DType::f64));
     }
@@ -109,8 +110,7 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
     const double ratio = adaptive_weight(both.slice(0, 1), both.slice(1, 2));
     const double weight = run.steps_done() < settings.alone ? 0 : settings.weight * ratio;
     for (Block& block : blocks) {
-      const Var deceit = sum(precise(block.made * block.tape.constant(block.trial->pull)));
-      block.tape.backward(as_partial(block.error + deceit * weight, group) + block.of_codes, making.gradients());
+      block.tape.backward(as_partial(block.error + block.deceit * weight, group) + block.of_codes, making.gradients());
       block.trial->tape.backward(block.trial->hinge, judging.gradients());
     }
     making.step(rate(run.steps_done()));

@@ -57,6 +57,21 @@ const Tensor& Sharded::gradient_of(const Parameter& parameter) const {
   return gradients_[shards_[static_cast<size_t>(find(parameter))]];
 }
 
+Tensor Sharded::gradient(const Var& loss, const Parameter& by) {
+  const int64_t place = find(by);
+  const Var shard = loss.tape()->watch(shards_[static_cast<size_t>(place)]);
+  struct Asking {
+    std::optional<Question>& asked;
+    ~Asking() { asked.reset(); }
+  } const asking{asked_};
+  asked_ = {place, loss.tape()->place_of(shard)};
+  const Tensor mine = loss.tape()->gradient(loss, {shard})[0].value();
+  const Range all = layout_.places()[static_cast<size_t>(place)].range(), here = common(all, owned_);
+  Tensor whole = Tensor::zeros({all.size()}, mine.dtype(), mine.device());
+  whole.slice(here.first - all.first, here.last - all.first).copy_from(mine);
+  return whole.reshape(by.value.shape());
+}
+
 Rows Sharded::rows(Range range) const {
   Rows rows;
   for (int r = 0; r < comm_.size(); ++r) rows.push_back(common(layout_.part(r, comm_.size()), range).size());
@@ -93,7 +108,13 @@ Sharded::Stretch Sharded::stretch(int64_t first_place, int64_t last_place) const
   return {first_place, last_place, rows(all), std::move(own), std::move(whole)};
 }
 
-// While it exists, the unit's parameters are there.
+static bool has(const std::vector<Sharded::Stretch>& unit, int64_t place) {
+  return std::any_of(unit.begin(), unit.end(), [place](const Sharded::Stretch& stretch) {
+    return stretch.first_place <= place && place < stretch.last_place;
+  });
+}
+
+// While it exists, the unit's parameters are there. For a question, all but the one that it is about are constants.
 class Sharded::InUse {
  public:
   InUse(Sharded& sharded, Tape& tape, const Unit& unit) : sharded_(sharded), tape_(tape), unit_(unit) {
@@ -117,9 +138,14 @@ class Sharded::InUse {
       const auto first = static_cast<size_t>(stretch.first_place), count = stretch.whole.slots.size();
       const Var mine = pack(shards.first(count), stretch.mine);
       const Var flat = cast(all_gather_v(mine, stretch.rows, comm, site), sharded_.layout_.dtype());
-      const auto reached = [&sharded = sharded_, first](size_t i) { sharded.reached_[first + i] = true; };
+      const auto reached = [&sharded = sharded_, first](size_t i) {
+        if (!sharded.asked_) sharded.reached_[first + i] = true;
+      };
       const Vars parts = unpack(flat, stretch.whole, reached);
-      for (size_t i = 0; i < count; ++i) tape_.stand_in(parameter(first + i), parts[i]);
+      for (size_t i = 0; i < count; ++i) {
+        const bool wanted = !sharded_.asked_ || sharded_.asked_->place == static_cast<int64_t>(first + i);
+        tape_.stand_in(parameter(first + i), wanted ? parts[i] : derived(parts[i].value(), parts[i]));
+      }
       shards = shards.subspan(count);
     }
   }
@@ -144,13 +170,20 @@ Var Sharded::run(const Unit& unit, Vars inputs, Function f, Site site) {
           "sharded: a unit's inputs are on no tape; give it tape.constant(x), with a Tape::Pause if no gradients ",
           "are wanted");
   const size_t count = inputs.size();
+  const int64_t began = tape->size();
   for (const Stretch& stretch : *unit)
     for (int64_t place = stretch.first_place; place < stretch.last_place; ++place)
       inputs.push_back(spread_as(tape->watch(shards_[static_cast<size_t>(place)]), comm_, Spread::varying));
   const auto piece = [=, this, f = std::move(f)](std::span<const Var> all) {
+    if (asked_ && began < asked_->leaf && !has(*unit, asked_->place)) return Var();  // the answer is complete
     InUse in_use(*this, *tape, unit);
     in_use.gather(all.subspan(count), site);
-    return f(all.first(count));
+    if (!asked_) return f(all.first(count));
+    // What came before the shard does not depend on it.
+    Vars later(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(count));
+    for (Var& input : later)
+      if (tape->place_of(input) < asked_->leaf) input = derived(input.value(), input);
+    return f(later);
   };
   return checkpoint(piece, std::move(inputs));
 }

@@ -21,6 +21,7 @@
 // to use it there is an Error. whole() is for checkpoints, and for what is to go on without this object.
 #include <deque>
 #include <limits>
+#include <optional>
 
 #include "collectives/communicator.h"
 #include "engine/nn/module.h"
@@ -56,6 +57,8 @@ class Sharded {
   // Of this rank's elements of each parameter: hooks are told of parameters of the same names that have just these.
   Gradients& gradients() { return gradients_; }
   const Tensor& gradient_of(const Parameter& parameter) const;  // its part so far; undefined if there is none
+  // A question, as Tape::gradient. The gradient is the sum over ranks: each has its own elements of it, and zeros.
+  Tensor gradient(const Var& loss, const Parameter& by);
   // As DataParallel::step.
   double step(double rate, double most_norm = std::numeric_limits<double>::infinity());
   void discard();
@@ -68,6 +71,10 @@ class Sharded {
 
  private:
   class InUse;
+  // While an answer is computed: where its parameter's place is, and where on the tape its shard came to be.
+  struct Question {
+    int64_t place, leaf;
+  };
 
   Range piece(int64_t place) const;  // of the flat memory: this rank's elements
   int64_t find(const Parameter& parameter) const;
@@ -86,6 +93,7 @@ class Sharded {
   Gradients gradients_;
   std::vector<bool> in_use_, reached_,
       present_;  // by place: in a unit at work; in this step, by a gradient; on any rank
+  std::optional<Question> asked_;
 };
 
 // A layer as a unit.

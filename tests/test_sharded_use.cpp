@@ -182,6 +182,44 @@ TEST_CASE("a gradient query adds nothing, and the step after it moves nothing") 
   });
 }
 
+TEST_CASE(
+    "questions about a parameter add up over ranks to its gradient, and leave the backward after them as it was") {
+  on_ranks([](Communicator& comm) {
+    Deep plain(3, 40, Bias::yes, DType::f64), network(3, 40, Bias::yes, DType::f64);
+    Sharded sharded({{network.parameters(), AdamW{}}}, comm);
+    const std::vector<Sharded::Unit> units = network.units(sharded);
+    const Tensor x = data_of(number(comm), {number(comm), 40});
+    // Every unit is used twice, and one with another in it.
+    const auto around = [&](const Var& x) {
+      const auto first = [&](const Var& x) { return (*network.layers[0])(x); };
+      return (*network.layers[2])(sharded.run(units[0], x, first));
+    };
+    const auto divided = [&](Tape& tape) {
+      const Var twice = network(network(tape.constant(x), sharded, units), sharded, units);
+      return loss_of(sharded.run(units[2], twice, around));
+    };
+    Tape whole, unasked, mine;
+    Var y = whole.constant(x);
+    for (const size_t i : {0, 1, 2, 0, 1, 2, 0, 2}) y = (*plain.layers[i])(y);
+    unasked.backward(divided(unasked), sharded.gradients());
+    std::vector<Tensor> expected;
+    for (Parameter* parameter : network.parameters()) expected.push_back(sharded.gradient_of(*parameter).clone());
+    sharded.discard();
+
+    const Var loss = divided(mine);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      const Tensor answer = sharded.gradient(loss, *network.parameters()[i]);
+      const Var share = whole.gradient(loss_of(y), {whole.watch(*plain.parameters()[i])})[0];
+      expect_close(comm.all_reduce(answer), comm.all_reduce(share.value()));
+      expect(!sharded.gradient_of(*network.parameters()[i]).defined(), "there is a gradient");
+    }
+    mine.backward(loss, sharded.gradients());
+    for (size_t i = 0; i < expected.size(); ++i)
+      expect_same_bits(sharded.gradient_of(*network.parameters()[i]), expected[i]);
+    expect_refusal([&] { sharded.gradient(loss, *plain.parameters()[0]); }, {"layer0.weight is not among"});
+  });
+}
+
 TEST_CASE("whole values can be set, and other parameters' master weights stay") {
   on_ranks({1, 3, 8}, [](Communicator& comm) {
     for (const DType dtype : {DType::f32, DType::bf16}) {

@@ -1,5 +1,7 @@
 #include "apps/shared/training.h"
+#include "collectives/share.h"
 #include "collectives/spreads.h"
+#include "engine/nn/linear.h"
 #include "engine/ops/reduce.h"
 #include "tests/on_ranks.h"
 
@@ -57,6 +59,33 @@ TEST_CASE("a watched parameter of a loss over the batch gets the gradient of one
     expect(now == 7 - 0.125 * 28, "7 - rate * 28, not " + text(now));
     comm.barrier();
   });
+}
+
+TEST_CASE("a question about a layer's weight is answered by all blocks and ranks together, at any stage") {
+  for (const int64_t stage : {0, 1, 2, 3})
+    on_ranks([&](Communicator& comm) {
+      Options options;
+      options.zero = stage;
+      options.accumulate = 2;
+      Traffic traffic;
+      const Init init{.key = {5}, .dtype = DType::f64};
+      Linear linear("linear", 50, 30, init), plain("linear", 50, 30, init);
+      Training training({{linear.parameters(), Sgd{}}}, {comm, traffic, Device::cpu, ""}, options);
+      Layer& layer = training.layer("linear", linear);
+      const Tensor x = data_of(0, {7, 50});
+      const std::vector<int64_t> samples = {0, 1, 2, 3, 4, 5, 6};
+      const Training::Part part = training.part(samples);
+      Tensor answer = Tensor::zeros({50, 30}, DType::f64);
+      for (int64_t i = 0; i < part.blocks(); ++i) {
+        Tape tape;
+        const int64_t first = part.first(i), last = part.first(i + 1);
+        const Var loss = share(sum(square(layer(tape.constant(x.slice(first, last))))), part.total());
+        answer = (Var(answer) + training.gradient(loss, linear.weight)).value();
+      }
+      Tape whole;
+      const Var loss = sum(square(plain(whole.constant(x)))) / 7;
+      expect_close(comm.all_reduce(answer), whole.gradient(loss, {whole.watch(plain.weight)})[0]);
+    });
 }
 
 }  // namespace

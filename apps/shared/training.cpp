@@ -65,6 +65,11 @@ Var Training::over_batch(const Features& mine, const Part& part, const BatchLoss
   return keep_on(loss(everyones, alone_), {0}, comm_);
 }
 
+Tensor Training::gradient(const Var& loss, const Parameter& by) {
+  if (sharded_) return sharded_->gradient(loss, by);
+  return loss.tape()->gradient(loss, {loss.tape()->watch(by)})[0].value();
+}
+
 Var Training::watch(Tape& tape, Parameter& parameter) {
   if (sharded_) {
     const auto values = [&parameter](const Var& beside) { return use(beside, parameter) * 1; };

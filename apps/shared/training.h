@@ -54,6 +54,9 @@ class Training {
   // Who computes the loss of a block, where this asks for a group, as a quantizer's does: each block by itself, or all
   // ranks, which have a block each. It is the mean over what they have, so it is to be multiplied by `Part::weight`.
   Communicator& block_group() { return exact_ ? alone_ : comm_; }
+  // A question that changes nothing, as Tape::gradient: of a block's loss, by a parameter in a layer. The sum of the
+  // answers of all blocks and ranks is the gradient of the whole batch.
+  Tensor gradient(const Var& loss, const Parameter& by);
   // A parameter of such a loss.
   Var watch(Tape& tape, Parameter& parameter);
 
