@@ -87,6 +87,13 @@ TEST_CASE("what goes to a file is neither live nor colored") {
   CHECK_FALSE(style.color);
 }
 
+TEST_CASE("text is wrapped under its last column, and words that are too long stay whole") {
+  CHECK(wrapped("one two three\n", 80) == "one two three\n");
+  CHECK(wrapped("one two three\n\n", 7) == "one two\nthree\n\n");
+  CHECK(wrapped("  --a X  one two three four\n", 16) == "  --a X  one two\n         three\n         four\n");
+  CHECK(wrapped("  --a X  incomprehensible\n  --a X\n", 8) == "  --a X  incomprehensible\n  --a X\n");
+}
+
 TEST_CASE("with --json every line is an object") {
   const std::string text = run({.json = true});
   CHECK(count(text, "\n") == 4);

@@ -77,7 +77,7 @@ TEST_CASE("what a report is given is in it, as text and not as HTML") {
   const std::string page = html(everything());
   CHECK_THAT(page, Contains("A run of &lt;b&gt;two&lt;/b&gt; &amp; more") && !Contains("<b>two"));
   CHECK_THAT(page, Contains("on &quot;2&quot; ranks") && Contains("a&lt;b"));
-  CHECK_THAT(page, Contains("<dt>loss</dt><dd>0.25</dd>") && Contains("0123456789abcdef"));
+  CHECK_THAT(page, Contains("<dt>loss</dt><dd>0.25</dd>") && Contains("weights <b>0123456789abcdef</b>"));
   CHECK_THAT(page, Contains("data:image/png;base64,iVBORw0KGgo"));
 }
 
@@ -101,6 +101,16 @@ TEST_CASE("a falling line falls, and stays inside") {
   REQUIRE(numbers.size() == 200);
   for (size_t i = 2; i < numbers.size(); ++i) CHECK(numbers[i] > numbers[i - 2]);  // down is more
   CHECK((numbers[0] == 44 && numbers[198] == 432 && numbers[1] >= 10 && numbers[199] <= 194));
+}
+
+TEST_CASE("an axis has round numbers, neither few nor many") {
+  for (int steps = 5; steps < 10'000; steps = steps * 6 / 5) {
+    const std::string drawing = line_chart({{"loss", curve(steps, [](int) { return 0.0; })}}, "step");
+    int count = 0;
+    for (size_t at = 0; (at = drawing.find("text-anchor='middle'", at)) != std::string::npos; ++at) ++count;
+    INFO(steps << " steps");
+    CHECK((count >= 3 && count <= 7));
+  }
 }
 
 TEST_CASE("many points become a mean within the range of its neighbours") {

@@ -37,7 +37,7 @@ std::vector<double> ticks(Range& range, int count, bool widened) {
     range = {range.least - around, range.most + around};
   }
   const double rough = (range.most - range.least) / count, power = std::pow(10, std::floor(std::log10(rough)));
-  const double step = power * (rough > 5 * power ? 10 : rough > 2 * power ? 5 : rough > power ? 2 : 1);
+  const double step = power * (rough > 7 * power ? 10 : rough > 3.5 * power ? 5 : rough > 1.5 * power ? 2 : 1);
   if (widened) range = {std::floor(range.least / step) * step, std::ceil(range.most / step) * step};
   std::vector<double> all;
   for (double tick = std::ceil(range.least / step); tick * step <= range.most * (1 + 1e-12); ++tick)
@@ -48,12 +48,12 @@ std::vector<double> ticks(Range& range, int count, bool widened) {
 class Plot {
  public:
   Plot(Range x, Range y, const std::string& x_name, bool x_ticks) : x_(x), y_(y) {
-    for (const double tick : ticks(y_, 4, true)) {
+    for (const double tick : ticks(y_, 3, true)) {
       add("<line class='grid' x1='" + number(left) + "' x2='" + number(width - right) + "' y1='" + v(tick) + "' y2='" +
           v(tick) + "'/>");
       label(left - 6, at_y(tick) + 4, "end", short_number(tick));
     }
-    for (const double tick : x_ticks ? ticks(x_, 5, false) : std::vector<double>())
+    for (const double tick : x_ticks ? ticks(x_, 4, false) : std::vector<double>())
       label(at_x(tick), height - bottom + 16, "middle", short_number(tick));
     label(width - right, x_ticks ? height - 4 : height - bottom + 18, "end", x_name);
   }

@@ -10,11 +10,15 @@ namespace weft {
 namespace {
 
 std::string figures(const Report& report) {
-  std::string all;
-  for (const auto& [name, value] : report.figures)
-    all += "<div class='card'><dt>" + escaped(name) + "</dt><dd" + (value.size() > 10 ? " class='long'>" : ">") +
-           escaped(value) + "</dd></div>\n";
-  return all.empty() ? "" : "<dl class='figures'>\n" + all + "</dl>\n";
+  constexpr size_t longest = 10;  // of what stands large in a card
+  std::string cards, names;
+  for (const auto& [name, value] : report.figures) {
+    if (value.size() <= longest)
+      cards += "<div class='card'><dt>" + escaped(name) + "</dt><dd>" + escaped(value) + "</dd></div>\n";
+    else
+      names += "<p class='soft names'>" + escaped(name) + " <b>" + escaped(value) + "</b></p>\n";
+  }
+  return (cards.empty() ? "" : "<dl class='figures'>\n" + cards + "</dl>\n") + names;
 }
 
 std::string charts(const Report& report) {

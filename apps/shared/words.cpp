@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <sstream>
 
 namespace weft {
 namespace {
@@ -49,5 +50,18 @@ std::string duration(double seconds) {
 
 std::string percent(double part) { return print("%.2f %%", 100 * part); }
 std::string percent(double part, double whole) { return whole > 0 ? print("%.0f %%", 100 * part / whole) : "0 %"; }
+
+std::string wrapped(const std::string& text, size_t most) {
+  std::string all;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line); all += line + "\n") {
+    const size_t gap = line.rfind("  "), indent = gap == std::string::npos ? 0 : gap + 2;
+    for (size_t space; line.size() > most && (space = line.rfind(' ', most)) != std::string::npos && space >= indent;) {
+      all += line.substr(0, space) + "\n";
+      line.replace(0, space + 1, indent, ' ');
+    }
+  }
+  return all;
+}
 
 }  // namespace weft

@@ -12,4 +12,7 @@ std::string duration(double seconds);            // "4.2 s", "0:42", "1:02:03"
 std::string percent(double part, double whole);  // "4 %"
 std::string percent(double part);                // "87.60 %"
 
+// In lines of at most so many characters. What a line has too many of goes on below it, under the last column of text.
+std::string wrapped(const std::string& text, size_t most);
+
 }  // namespace weft
