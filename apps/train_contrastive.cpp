@@ -20,7 +20,7 @@ namespace {
 
 struct Settings {
   int64_t batch = 500, width = 32;
-  double rate = 3e-3, temperature = 0.2;
+  double rate = 1e-2, temperature = 0.1;
   std::string loss = "nt-xent", encoder = "conv", data;
   bool no_probes = false;
 };

@@ -102,7 +102,7 @@ std::string misfits(const SafetensorsFile& file, std::span<const TensorOutline> 
 
 void must_fit(const SafetensorsFile& file, std::span<const TensorOutline> into, Surplus surplus) {
   const std::string found = misfits(file, into, surplus);
-  require(found.empty(), file.path().string(), " is a checkpoint of another model:", found);
+  if (!found.empty()) throw MalformedInput(file.path().string() + " is a checkpoint of another model:" + found);
 }
 
 }  // namespace

@@ -26,10 +26,12 @@ LabelledImages load_part(const std::filesystem::path& folder, const std::string&
   check(labels.shape() == Shape{images.shape()[0]}, label_file,
         text(images.shape()[0]) + " labels are needed, one per image, not " + text(labels.shape()));
 
-  const auto* first = labels.data<uint8_t>();
-  const auto* wrong = std::find_if(first, first + labels.size(), [](uint8_t x) { return x >= FashionMnist::classes; });
-  check(wrong == first + labels.size(), label_file,
-        "label " + text(wrong - first) + " is no class from 0 to " + text(FashionMnist::classes - 1));
+  const auto *first = labels.data<uint8_t>(), *last = first + labels.size();
+  const auto* wrong = std::find_if(first, last, [](uint8_t x) { return x >= FashionMnist::classes; });
+  const std::string class_of_wrong = wrong == last ? "" : text(int{*wrong});
+  check(wrong == last, label_file,
+        "label " + text(wrong - first) + " is " + class_of_wrong + ", which is no class from 0 to " +
+            text(FashionMnist::classes - 1));
   return {images.reshape({labels.size(), 28, 28, 1}), labels.to(DType::i64)};
 }
 

@@ -43,10 +43,10 @@ class Unpacking {
       done += got;
     }
     int code = Z_OK;
-    const char* text = gzerror(stream_, &code);
+    std::string text = gzerror(stream_, &code);
+    if (text.starts_with(name_ + ": ")) text.erase(0, name_.size() + 2);
     if (code == Z_BUF_ERROR) malformed("the gzip stream ends too early; the file is truncated");
-    if (code != Z_OK)
-      malformed(std::string("the gzip stream is corrupt: ") + (code == Z_ERRNO ? std::strerror(errno) : text));
+    if (code != Z_OK) malformed("the gzip stream is corrupt: " + (code == Z_ERRNO ? std::strerror(errno) : text));
     return done;
   }
   int64_t most_bytes() const { return packed_bytes_ * largest_ratio; }

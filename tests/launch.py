@@ -98,23 +98,15 @@ def check_resuming(folder, ranks, processes):
 
 
 def check_mistakes(folder, ranks, processes):
-    """One message, and the right exit code."""
+    """One message, and the right exit code. tests/apps/mistakes.py has those that users make."""
     way = dict(ranks=ranks, processes=processes)
-    blocked = folder / "a file"
-    blocked.write_text("")
     for words, code, text in (
-        (["--epoch", "3"], 64, "did you mean --epochs?"),
-        (["--zero", "7"], 64, "--zero: 7 is too large"),
-        (["--config", "nowhere.toml"], 66, "nowhere.toml"),
-        (["--out", str(blocked / "run")], 74, "cannot be created"),
-        (["--out", str(blocked)], 64, "not a folder"),
-        (["--resume", "nowhere"], 66, "there is no such checkpoint"),
         (["--fault", "missing", "--at", "3"], 66, "apt-get install data"),
         (["--fault", "one", "--at", "3"], 70, "one rank has had enough"),
         (["--fault", "nan", "--at", "3"], 88, "step 4: loss is nan"),
         (["--help"], 0, "Usage: sums"),
     ):
-        run = start(*([] if "--out" in words else ["--out", str(folder / "mistakes")]), *words, **way)
+        run = start(*words, out=folder / "mistakes", **way)
         check(f"{ranks} ranks, {words}: {code}, {text}", run.returncode == code and said_once(run, text), run)
 
 

@@ -154,7 +154,7 @@ TEST_CASE("a dataset folder gives images with a channel axis and labels") {
 TEST_CASE("a dataset whose labels do not fit is refused") {
   const Folder folder;
   write_dataset(folder, header({5}) + std::string("\0\xa\1\2\3", 5));
-  CHECK_THROWS_WITH(load_fashion_mnist(folder.path), Contains("label 1 is no class from 0 to 9"));
+  CHECK_THROWS_WITH(load_fashion_mnist(folder.path), Contains("is 10, which is no class from 0 to 9"));
   write_dataset(folder, header({4}) + counting(4));
   CHECK_THROWS_WITH(load_fashion_mnist(folder.path), Contains("5 labels are needed, one per image, not (4)"));
 }

@@ -1,5 +1,6 @@
 // Command lines, and what is said to wrong ones.
 #include <catch2/catch.hpp>
+#include <sstream>
 
 #include "apps/shared/nearest.h"
 #include "apps/shared/options.h"
@@ -115,6 +116,8 @@ TEST_CASE("help names every option, and ends well") {
                            "--timeout", "--quiet", "--json", "--loss"})
     CHECK_THAT(help.text, Contains(name));
   CHECK_THAT(help.text, Contains("--epochs N=8"));
+  std::istringstream lines(help.text);
+  for (std::string line; std::getline(lines, line);) CHECK(line.size() <= 80);
 }
 
 TEST_CASE("a card that is not there is not chosen") {

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <filesystem>
 #include <new>
 
 #include "collectives/agreement.h"
@@ -22,7 +23,8 @@ using Ending = CommandLine::Ending;
 std::atomic<bool> stop{false};
 static_assert(std::atomic<bool>::is_always_lock_free);
 
-void stop_on_signals() {
+void handle_signals() {
+  std::signal(SIGXFSZ, SIG_IGN);  // who writes more than is allowed is told so by `write`
   struct sigaction action {};
   action.sa_handler = [](int) { stop = true; };
   action.sa_flags = SA_RESTART | static_cast<int>(SA_RESETHAND);
@@ -102,6 +104,8 @@ Fault current_fault() {
     return {exit_codes::malformed_input, error.what()};
   } catch (const OutputFailure& error) {
     return {exit_codes::io, error.what()};
+  } catch (const std::filesystem::filesystem_error& error) {
+    return {exit_codes::io, error.path1().string() + ": " + error.code().message()};
   } catch (const std::bad_alloc&) {
     return {exit_codes::out_of_memory, "out of memory"};
   } catch (const std::exception& error) {
@@ -127,7 +131,7 @@ int launch(CommandLine& line, int argc, char** argv, const std::function<void(co
       if (session.rank() == 0) print(ending->exit_code, ending->text);
       return ending->exit_code;
     }
-    stop_on_signals();
+    handle_signals();
     run(session, options, body);
     return 0;
   } catch (...) {

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "apps/shared/nearest.h"
+#include "apps/shared/words.h"
 #include "collectives/run_ranks.h"
 #include "engine/backend.h"
 
@@ -149,9 +150,12 @@ std::optional<CommandLine::Ending> CommandLine::parse(int argc, const char* cons
     app.parse(argc, argv);
     return std::nullopt;
   } catch (const CLI::CallForHelp&) {
-    return Ending{0, app.help()};
+    return Ending{0, wrapped(app.help(), 80)};
   } catch (const CLI::ExtrasError&) {
     return mistake(exit_codes::usage, explain_unknown(app.remaining().front()));
+  } catch (const CLI::ArgumentMismatch& error) {
+    const std::string said = error.what(), name = said.substr(0, said.find(':'));
+    return mistake(exit_codes::usage, name + (app.count(name) > 1 ? " is given more than once" : " lacks its value"));
   } catch (const CLI::FileError& error) {
     return mistake(exit_codes::missing_input, std::string("--config: ") + error.what());
   } catch (const CLI::ConfigError& error) {

@@ -1,5 +1,6 @@
 #include "apps/shared/run.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <ctime>
@@ -9,6 +10,7 @@
 #include "apps/shared/words.h"
 #include "collectives/agreement.h"
 #include "data/checksum.h"
+#include "data/idx.h"  // MalformedInput
 #include "engine/backend.h"
 
 namespace weft {
@@ -45,6 +47,32 @@ std::string today() {
   return words;
 }
 
+// A place in the data says how far a run has come, and in what: "epoch 2 batch 17 of 96 samples, 32 at a time, seed 1".
+// What it is in must be the same here, or the run would go on with other samples than its own.
+void must_be_in_same_data(const SafetensorsFile& file, const Metadata& here) {
+  const auto whole = [](const std::string& place) { return place.substr(std::min(place.find(" of "), place.size())); };
+  for (const auto& [name, place] : here)
+    if (const std::string& saved = file.metadata(name); whole(saved) != whole(place))
+      throw MalformedInput(file.path().string() + " is a checkpoint of another run: its " + name + " are" +
+                           whole(saved) + ", not" + whole(place));
+}
+
+// In another model every tensor may be amiss: the first few tell which model it is.
+std::string first_lines(const std::string& text, int most) {
+  size_t end = 0;
+  for (int line = 0; line < most && end != std::string::npos; ++line) end = text.find('\n', end + 1);
+  if (end == std::string::npos) return text;
+  return text.substr(0, end) + "\n  and " + weft::text(std::count(text.begin() + end, text.end(), '\n')) + " more";
+}
+
+void load_all(const SafetensorsFile& file, const TrainingState& state, const TensorSink& put) {
+  try {
+    load_checkpoint(file, state.tensors(), put);
+  } catch (const MalformedInput& error) {
+    throw MalformedInput(first_lines(error.what(), 7));
+  }
+}
+
 // Does the leading rank's work with files.
 template <class F> auto alone(F f) {
   try {
@@ -76,7 +104,10 @@ Metadata Run::begin(TrainingState& state, std::function<Metadata()> words) {
     return alone([&]() -> Metadata {
       const Latest latest = checkpoint_to_resume(options_.resume, options_.out);
       for (const std::string& damage : latest.damaged) warn(damage);
-      if (latest.file) load_checkpoint(*latest.file, state.tensors(), put);
+      if (latest.file) {
+        must_be_in_same_data(*latest.file, words_());
+        load_all(*latest.file, state, put);
+      }
       if (!options_.dry_run) open_folder(latest);
       return latest.file ? latest.file->metadata() : Metadata();
     });
@@ -89,7 +120,9 @@ Metadata Run::begin(TrainingState& state, std::function<Metadata()> words) {
 
 void Run::open_folder(const Latest& latest) {
   // A checkpoint from elsewhere is another run's, and so is what was measured up to it.
-  const bool of_this_run = latest.file && latest.file->path().parent_path() == RunFolder::checkpoints(options_.out);
+  std::error_code absent;
+  const bool of_this_run = latest.file && std::filesystem::equivalent(latest.file->path().parent_path(),
+                                                                      RunFolder::checkpoints(options_.out), absent);
   folder_ =
       std::make_unique<RunFolder>(options_.out, config_, metric_names(plan_.charts), of_this_run ? latest.step : 0);
   if (latest.file) note("going on from " + latest.file->path().string());

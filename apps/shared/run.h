@@ -39,6 +39,7 @@ class Run {
   Run(const Launch& rank, const CommandLine& line, Plan plan);
 
   // Loads what --resume asks for. `words` are saved with each checkpoint and come back here; empty if the run begins.
+  // Each tells a place in data, as Batches::position does; a checkpoint of other data or another model is refused.
   Metadata begin(TrainingState& state, std::function<Metadata()> words);
 
   int64_t steps_done() const { return step_; }

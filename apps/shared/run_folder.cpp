@@ -18,6 +18,7 @@ RunFolder::RunFolder(fs::path path, const std::string& config, std::vector<std::
 }
 
 void RunFolder::make_room() {
+  if (path_.empty()) throw WrongOption("--out: the name of a folder is needed");
   if (!fs::exists(path_)) return;
   if (!fs::is_directory(path_)) throw WrongOption(path_.string() + ": not a folder; give another --out");
   DurableFile::sweep(path_);  // of a run that was killed before it had begun

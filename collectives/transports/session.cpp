@@ -27,6 +27,13 @@ int number_in(const char* variable) {
   return given ? std::atoi(given) : 0;
 }
 
+// Whether it is in what the program was given, files and options. Then what its ranks did last tells nothing.
+bool is_in_what_was_given(int exit_code) {
+  using namespace exit_codes;
+  return exit_code == usage || exit_code == malformed_input || exit_code == missing_input || exit_code == io ||
+         exit_code == configuration_differs;
+}
+
 std::pair<int, std::string> what_went_wrong() {
   try {
     throw;
@@ -91,7 +98,9 @@ void Session::end(int exit_code, const std::string& what, bool first) {
   if (!first) std::this_thread::sleep_for(std::chrono::seconds(2));
   std::string report = "weft: rank " + text(rank()) + " of " + text(size()) + " ends the job with exit code " +
                        text(exit_code) + "\n  " + what;
-  if (job_) {
+  if (job_ && is_in_what_was_given(exit_code)) {
+    job_->memory().remove_file();
+  } else if (job_) {
     if (const std::string doing = job_->doing(rank_on_node()); what.find(doing) == std::string::npos)
       report += "\n  its last call was " + doing;
     if (const std::string& path = job_->memory().path(); !path.empty())

@@ -1,23 +1,24 @@
 #!/usr/bin/env python3
 """Runs a training program on several numbers of ranks, as threads and as processes, and compares their loss curves and
-the hashes of their weights; then kills it at random times, lets others go on with what is left, and compares again.
+the hashes of their weights; then kills it at random steps, lets others go on with what is left, and compares again.
 
     tests/apps/same_anywhere.py PROGRAM [--threads 1 2 3 4 8] [--processes 1 2 3 4] [--mpiexec NAME] [--kills 4]
-                                [--tolerance 0] -- OPTION...
+                                [--tolerance 0] [--samples N] -- OPTION...
 
 With --tolerance 0, as it is meant to be, all curves and hashes are equal to the bit; otherwise losses may differ by so
-much, relatively, and hashes are not compared.
+much, relatively, and hashes are not compared. With --samples a small data set is made for it.
 """
 import argparse
 import json
 import pathlib
 import random
 import re
-import signal
 import subprocess
 import sys
 import tempfile
 import time
+
+from processes import kill_all
 
 
 class Program:
@@ -34,8 +35,10 @@ class Program:
         found = re.search(r"weights ([0-9a-f]{16})", text)
         if not found:
             sys.exit(f"{out}: there is no hash of weights in what it printed:\n{text}")
-        lines = (self.folder / out / "metrics.jsonl").read_text().splitlines()
-        return found[1], [json.loads(line)["loss"] for line in lines]
+        return found[1], [row["loss"] for row in self.rows(out)]
+
+    def rows(self, out):
+        return [json.loads(line) for line in (self.folder / out / "metrics.jsonl").read_text().splitlines()]
 
     def run(self, way, out, *more):
         done = subprocess.run(self.command(way, out, *more), capture_output=True, text=True)
@@ -43,18 +46,17 @@ class Program:
             sys.exit(f"{' '.join(self.command(way, out, *more))} ended with {done.returncode}:\n{done.stderr}")
         return self.result(out, done.stdout + done.stderr)
 
-    def kill_after(self, way, out, seconds):
-        """Whether there was something to kill."""
-        job = subprocess.Popen(self.command(way, out), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                               start_new_session=True)
-        try:
-            job.wait(seconds)
-            return False
-        except subprocess.TimeoutExpired:
-            subprocess.run(["pkill", "-KILL", "-s", str(job.pid)], check=False)
-            job.send_signal(signal.SIGKILL)
-            job.wait()
-            return True
+    def kill_at(self, way, out, step, seconds):
+        """Some seconds after a step. Whether there was something to kill."""
+        job = subprocess.Popen(self.command(way, out), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        metrics = self.folder / out / "metrics.jsonl"
+        while job.poll() is None and (not metrics.exists() or metrics.read_bytes().count(b"\n") < step):
+            time.sleep(0.001)
+        time.sleep(seconds)
+        alive = job.poll() is None
+        kill_all(self.folder / out)
+        job.wait()
+        return alive
 
 
 def difference(curve, expected):
@@ -72,11 +74,13 @@ def main():
     parser.add_argument("--kills", type=int, default=4)
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
     parser.add_argument("--tolerance", type=float, default=0)
+    parser.add_argument("--samples", type=int)
     own = sys.argv[1:sys.argv.index("--")] if "--" in sys.argv else sys.argv[1:]
     options = parser.parse_args(own)
     options.rest = sys.argv[len(own) + 2:]
     ways = [("threads", n) for n in options.threads] + [("processes", n) for n in options.processes]
     draw = random.Random(options.seed)
+    print(f"seed {options.seed}")
     bad = 0
 
     def report(what, result, expected):
@@ -84,24 +88,26 @@ def main():
         off, same = difference(result[1], expected[1]), result[0] == expected[0]
         good = off <= options.tolerance and (same or options.tolerance > 0)
         bad += not good
-        print(f"{what:<44} weights {result[0]}  loss off by {off:.1e}{'' if good else '  !'}", flush=True)
+        print(f"{what:<46} weights {result[0]}  loss off by {off:.1e}{'' if good else '  !'}", flush=True)
 
     with tempfile.TemporaryDirectory() as folder:
         program = Program(options, pathlib.Path(folder))
-        begun = time.monotonic()
-        expected = program.run(ways[0], "first")
-        seconds = time.monotonic() - begun
+        if options.samples:
+            make = pathlib.Path(__file__).resolve().with_name("small_data.py")
+            subprocess.run([sys.executable, make, f"{folder}/data", "--train", str(options.samples)], check=True)
+            options.rest += ["--data", f"{folder}/data"]
+        expected, rows = program.run(ways[0], "first"), program.rows("first")
+        steps, seconds = len(rows), (rows[-1]["time"] - rows[0]["time"]) / len(rows)
         for way in ways:
             report(f"{way[1]} {way[0]}", program.run(way, f"{way[0]}{way[1]}"), expected)
         killed = 0
         while killed < options.kills:
-            before, after = draw.choice(ways), draw.choice(ways)
-            out = f"kill{killed}"
-            if program.kill_after(before, out, draw.uniform(0.1, 0.95) * seconds):
+            before, after, step, out = draw.choice(ways), draw.choice(ways), draw.randrange(steps), f"kill{killed}"
+            if program.kill_at(before, out, step, draw.random() * seconds):
                 result = program.run(after, out, "--resume", "auto")
-                report(f"killed on {before[1]} {before[0]}, went on on {after[1]} {after[0]}", result, expected)
+                report(f"killed at {step} on {before[1]} {before[0]}, then {after[1]} {after[0]}", result, expected)
                 killed += 1
-    print("all is equal" if bad == 0 else f"{bad} are not equal (seed {options.seed})")
+    print("all is equal" if bad == 0 else f"{bad} are not equal")
     return 1 if bad else 0
 
 

@@ -1,0 +1,229 @@
+#!/usr/bin/env python3
+"""Makes the mistakes that people make with the training programs, with ranks as threads and as processes, and checks
+what they get: one message, the exit code of docs/faults.md, and an earlier run that is as it was.
+
+    tests/apps/mistakes.py PROGRAM... [--mpiexec mpiexec.mpich]
+"""
+import argparse
+import gzip
+import json
+import pathlib
+import resource
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+from processes import kill_all, processes_of
+
+images, labels = "train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz"
+test_labels = "t10k-labels-idx1-ubyte.gz"
+samples = 96
+least_checkpoint = 20000  # bytes, that are fewer than any program's here
+failures = runs = 0
+
+
+def repacked(change):
+    return lambda packed: gzip.compress(change(gzip.decompress(packed)))
+
+
+# What happened to a file, and what is said of it.
+damages = (
+    (images, lambda packed: packed[:len(packed) // 2], "the file is truncated"),
+    (images, lambda packed: packed[:-6] + bytes([packed[-6] ^ 1]) + packed[-5:], "incorrect data check"),
+    (images, lambda packed: packed[:999] + bytes(9) + packed[1008:], "the gzip stream is corrupt: "),
+    (images, repacked(lambda idx: b"PK" + idx[2:]), "not an IDX file"),
+    (images, repacked(lambda idx: idx[:-1]), "(96, 28, 28) promises 75264 bytes, but only 75263 follow"),
+    (images, repacked(lambda idx: idx + b"\0"), "bytes follow after the 75264"),
+    (labels, repacked(lambda idx: struct.pack(">II", 0x801, samples - 1) + idx[8:-1]), "96 labels are needed"),
+    (test_labels, repacked(lambda idx: idx[:-1] + b"\x0a"), "label 31 is 10, which is no class from 0 to 9"),
+)
+
+
+class Programs:
+    """The programs in one way of running them."""
+
+    def __init__(self, options, ranks, processes, folder):
+        self.launcher = [options.mpiexec, "-n", str(ranks)] if processes else []
+        self.threads = [] if processes or ranks == 1 else ["--ranks", str(ranks)]
+        self.folder = folder
+        self.kind = f"{ranks} {'processes' if processes else 'threads'}"
+        self.data = folder.parent / "data"
+
+    def command(self, program, out, given):
+        small = {"--steps": 3, "--batch": 32, "--width": 2, "--data": self.data, "--out": self.folder / out, **given}
+        words = [str(word) for pair in small.items() for word in pair if word is not None]
+        quiet = ["--quiet"] + ["--no-probes"] * (program.name == "train_contrastive")
+        return [*self.launcher, program, *self.threads, *quiet, *words]
+
+    def run(self, program, out, given, disturb=None):
+        """Disturbed, if at all, when a step is done."""
+        global runs
+        runs += 1
+        before = len(steps_of(self.folder / out))
+        job = subprocess.Popen(self.command(program, out, given), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               text=True)
+        while disturb and job.poll() is None and len(steps_of(self.folder / out)) <= before:
+            time.sleep(0.01)
+        if disturb:
+            disturb(job)
+        try:
+            said = job.communicate(timeout=60)
+        except subprocess.TimeoutExpired:  # which its exit code will tell
+            job.kill()
+            kill_all(self.folder / out)
+            said = job.communicate()
+        return subprocess.CompletedProcess(job.args, job.returncode, *said)
+
+    def check(self, name, ok, run=None):
+        global failures
+        if not ok:
+            failures += 1
+            print(f"FAILED on {self.kind}: {name}")
+            if run:
+                print(f"  {' '.join(map(str, run.args))}\n  exit code {run.returncode}\n  stdout: {run.stdout}\n"
+                      f"  stderr: {run.stderr}")
+
+    def expect(self, code, text, program, out, given, **more):
+        """Such an end, told once."""
+        run = self.run(program, out, given, **more)
+        said = run.stdout + run.stderr
+        told = code == 0 or said.count("weft: rank" if "weft: rank" in said else "error: ") == 1
+        self.check(f"{code}, {text}", run.returncode == code and said.count(text) == 1 and told, run)
+        self.check(f"{text}: what the ranks did is told", "last call" not in said, run)
+
+
+def steps_of(run):
+    metrics = run / "metrics.jsonl"
+    lines = metrics.read_text().splitlines(keepends=True) if metrics.exists() else []
+    return [json.loads(line)["step"] for line in lines if line.endswith("\n")]
+
+
+def contents(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def check_command_lines(way, program):
+    """Nothing comes of these."""
+    letter = way.folder.parent / "letter"
+    for given, code, text in (
+        ({"--bach": 32}, 64, "there is no option --bach; did you mean --batch?"),
+        ({"--dtype": "f23"}, 64, "did you mean f32?"),
+        ({"--batch": 1}, 64, "--batch: 1 is too small, 2 is the least"),
+        ({"--seed": None}, 64, "--seed lacks its value"),
+        ({"--seed=1": None, "--seed=2": None}, 64, "--seed is given more than once"),
+        ({"--out": ""}, 64, "--out: the name of a folder is needed"),
+        ({"--zero": 7}, 64, "--zero: 7 is too large, 3 is the most"),
+        ({"--config": "nowhere.toml"}, 66, "nowhere.toml"),
+        ({"--data": "nowhere"}, 66, "nowhere/train-images-idx3-ubyte.gz: no such file; install Debian's package "
+                                    "dataset-fashion-mnist, or name the folder of the four IDX files by --data"),
+        ({"--resume": "nowhere"}, 66, "nowhere: there is no such checkpoint"),
+        ({"--resume": letter / "text"}, 65, "letter/text: "),
+        ({"--out": letter / "text"}, 64, "letter/text: not a folder"),
+        ({"--out": letter}, 64, "letter: has something else than a run in it"),
+        ({"--out": letter / "text" / "run"}, 74, "letter/text: cannot be created"),
+        ({"--out": letter / ("long" * 99)}, 74, "File name too long"),
+    ):
+        way.expect(code, text, program, "none", given)
+    way.check("no run is left", not (way.folder / "none").exists())
+
+
+def check_damages(way, program):
+    for file, damage, text in damages:
+        bad = way.folder / "bad data"
+        shutil.copytree(way.data, bad, dirs_exist_ok=True)
+        (bad / file).write_bytes(damage((way.data / file).read_bytes()))
+        way.expect(65, text, program, "none", {"--data": bad})
+
+
+def check_other_runs(way, program, other):
+    """What cannot go on where another run was leaves that as it is."""
+    resume, out = {"--resume": "auto"}, f"run of {program.name}"
+    way.expect(0, "weights ", program, out, {})
+    before = contents(way.folder / out)
+    model = "step-000003.safetensors is a checkpoint of another model:\n"
+    for words, text in (({"--width": 3}, model), ({"--dtype": "f64"}, model),
+                        ({"--batch": 16}, "32 at a time, seed 1, not of 96 samples, 16 at a time, seed 1"),
+                        ({"--seed": 2}, "32 at a time, seed 1, not of 96 samples, 32 at a time, seed 2")):
+        way.expect(65, text, program, out, {**resume, **words, "--steps": 5})
+    way.expect(65, model, other, out, {**resume, "--steps": 5})
+    way.check(f"{out} is as it was", contents(way.folder / out) == before)
+    way.expect(0, "weights ", program, out, {**resume, "--steps": 5, "--zero": 1})
+
+
+def check_full_disk(way, program):
+    """What was saved before is whole, and the run goes on from it when there is room again."""
+    out = way.folder / "full"
+    csv, report = out / "metrics.csv", out / "report.html"
+
+    def shrink(_):
+        for process in processes_of(out):
+            resource.prlimit(process, resource.RLIMIT_FSIZE, (least_checkpoint, least_checkpoint))
+
+    def go_on(code, text):
+        way.expect(code, text, program, "full", {"--resume": "auto", "--steps": len(steps_of(out)) + 1})
+
+    way.expect(0, "weights ", program, "full", {})
+    endless = {"--resume": "auto", "--steps": 1000000, "--checkpoint-every": 3}
+    way.expect(74, ".safetensors: cannot be written: File too large", program, "full", endless, disturb=shrink)
+    csv.unlink()
+    csv.symlink_to("/dev/full")
+    go_on(74, "metrics.csv: cannot be written: No space left on device")
+    csv.unlink()
+    report.unlink()
+    report.mkdir()
+    go_on(74, "report.html: cannot be put in its place: Is a directory")
+    report.rmdir()
+    go_on(0, "weights ")
+    steps = steps_of(out)
+    way.check("no step is lost, nor there twice", len(steps) >= 5 and steps == list(range(1, len(steps) + 1)))
+
+
+def check_signals(way, program):
+    """A run that is asked to stop saves what it has and tells how to go on."""
+    for number in signal.SIGINT, signal.SIGTERM:
+        out = way.folder / number.name
+        way.expect(0, f"--resume auto --out {out}", program, out.name, {"--steps": 1000000},
+                   disturb=lambda job: job.send_signal(number))
+        steps = len(steps_of(out))
+        way.check(f"{number.name}: a checkpoint", (out / "checkpoints" / f"step-{steps:06}.safetensors").exists())
+        way.expect(0, "weights ", program, out.name, {"--resume": "auto", "--steps": steps + 1})
+
+
+def check_few_samples(way, program):
+    """What is no mistake: ranks that do not divide the batch, and more of them than it has samples."""
+    for batch in 31, 2:
+        way.expect(0, "weights ", program, f"batch {batch} of {program.name}", {"--batch": batch})
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("programs", type=pathlib.Path, nargs="+")
+    parser.add_argument("--mpiexec")
+    options = parser.parse_args()
+    begun = time.monotonic()
+    programs = options.programs
+    with tempfile.TemporaryDirectory(prefix="weft_mistakes_") as name:
+        folder = pathlib.Path(name)
+        (folder / "letter").mkdir()
+        (folder / "letter" / "text").write_text("Dear reader")
+        make = pathlib.Path(__file__).resolve().with_name("small_data.py")
+        subprocess.run([sys.executable, make, folder / "data", "--train", str(samples), "--test", "32"], check=True)
+        for i, (ranks, processes) in enumerate([(1, False), (3, False)] + [(3, True)] * bool(options.mpiexec)):
+            (folder / f"way {i}").mkdir()
+            way = Programs(options, ranks, processes, folder / f"way {i}")
+            first = programs[i % len(programs)]
+            for check in check_damages, check_command_lines, check_signals, check_full_disk:
+                check(way, first)
+            for program, other in zip(programs, programs[1:] + programs[:1]):
+                check_other_runs(way, program, other)
+                check_few_samples(way, program)
+    print(f"{runs} runs in {time.monotonic() - begun:.0f} s, {failures} not as they should be")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
