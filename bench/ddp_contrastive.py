@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 
-ranks, batch, width, features, temperature, highest_rate = 2, 512, 32, 64, 0.2, 3e-3
+ranks, batch, width, features, temperature, highest_rate = 2, 512, 32, 64, 0.1, 1e-2
 setting, steps = sys.argv[1], int(sys.argv[2])
 
 
