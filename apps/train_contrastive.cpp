@@ -133,7 +133,7 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
 int main(int argc, char** argv) {
   using namespace weft;
   Options options;
-  options.epochs = 2;
+  options.epochs = 3;
   Settings settings;
   CommandLine line("train_contrastive", "Learns features of Fashion-MNIST's pictures without their labels.", options);
   line.add("--loss", settings.loss, "of two views of every picture", names_of_losses());
