@@ -65,7 +65,7 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
   Batches batches(data.train.count(), settings.batch, key.seed);
   const int64_t steps_per_epoch = (data.train.count() + settings.batch - 1) / settings.batch;
   const int64_t steps = options.steps > 0 ? options.steps : options.epochs * steps_per_epoch;
-  const Schedule rate = warm_up(50, cosine(settings.rate, 0, steps));
+  const Schedule rate = one_cycle(settings.rate, 50, steps);
   Training training({{network.parameters(), AdamW{.weight_decay = 1e-4}}}, rank, options);
   Layer& encoder = training.layer("encoder", *network.encoder);
   Layer& head = training.layer("head", *network.head);

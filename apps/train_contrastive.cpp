@@ -19,7 +19,7 @@ namespace weft {
 namespace {
 
 struct Settings {
-  int64_t batch = 500, width = 32;
+  int64_t batch = 250, width = 32;
   double rate = 1e-2, temperature = 0.1;
   std::string loss = "nt-xent", encoder = "conv", data;
   bool no_probes = false;
@@ -73,7 +73,7 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
   Batches batches(data.train.count(), settings.batch, key.seed);
   const int64_t steps_per_epoch = (data.train.count() + settings.batch - 1) / settings.batch;
   const int64_t steps = options.steps > 0 ? options.steps : options.epochs * steps_per_epoch;
-  const Schedule rate = warm_up(50, cosine(settings.rate, 0, steps));
+  const Schedule rate = one_cycle(settings.rate, 50, steps);
   Training training({{network.parameters(), AdamW{.weight_decay = 1e-4}}}, rank, options);
   Layer& encoder = training.layer("encoder", *network.encoder);
   Layer& head = training.layer("head", *network.head);

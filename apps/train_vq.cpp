@@ -50,7 +50,7 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
   Batches batches(data.train.count(), settings.batch, key.seed);
   const int64_t steps_per_epoch = (data.train.count() + settings.batch - 1) / settings.batch;
   const int64_t steps = options.steps > 0 ? options.steps : options.epochs * steps_per_epoch;
-  const Schedule rate = warm_up(50, cosine(settings.rate, 0, steps));
+  const Schedule rate = one_cycle(settings.rate, 50, steps);
   Training training({{network.parameters(), Adam{}}}, rank, options);
   network.encoder = &training.layer("encoder", *network.encoder);
   network.decoder = &training.layer("decoder", *network.decoder);

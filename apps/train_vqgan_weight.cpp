@@ -61,7 +61,7 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
   Batches batches(data.train.count(), settings.batch, key.seed);
   const int64_t steps_per_epoch = (data.train.count() + settings.batch - 1) / settings.batch;
   const int64_t steps = options.steps > 0 ? options.steps : options.epochs * steps_per_epoch;
-  const Schedule rate = warm_up(50, cosine(settings.rate, 0, steps));
+  const Schedule rate = one_cycle(settings.rate, 50, steps);
   const Adam adam{.beta1 = 0.5, .beta2 = 0.9};
   Training making({{network.parameters(), adam}}, rank, options), judging({{judge->parameters(), adam}}, rank, options);
   network.encoder = &making.layer("encoder", *network.encoder);

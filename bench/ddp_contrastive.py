@@ -146,7 +146,10 @@ def adamw(parameters):
 
 
 def rate_at(step):
-    return highest_rate * min(1, (step + 1) / 50) * (1 + math.cos(math.pi * step / steps)) / 2
+    rising = min(50, steps // 2)
+    if step < rising:
+        return highest_rate * (step + 1) / (rising + 1)
+    return highest_rate * (1 + math.cos(math.pi * (step - rising) / (steps - rising))) / 2
 
 
 def train():

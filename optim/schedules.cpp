@@ -53,4 +53,10 @@ Schedule warm_up(int64_t steps, Schedule then) {
   return sequence(rise, steps, std::move(then));
 }
 
+Schedule one_cycle(double rate, int64_t rising, int64_t steps) {
+  rising = std::min(rising, steps / 2);
+  const Schedule fall = cosine(rate, 0, steps - rising);
+  return rising > 0 ? warm_up(rising, fall) : fall;
+}
+
 }  // namespace weft

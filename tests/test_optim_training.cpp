@@ -29,6 +29,11 @@ TEST_CASE("schedules begin, end and turn where they say") {
   CHECK(rising(9) == Approx(0.5));
   const Schedule two = sequence(constant(1), 3, linear(4, 0, 2));
   CHECK(std::vector{two(2), two(3), two(4), two(5)} == std::vector<double>{1, 4, 2, 0});
+  const Schedule cycle = one_cycle(2, 3, 13);
+  CHECK(std::vector{cycle(0), cycle(1), cycle(3), cycle(13)} == std::vector{0.5, 1.0, 2.0, 0.0});
+  CHECK(cycle(8) == Approx(1));
+  CHECK(std::vector{one_cycle(2, 3, 4)(1), one_cycle(2, 3, 4)(2)} == std::vector{4 / 3., 2.0});
+  CHECK(one_cycle(2, 3, 1)(0) == 2);
   CHECK_THROWS_WITH(cosine(1, 0, 0), "cosine: 0 steps; at least one is needed");
 }
 

@@ -148,6 +148,7 @@ TEST_CASE("numbers are written as people read them") {
          bytes_in_words(1e9) == "954 MiB" && bytes_in_words(1023) == "0.999 KiB"));
   CHECK((duration(0.0123) == "12 ms" && duration(4.21) == "4.2 s" && duration(9.96) == "0:10" &&
          duration(3599.4) == "59:59"));
+  CHECK(duration(6.2e-7) == "0.62 us");
   CHECK((duration(3723) == "1:02:03" && duration(1.0 / 0.0) == "?"));
   CHECK((percent(1, 3) == "33 %" && percent(0, 0) == "0 %"));
 }

@@ -41,6 +41,7 @@ std::string bytes_in_words(double bytes) {
 
 std::string duration(double seconds) {
   if (!std::isfinite(seconds)) return "?";
+  if (seconds > 0 && seconds < 0.0000995) return print("%.2g us", 1e6 * seconds);
   if (seconds > 0 && seconds < 0.0995) return print("%.2g ms", 1000 * seconds);
   if (seconds < 9.95) return print("%.1f s", seconds);
   const int64_t whole = std::llround(seconds);
