@@ -21,8 +21,8 @@ Schedule stairs(double rate, double factor, int64_t steps);
 Schedule sequence(Schedule first, int64_t steps, Schedule second);
 // Rises in a straight line to where `then` begins, so that step `steps` has that rate and no step the rate 0.
 Schedule warm_up(int64_t steps, Schedule then);
-// Of a training of `steps` steps: rises to `rate` in the first `rising` of them, at most in half, and falls along half a
-// cosine to 0 after the last.
+// Of a training of `steps` steps: rises to `rate` in the first `rising` of them, at most in half, and falls along
+// half a cosine to 0 after the last.
 Schedule one_cycle(double rate, int64_t rising, int64_t steps);
 
 }  // namespace weft
