@@ -108,19 +108,19 @@ TEST_CASE("the number of meetings depends on the kinds of states, not on the dat
 
 TEST_CASE("ranks that attain an extreme share its gradient equally, and so do their rows") {
   on_ranks({3}, [](Communicator& comm) {
-    const std::vector<std::initializer_list<double>> values = {{5, 5, 1}, {}, {2, 5}},
-                                                     shares = {{0.25, 0.25, 0}, {}, {0, 0.5}};
+    const std::vector<Tensor> values = {row_of({5, 5, 1}), row_of({}), row_of({2, 5})},
+                              shares = {row_of({0.25, 0.25, 0}), row_of({}), row_of({0, 0.5})};
     const auto me = static_cast<size_t>(number(comm));
     for (const double sign : {1.0, -1.0}) {
       Tape tape;
-      const Var x = tape.watch(row_of(values[me])), y = x * sign;
+      const Var x = tape.watch(values[me]), y = x * sign;
       States states(comm);
       const auto extreme = sign > 0 ? states.max("high", y) : states.min("low", y);
       states.exchange();
       // Every rank uses it, and so often: 1 + 2 + 3 times in all.
       const Var g = tape.gradient(extreme.value() * sign * (number(comm) + 1.0), Var(scalar(1)), {x})[0];
       expect_close(extreme.value(), scalar(5 * sign));
-      expect_close(g, Var(row_of(shares[me])) * 6.0);
+      expect_close(g, Var(shares[me]) * 6.0);
     }
   });
 }
