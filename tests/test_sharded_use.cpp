@@ -3,6 +3,8 @@
 
 #include "engine/nn/linear.h"
 #include "engine/nn/sequential.h"
+#include "engine/ops/elementwise.h"
+#include "engine/ops/matmul.h"
 #include "engine/ops/reduce.h"
 #include "optim/sharded.h"
 #include "tests/on_ranks.h"
@@ -217,6 +219,26 @@ TEST_CASE(
     for (size_t i = 0; i < expected.size(); ++i)
       expect_same_bits(sharded.gradient_of(*network.parameters()[i]), expected[i]);
     expect_refusal([&] { sharded.gradient(loss, *plain.parameters()[0]); }, {"layer0.weight is not among"});
+  });
+}
+
+TEST_CASE("a parameter that was only asked about stays as it is in the step after") {
+  on_ranks({1, 3}, [](Communicator& comm) {
+    Deep network(1, 6, Bias::yes, DType::f64);
+    Linear& layer = *network.layers[0];
+    Sharded sharded({{network.parameters(), AdamW{.weight_decay = 0.5}}}, comm);
+    sharded.set(layer.bias, Tensor::full({6}, 2, DType::f64));
+    const Tensor weight = sharded.whole(layer.weight), bias = sharded.whole(layer.bias);
+    const Sharded::Unit unit = sharded.unit(layer.parameters());
+    const Tensor x = data(comm, 6, DType::f64);
+    const auto product = [&](const Var& x) { return matmul(x, use(x, layer.weight)); };
+    const auto shifted = [&](const Var& x) { return add_along(x, use(x, layer.bias), -1); };
+    Tape asking, tape;
+    sharded.gradient(loss_of(sharded.run(unit, asking.constant(x), shifted)), layer.bias);
+    tape.backward(loss_of(sharded.run(unit, tape.constant(x), product)), sharded.gradients());
+    sharded.step(0.1);
+    expect_same_bits(sharded.whole(layer.bias), bias);
+    expect(sharded.whole(layer.weight).values() != weight.values(), "the weights have not moved");
   });
 }
 
