@@ -1,10 +1,12 @@
 #include "apps/shared/named_loss.h"
 
+#include "engine/ops/normalize.h"
 #include "engine/ops/shape_ops.h"
 #include "losses/barlow_twins.h"
 #include "losses/dcl.h"
 #include "losses/info_nce.h"
 #include "losses/nt_xent.h"
+#include "losses/siglip.h"
 #include "losses/sigreg.h"
 #include "losses/vicreg.h"
 
@@ -21,6 +23,14 @@ const std::vector<NamedLoss> losses = {
     {"dcl", [](Views a, Views b, double t, const Random&, Group comm) { return dcl(a, b, {.temperature = t}, comm); }},
     {"dclw", [](Views a, Views b, double t, const Random&,
                 Group comm) { return dcl(a, b, {.temperature = t, .weights = DclWeights::of_batch}, comm); }},
+    {"siglip",
+     [](Views a, Views b, double t, const Random&, Group comm) {
+       // With the scale and the bias that it begins with where they are learnt, if the temperature is 0.1.
+       const auto constant = [&](double value) {
+         return same_everywhere(Tensor::full({}, value, a.dtype(), a.device()));
+       };
+       return siglip_loss(l2_normalize(a), l2_normalize(b), constant(1 / t), constant(-1 / t), {}, comm);
+     }},
     {"barlow-twins", [](Views a, Views b, double, const Random&, Group comm) { return barlow_twins(a, b, {}, comm); }},
     {"vicreg", [](Views a, Views b, double, const Random&, Group comm) { return vicreg(a, b, {}, comm); }},
     {"lejepa",
@@ -31,8 +41,6 @@ const std::vector<NamedLoss> losses = {
 };
 
 }  // namespace
-
-const std::vector<NamedLoss>& losses_of_two_views() { return losses; }
 
 std::vector<std::string> names_of_losses() {
   std::vector<std::string> names;

@@ -12,7 +12,6 @@ struct NamedLoss {
   std::function<Var(const Var& first, const Var& second, double temperature, const Random& step, Communicator& comm)>
       share;
 };
-const std::vector<NamedLoss>& losses_of_two_views();
 std::vector<std::string> names_of_losses();
 const NamedLoss& loss_named(const std::string& name);
 
