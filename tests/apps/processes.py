@@ -17,10 +17,16 @@ def processes_of(out):
 
 
 def kill_all(out):
-    """When this returns there are none: whoever was being started meanwhile is killed, too."""
+    """When this returns there are none: whoever was being started meanwhile is killed, too. What they would have left to
+    tell of their last calls goes with them."""
+    killed = set()
     while processes := processes_of(out):
+        killed.update(processes)
         for process in processes:
             try:
                 os.kill(process, signal.SIGKILL)
             except ProcessLookupError:
                 pass  # it has ended by itself
+    for process in killed:
+        for log in pathlib.Path("/dev/shm").glob(f"weft-{process}-*"):
+            log.unlink(missing_ok=True)
