@@ -19,6 +19,7 @@ parser.add_argument("program")
 parser.add_argument("--mpiexec")
 arguments = parser.parse_args()
 failures = 0
+logs_before = set(pathlib.Path("/dev/shm").glob("weft-*"))
 
 
 def start(*words, ranks=1, processes=False, out=None):
@@ -146,4 +147,6 @@ with tempfile.TemporaryDirectory(prefix="weft_launch_") as name:
         check_mistakes(folder, ranks, processes)
     check_words(folder)
     check_numbers_of_ranks(folder)
+for log in set(pathlib.Path("/dev/shm").glob("weft-*")) - logs_before:  # of the runs that failed as they were to
+    log.unlink(missing_ok=True)
 sys.exit(1 if failures else 0)
