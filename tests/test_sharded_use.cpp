@@ -1,47 +1,11 @@
 // What divided parameters cost, what their units may do, and what is refused.
 #include <future>
 
-#include "engine/nn/linear.h"
 #include "engine/nn/sequential.h"
-#include "engine/ops/elementwise.h"
-#include "engine/ops/matmul.h"
-#include "engine/ops/reduce.h"
-#include "optim/sharded.h"
-#include "tests/on_ranks.h"
+#include "tests/sharded_network.h"
 
 namespace weft {
 namespace {
-
-struct Deep {
-  Init init{.key = {7}};
-  std::vector<std::unique_ptr<Linear>> layers;
-  Deep(int count, int64_t width, Bias bias = Bias::yes, DType dtype = DType::f32) {
-    init.dtype = dtype;
-    for (int i = 0; i < count; ++i)
-      layers.push_back(std::make_unique<Linear>("layer" + std::to_string(i), width, width, init,
-                                                Activation{.op = Unary::Tanh}, bias));
-  }
-  std::vector<Parameter*> parameters() const {
-    std::vector<Parameter*> all;
-    for (const auto& layer : layers)
-      for (Parameter* parameter : layer->parameters()) all.push_back(parameter);
-    return all;
-  }
-  Var operator()(Var x, Sharded& sharded, const std::vector<Sharded::Unit>& units) {
-    for (size_t i = 0; i < layers.size(); ++i)
-      x = sharded.run(units[i], x, [layer = layers[i].get()](const Var& x) { return (*layer)(x); });
-    return x;
-  }
-  std::vector<Sharded::Unit> units(const Sharded& sharded) const {
-    std::vector<Sharded::Unit> units;
-    for (const auto& layer : layers) units.push_back(sharded.unit(layer->parameters()));
-    return units;
-  }
-};
-Var loss_of(const Var& y) { return sum(square(y)) * 0.1; }
-Tensor data(Communicator& comm, int64_t width, DType dtype = DType::f32) {
-  return data_of(number(comm), {2, width}, 0, dtype);
-}
 
 // Of all ranks together, when all are here.
 template <class F> int64_t statistic(Communicator& comm, F of) {
@@ -181,64 +145,6 @@ TEST_CASE("a gradient query adds nothing, and the step after it moves nothing") 
     expect(sharded.step(1, 1) == 0, "there is a gradient");
     const std::vector<Parameter*> mine_all = network.parameters(), whole_all = plain.parameters();
     for (size_t i = 0; i < mine_all.size(); ++i) expect_same_bits(sharded.whole(*mine_all[i]), whole_all[i]->value);
-  });
-}
-
-TEST_CASE(
-    "questions about a parameter add up over ranks to its gradient, and leave the backward after them as it was") {
-  on_ranks([](Communicator& comm) {
-    Deep plain(3, 40, Bias::yes, DType::f64), network(3, 40, Bias::yes, DType::f64);
-    Sharded sharded({{network.parameters(), AdamW{}}}, comm);
-    const std::vector<Sharded::Unit> units = network.units(sharded);
-    const Tensor x = data_of(number(comm), {number(comm), 40});
-    // Every unit is used twice, and one with another in it.
-    const auto around = [&](const Var& x) {
-      const auto first = [&](const Var& x) { return (*network.layers[0])(x); };
-      return (*network.layers[2])(sharded.run(units[0], x, first));
-    };
-    const auto divided = [&](Tape& tape) {
-      const Var twice = network(network(tape.constant(x), sharded, units), sharded, units);
-      return loss_of(sharded.run(units[2], twice, around));
-    };
-    Tape whole, unasked, mine;
-    Var y = whole.constant(x);
-    for (const size_t i : {0, 1, 2, 0, 1, 2, 0, 2}) y = (*plain.layers[i])(y);
-    unasked.backward(divided(unasked), sharded.gradients());
-    std::vector<Tensor> expected;
-    for (Parameter* parameter : network.parameters()) expected.push_back(sharded.gradient_of(*parameter).clone());
-    sharded.discard();
-
-    const Var loss = divided(mine);
-    for (size_t i = 0; i < expected.size(); ++i) {
-      const Tensor answer = sharded.gradient(loss, *network.parameters()[i]);
-      const Var share = whole.gradient(loss_of(y), {whole.watch(*plain.parameters()[i])})[0];
-      expect_close(comm.all_reduce(answer), comm.all_reduce(share.value()));
-      expect(!sharded.gradient_of(*network.parameters()[i]).defined(), "there is a gradient");
-    }
-    mine.backward(loss, sharded.gradients());
-    for (size_t i = 0; i < expected.size(); ++i)
-      expect_same_bits(sharded.gradient_of(*network.parameters()[i]), expected[i]);
-    expect_refusal([&] { sharded.gradient(loss, *plain.parameters()[0]); }, {"layer0.weight is not among"});
-  });
-}
-
-TEST_CASE("a parameter that was only asked about stays as it is in the step after") {
-  on_ranks({1, 3}, [](Communicator& comm) {
-    Deep network(1, 6, Bias::yes, DType::f64);
-    Linear& layer = *network.layers[0];
-    Sharded sharded({{network.parameters(), AdamW{.weight_decay = 0.5}}}, comm);
-    sharded.set(layer.bias, Tensor::full({6}, 2, DType::f64));
-    const Tensor weight = sharded.whole(layer.weight), bias = sharded.whole(layer.bias);
-    const Sharded::Unit unit = sharded.unit(layer.parameters());
-    const Tensor x = data(comm, 6, DType::f64);
-    const auto product = [&](const Var& x) { return matmul(x, use(x, layer.weight)); };
-    const auto shifted = [&](const Var& x) { return add_along(x, use(x, layer.bias), -1); };
-    Tape asking, tape;
-    sharded.gradient(loss_of(sharded.run(unit, asking.constant(x), shifted)), layer.bias);
-    tape.backward(loss_of(sharded.run(unit, tape.constant(x), product)), sharded.gradients());
-    sharded.step(0.1);
-    expect_same_bits(sharded.whole(layer.bias), bias);
-    expect(sharded.whole(layer.weight).values() != weight.values(), "the weights have not moved");
   });
 }
 

@@ -109,10 +109,6 @@ standardized = {
 softmaxes, log_softmaxes = over_rows(torch.softmax), over_rows(torch.log_softmax)
 
 
-def rectified_layer_norm(x, gamma, beta):
-    return F.relu(F.layer_norm(x, gamma.shape, gamma, beta + beta.new_tensor([3, -3, -3, 3]), eps=0.1))
-
-
 def cross_entropy(x): return F.cross_entropy(x, indices(0, 2, 1, 2), reduction="none")
 
 
@@ -202,7 +198,9 @@ table = {
                      "below epsilon": lambda x: F.normalize(x, dim=-1, eps=10)},
     "standardize": standardized,
     "standardize_slope": standardized,
-    "layer_norm": {"": lambda x, gamma, beta: F.layer_norm(x, gamma.shape, gamma, beta), "relu": rectified_layer_norm},
+    "layer_norm": {"": lambda x, gamma, beta: F.layer_norm(x, gamma.shape, gamma, beta),
+                   "relu": lambda x, gamma, beta: F.relu(
+                       F.layer_norm(x, gamma.shape, gamma, beta + beta.new_tensor([3, -3, -3, 3]), eps=0.1))},
     "cross_entropy": cross_entropy,
     "cross_entropy_slope": cross_entropy,
     # Reductions.
