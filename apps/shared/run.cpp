@@ -105,8 +105,8 @@ Metadata Run::begin(TrainingState& state, std::function<Metadata()> words) {
       const Latest latest = checkpoint_to_resume(options_.resume, options_.out);
       for (const std::string& damage : latest.damaged) warn(damage);
       if (latest.file) {
-        must_be_in_same_data(*latest.file, words_());
         load_all(*latest.file, state, put);
+        must_be_in_same_data(*latest.file, words_());
       }
       if (!options_.dry_run) open_folder(latest);
       return latest.file ? latest.file->metadata() : Metadata();
