@@ -140,13 +140,14 @@ TEST_CASE("the verbs on rows agree to 32 units, log_softmax's pullback to 256, i
     }
 }
 
-TEST_CASE("layer_norm's rows agree to 32 units, its sums over rows to 256, in bf16 to 2") {
+// A row of nearly equal values is scaled up by as much as 1 / sqrt(epsilon) = 32, and the rounding of its mean with it.
+TEST_CASE("layer_norm's rows agree to 128 units, its pullback's to 256, in bf16 to 2") {
   SKIP_WITHOUT_A_CARD();
   for (const DType type : floating)
     for (const Shape& shape : std::vector<Shape>{{1}, {3, 1}, {0, 5}, {700, 10}, {2, 3, 257}, {3, 2051}, {9001, 3}})
       for (const bool relu : {false, true}) {
         INFO(text(type) << " " << shape.text() << (relu ? " relu" : ""));
-        const double ulps = type == DType::bf16 ? 2 : 32, slack = type == DType::bf16 ? 1 : 8;
+        const double ulps = type == DType::bf16 ? 2 : 128, slack = type == DType::bf16 ? 1 : 2;
         const Tensor x = sample(shape, type), g = sample(shape, type, -1, 1), y = sample(shape, type);
         const Tensor gamma = sample({shape[-1]}, type), beta = sample({shape[-1]}, type);
         const Tensor moments = sample(shape.with(-1, 2), type == DType::bf16 ? DType::f32 : type, 0.25);

@@ -37,8 +37,8 @@ TEST_CASE("cuBLAS is loaded with all that Weft calls, and its errors are told in
 
 TEST_CASE("a cuBLAS that is missing, or is something else, is an error that names it and says what to do") {
   using Catch::Contains;
-  CHECK_THROWS_WITH(cuda::Cublas("libcublas.so.0"),
-                    Contains("cuda: libcublas.so.0 cannot be loaded: ") && Contains("No such file") &&
+  CHECK_THROWS_WITH(cuda::Cublas("libcublas.so.none"),
+                    Contains("cuda: libcublas.so.none cannot be loaded: ") && Contains("No such file") &&
                         Contains("install cuBLAS, or name the folder that holds it in LD_LIBRARY_PATH"));
   CHECK_THROWS_WITH(cuda::Cublas("libc.so.6"), Contains("cuda: libc.so.6 has no cublasCreate"));
 }

@@ -1,0 +1,10 @@
+#pragma once
+// What a kernel did wrong. As with a real card, every later call that could tell of it does, until the program ends.
+#include <string>
+
+namespace weft::emulated {
+
+void report_fault(std::string what);  // the first one is kept
+const char* fault();                  // null where there was none
+
+}  // namespace weft::emulated

@@ -1,0 +1,48 @@
+#pragma once
+// CUDA's language as Weft's kernels use it: a kernel is a function that each of a block's threads calls.
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <tuple>
+#include <type_traits>
+
+#include "tests/emulated_card/block.h"
+
+#define __global__
+#define __device__
+#define __host__
+#define __launch_bounds__(threads)
+#define __shared__ static thread_local  // a block's threads are fibers of one thread
+
+struct cudaLaunchConfig_t {
+  dim3 gridDim, blockDim;
+  cudaStream_t stream;
+};
+
+template <class... Parameters, class... Arguments>
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* shape, void (*kernel)(Parameters...),
+                               const Arguments&... arguments) {
+  using namespace weft::emulated;
+  const auto run = [kernel, values = std::tuple<Parameters...>(arguments...)] { std::apply(kernel, values); };
+  return launch(shape->stream, shape->gridDim, shape->blockDim, run);
+}
+
+inline void __syncthreads() { weft::emulated::meet_block(); }
+
+// T is what CUDA has a shuffle for. All lanes must take part.
+template <class T> T weft_value_of_lane(unsigned mask, T mine, int lane) {
+  static_assert(std::is_arithmetic_v<T>);
+  uint64_t bits = 0;
+  __builtin_memcpy(&bits, &mine, sizeof mine);
+  bits = weft::emulated::exchange_lanes(mask, bits, lane);
+  __builtin_memcpy(&mine, &bits, sizeof mine);
+  return mine;
+}
+template <class T> T __shfl_sync(unsigned mask, T mine, int lane) { return weft_value_of_lane(mask, mine, lane); }
+template <class T> T __shfl_xor_sync(unsigned mask, T mine, int bits) {
+  return weft_value_of_lane(mask, mine, weft::emulated::lane() ^ bits);
+}
+template <class T> T __shfl_up_sync(unsigned mask, T mine, int distance) {
+  const int lane = weft::emulated::lane();
+  return weft_value_of_lane(mask, mine, lane < distance ? lane : lane - distance);
+}

@@ -1,0 +1,171 @@
+// CUDA's runtime as Weft calls it.
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+#include <utility>
+
+#include "tests/emulated_card/fault.h"
+#include "tests/emulated_card/memory.h"
+
+namespace weft::emulated {
+namespace {
+
+constexpr int cards = 3;  // so that ranks may have one each
+
+thread_local int current_card = 0;
+thread_local cudaError_t last_error = cudaSuccess;
+
+cudaError_t ended(cudaError_t code) {
+  if (code == cudaSuccess) return fault() ? cudaErrorLaunchFailure : cudaSuccess;
+  return last_error = code;
+}
+cudaError_t require(bool well) { return ended(well ? cudaSuccess : cudaErrorInvalidValue); }
+
+struct Fault {
+  std::mutex mutex;
+  std::string what;
+};
+Fault& first_fault() {
+  static Fault& instance = *new Fault;
+  return instance;
+}
+
+}  // namespace
+
+void report_fault(std::string what) {
+  const std::lock_guard lock(first_fault().mutex);
+  if (first_fault().what.empty()) first_fault().what = std::move(what);
+}
+const char* fault() {
+  const std::lock_guard lock(first_fault().mutex);
+  return first_fault().what.empty() ? nullptr : first_fault().what.c_str();
+}
+
+}  // namespace weft::emulated
+
+using namespace weft::emulated;
+
+const char* cudaGetErrorString(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess: return "no error";
+    case cudaErrorInvalidValue: return "invalid argument";
+    case cudaErrorMemoryAllocation: return "out of memory";
+    case cudaErrorInvalidDevice: return "invalid device ordinal";
+    case cudaErrorNotReady: return "device not ready";
+    case cudaErrorLaunchFailure: return fault();
+  }
+  return "unrecognized error code";
+}
+cudaError_t cudaGetLastError() {
+  const cudaError_t last = std::exchange(last_error, cudaSuccess);
+  return last == cudaSuccess ? ended(last) : last;
+}
+
+// ---- Cards
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = cards;
+  return ended(cudaSuccess);
+}
+cudaError_t cudaSetDevice(int device) {
+  if (device < 0 || device >= cards) return ended(cudaErrorInvalidDevice);
+  current_card = device;
+  return ended(cudaSuccess);
+}
+cudaError_t cudaGetDevice(int* device) {
+  *device = current_card;
+  return ended(cudaSuccess);
+}
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
+  *value = 9;
+  return ended(cudaSuccess);
+}
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  *properties = {"a card that the CPU emulates", {}, card_bytes};
+  properties->uuid.bytes[0] = static_cast<char>(device + 1);
+  return ended(cudaSuccess);
+}
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  *least = *greatest = 0;
+  return ended(cudaSuccess);
+}
+
+// ---- Memory
+cudaError_t cudaMalloc(void** memory, size_t bytes) {
+  *memory = take_memory(bytes);
+  return ended(*memory ? cudaSuccess : cudaErrorMemoryAllocation);
+}
+cudaError_t cudaFree(void* memory) { return require(!memory || give_memory(memory)); }
+cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) {
+  *memory = take_pinned(bytes);
+  return ended(cudaSuccess);
+}
+cudaError_t cudaMallocHost(char** memory, size_t bytes) {
+  *memory = static_cast<char*>(take_pinned(bytes));
+  return ended(cudaSuccess);
+}
+cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
+  *free = free_memory();
+  *total = card_bytes;
+  return ended(cudaSuccess);
+}
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* memory) {
+  attributes->type = on_card(memory, 1)  ? cudaMemoryTypeDevice
+                     : is_pinned(memory) ? cudaMemoryTypeHost
+                                         : cudaMemoryTypeUnregistered;
+  return ended(cudaSuccess);
+}
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
+  const bool to_card = kind != cudaMemcpyDeviceToHost, from_card = kind != cudaMemcpyHostToDevice;
+  if (!stream || on_card(to, bytes) != to_card || on_card(from, bytes) != from_card)
+    return ended(cudaErrorInvalidValue);
+  const uint64_t position = stream->enqueue([=] { std::memmove(to, from, bytes); });
+  const bool pageable = (!to_card && !is_pinned(to)) || (!from_card && !is_pinned(from));
+  if (pageable) stream->await(position);
+  return ended(cudaSuccess);
+}
+
+// ---- Streams
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  *stream = new Stream;
+  return ended(cudaSuccess);
+}
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int) {
+  return cudaStreamCreateWithFlags(stream, flags);
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  delete stream;
+  return ended(cudaSuccess);
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  if (!stream) return ended(cudaErrorInvalidValue);
+  stream->await(stream->asked());
+  return ended(cudaSuccess);
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  if (event->stream) stream->enqueue([before = *event] { before.stream->await(before.position); });
+  return ended(cudaSuccess);
+}
+
+// ---- Events
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  *event = new Event;
+  return ended(cudaSuccess);
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
+  return ended(cudaSuccess);
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  *event = {stream, stream->asked()};
+  return ended(cudaSuccess);
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  const bool done = !event->stream || event->stream->is_done(event->position);
+  return done ? ended(cudaSuccess) : cudaErrorNotReady;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  if (event->stream) event->stream->await(event->position);
+  return ended(cudaSuccess);
+}

@@ -1,0 +1,210 @@
+// The emulated card finds what a real one punishes: else kernels that pass their tests here would say little.
+#include <cuda_runtime.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <csignal>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "tests/emulated_card/memory.h"
+
+namespace {
+
+constexpr unsigned threads = 256;
+
+struct Stream {
+  cudaStream_t handle = nullptr;
+  Stream() { cudaStreamCreateWithFlags(&handle, cudaStreamNonBlocking); }
+  ~Stream() { cudaStreamDestroy(handle); }
+};
+template <class T> struct OnCard {
+  T* data = nullptr;
+  explicit OnCard(size_t count) { cudaMalloc(reinterpret_cast<void**>(&data), count * sizeof(T)); }
+  ~OnCard() { cudaFree(data); }
+};
+
+template <class T> std::vector<T> downloaded(const T* from, size_t count, const Stream& stream) {
+  std::vector<T> values(count);
+  CHECK(cudaMemcpyAsync(values.data(), from, count * sizeof(T), cudaMemcpyDeviceToHost, stream.handle) == cudaSuccess);
+  return values;
+}
+
+template <class... P, class... A>
+cudaError_t launch(const Stream& stream, unsigned blocks, void (*kernel)(P...), A... arguments) {
+  const cudaLaunchConfig_t shape = {{blocks}, {threads}, stream.handle};
+  return cudaLaunchKernelEx(&shape, kernel, arguments...);
+}
+
+// y[block][i] = what the next thread of the block put down.
+template <bool barrier> __global__ void pass_on(int* y) {
+  __shared__ int values[threads];
+  values[threadIdx.x] = static_cast<int>(threadIdx.x);
+  if (barrier) __syncthreads();
+  const int next = values[(threadIdx.x + 1) % threads];
+  if (barrier) __syncthreads();
+  values[threadIdx.x] = -1;
+  y[blockIdx.x * threads + threadIdx.x] = next;
+}
+
+__global__ void sum_lanes(int* y) {
+  int sum = static_cast<int>(threadIdx.x);
+  for (int distance = 1; distance < 32; distance *= 2) sum += __shfl_xor_sync(~0u, sum, distance);
+  y[threadIdx.x] = sum;
+}
+__global__ void shift_lanes(double* y) {
+  const double mine = threadIdx.x + 0.5;
+  y[threadIdx.x] = __shfl_up_sync(~0u, mine, 3) + 1000 * __shfl_sync(~0u, mine, 31);
+}
+
+__global__ void one_lane_stays_away(int* y) {
+  if (threadIdx.x != 5) y[threadIdx.x] = __shfl_xor_sync(~0u, 1, 1);
+}
+__global__ void one_warp_stays_away(int* y) {
+  if (threadIdx.x >= 32) __syncthreads();
+  y[threadIdx.x] = 1;
+}
+
+// How a process of its own ended that did this: its exit code, or minus the signal.
+template <class F> int end_of(const F& work) {
+  const pid_t child = fork();
+  if (child == 0) {
+    std::signal(SIGSEGV, SIG_DFL);  // not Catch's report
+    _exit(work());
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+}  // namespace
+
+TEST_CASE("what was asked of a stream has not happened until somebody waits for it") {
+  const Stream stream;
+  const OnCard<int> on_card(1);
+  void* pinned = nullptr;
+  cudaHostAlloc(&pinned, sizeof(int), cudaHostAllocPortable);
+  int& value = *static_cast<int*>(pinned) = 1;
+  cudaMemcpyAsync(on_card.data, pinned, sizeof(int), cudaMemcpyHostToDevice, stream.handle);
+  value = 2;  // too early: it is this that will be copied
+  CHECK(downloaded(on_card.data, 1, stream) == std::vector<int>{2});
+  value = 3;
+  cudaMemcpyAsync(pinned, on_card.data, sizeof(int), cudaMemcpyDeviceToHost, stream.handle);
+  CHECK(value == 3);
+  cudaStreamSynchronize(stream.handle);
+  CHECK(value == 2);
+}
+
+TEST_CASE("a stream that waits for another one's event comes after what was before it, and does not wait for more") {
+  const Stream first, second;
+  const OnCard<int> from(threads), to(threads);
+  cudaEvent_t event = nullptr;
+  cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
+  CHECK(cudaEventQuery(event) == cudaSuccess);
+  launch(first, 1, sum_lanes, from.data);
+  cudaEventRecord(event, first.handle);
+  cudaStreamWaitEvent(second.handle, event, 0);
+  cudaMemcpyAsync(to.data, from.data, threads * sizeof(int), cudaMemcpyDeviceToDevice, second.handle);
+  CHECK(downloaded(to.data, threads, second)[0] == 31 * 32 / 2);
+  CHECK(cudaEventSynchronize(event) == cudaSuccess);
+  cudaEventDestroy(event);
+}
+
+TEST_CASE("the host cannot touch a card's memory, and fresh memory holds NaN") {
+  const Stream stream;
+  const OnCard<float> on_card(3);
+  CHECK(end_of([&] { return static_cast<int>(*static_cast<volatile float*>(on_card.data)); }) == -SIGSEGV);
+  for (const float value : downloaded(on_card.data, 3, stream)) CHECK(std::isnan(value));
+}
+
+TEST_CASE("copies that leave what was taken, or name the wrong side, are refused; so is more memory than there is") {
+  const Stream stream;
+  const OnCard<char> on_card(5000);
+  std::vector<char> host(20000);
+  const auto upload = [&](char* to, size_t bytes, cudaMemcpyKind kind) {
+    return cudaMemcpyAsync(to, host.data(), bytes, kind, stream.handle);
+  };
+  CHECK(upload(on_card.data, 5000, cudaMemcpyHostToDevice) == cudaSuccess);
+  CHECK(upload(on_card.data, 20000, cudaMemcpyHostToDevice) == cudaErrorInvalidValue);
+  CHECK(upload(on_card.data, 5000, cudaMemcpyDeviceToDevice) == cudaErrorInvalidValue);
+  CHECK(upload(host.data() + 5000, 5000, cudaMemcpyHostToDevice) == cudaErrorInvalidValue);
+  void* memory = nullptr;
+  CHECK(cudaMalloc(&memory, weft::emulated::card_bytes + 1) == cudaErrorMemoryAllocation);
+  CHECK(cudaFree(host.data()) == cudaErrorInvalidValue);
+  CHECK(cudaGetLastError() == cudaErrorInvalidValue);
+  CHECK(cudaGetLastError() == cudaSuccess);
+}
+
+TEST_CASE("memory that was given back is taken again, between what others keep") {
+  constexpr size_t bytes = 100'000;
+  const auto free_now = [] {
+    size_t free = 0, total = 0;
+    cudaMemGetInfo(&free, &total);
+    return free;
+  };
+  const size_t before = free_now();
+  void *gap = nullptr, *again = nullptr;
+  cudaMalloc(&gap, bytes);
+  const OnCard<char> behind(1);
+  cudaFree(gap);
+  const OnCard<char> larger(2 * bytes);
+  cudaMalloc(&again, bytes);
+  CHECK(again == gap);
+  CHECK(larger.data > behind.data);
+  cudaFree(again);
+  CHECK(before - free_now() >= 2 * bytes);
+}
+
+TEST_CASE("threads meet at a barrier; without it they miss each other") {
+  const Stream stream;
+  const OnCard<int> y(2 * threads);
+  std::vector<int> next(2 * threads);
+  for (size_t i = 0; i < next.size(); ++i) next[i] = static_cast<int>((i + 1) % threads);
+  for (int again = 0; again < 2; ++again) {  // launches differ in the order of threads
+    launch(stream, 2, pass_on<true>, y.data);
+    CHECK(downloaded(y.data, 2 * threads, stream) == next);
+    launch(stream, 2, pass_on<false>, y.data);
+    CHECK(downloaded(y.data, 2 * threads, stream) != next);
+  }
+}
+
+TEST_CASE("lanes of a warp exchange their values") {
+  const Stream stream;
+  const OnCard<int> sums(threads);
+  launch(stream, 1, sum_lanes, sums.data);
+  const std::vector<int> values = downloaded(sums.data, threads, stream);
+  const OnCard<double> shifted(threads);
+  launch(stream, 1, shift_lanes, shifted.data);
+  const std::vector<double> moved = downloaded(shifted.data, threads, stream);
+  for (unsigned i = 0; i < threads; ++i) {
+    const unsigned warp = i / 32 * 32, lane = i % 32;
+    CHECK(values[i] == static_cast<int>(32 * warp + 31 * 32 / 2));
+    CHECK(moved[i] == (lane < 3 ? i : i - 3) + 0.5 + 1000 * (warp + 31.5));
+  }
+}
+
+TEST_CASE("threads that stay away from a shuffle or a barrier are a fault, of which every later call tells") {
+  const auto fault_of = [](void (*kernel)(int*)) {
+    return end_of([kernel] {
+      const Stream stream;
+      const OnCard<int> y(threads);
+      launch(stream, 1, kernel, y.data);
+      const bool told = cudaStreamSynchronize(stream.handle) == cudaErrorLaunchFailure;
+      return told && cudaGetLastError() == cudaErrorLaunchFailure && cudaGetErrorString(cudaErrorLaunchFailure) ? 7 : 0;
+    });
+  };
+  CHECK(fault_of(one_lane_stays_away) == 7);
+  CHECK(fault_of(one_warp_stays_away) == 7);
+  CHECK(fault_of(sum_lanes) == 0);
+}
+
+TEST_CASE("a launch without blocks, or with half a warp, is refused") {
+  const Stream stream;
+  const OnCard<int> y(threads);
+  CHECK(launch(stream, 0, sum_lanes, y.data) == cudaErrorInvalidValue);
+  const cudaLaunchConfig_t half = {{1}, {16}, stream.handle};
+  CHECK(cudaLaunchKernelEx(&half, sum_lanes, y.data) == cudaErrorInvalidValue);
+}
