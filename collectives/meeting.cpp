@@ -87,7 +87,8 @@ void Meeting::prepare(const Transport& transport) {
   const Device device = place(transport, x_);
   if (x_.device() != device) x_ = staged(x_);
   landing_ = flat(y_.device() == device ? y_ : staging_for(y_));
-  backend(device).synchronize();
+  waits_ = !transport.keeps_stream_order();
+  if (waits_) backend(device).synchronize();
 }
 
 Tensor Meeting::now(Transport& transport) {
@@ -123,7 +124,7 @@ void Meeting::read(const Transport::Part& part) {
       fold_part(part, from - first, to - from, fold_.ranks, fold_.op, range);
     }
   }
-  backend(landing_.device()).synchronize();
+  if (waits_) backend(landing_.device()).synchronize();
 }
 
 void Meeting::copy(const Transport::Part& part, const Window& w) {
@@ -145,7 +146,8 @@ void all_reduce(Transport& transport, const Call& call, const Tensor& x, Tensor&
   Tensor landing = here ? Tensor() : staging_for(y);
   Tensor& result = here ? y : landing;
   Backend& on = backend(device);
-  on.synchronize();
+  const bool waits = !transport.keeps_stream_order();
+  if (waits) on.synchronize();
   const std::span<std::byte> room{result.mutate<std::byte>(), result.bytes()};
   if (in_any_order && transport.combine_in_any_order(call, bytes_of(shown), room)) {
     if (call.op == ReduceOp::mean) on.unary(Unary::Affine, {1.0 / transport.size(), 0}, result, result);
@@ -155,7 +157,7 @@ void all_reduce(Transport& transport, const Call& call, const Tensor& x, Tensor&
       const int64_t count = static_cast<int64_t>(part.last - part.first) / element;
       Borrowed range(to, count, x.dtype(), device);
       fold_part(part, 0, count, everyone, call.op, range);
-      on.synchronize();
+      if (waits) on.synchronize();
     });
   }
   if (!here) y.copy_from(result);

@@ -40,7 +40,8 @@ class Meeting {
   Tensor x_;
   size_t longest_;
   Tensor y_;
-  Tensor landing_;  // y_, or where it is made if the group does not meet on y's device
+  Tensor landing_;     // y_, or where it is made if the group does not meet on y's device
+  bool waits_ = true;  // for the card, before peers may look and before they may change what was read
   Windows windows_;
   Fold fold_;
 };

@@ -65,7 +65,7 @@ const DistributedCase cases[] = {
      }},
     {"as_partial, as_varying, as_replicated", matrix,
      [](auto x, auto& comm) {
-       const Tensor two = Tensor::full({2, 3}, 2, DType::f64);
+       const Tensor two = Tensor::full({2, 3}, 2, DType::f64, x[0].device());
        return as_varying(as_replicated(all_reduce(as_partial(x[0], comm), comm) * two, comm), comm) * x[0];
      }},
     {"keep_on and as_invariant", matrix,

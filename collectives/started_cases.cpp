@@ -17,9 +17,9 @@ using Shapes = std::vector<Shape>;
 Var flat(const Var& x) { return reshape(x, {x.size()}); }
 
 template <class Verb> void expect_bits_of_the_whole(const Verb& verb, const Var& x, const Var& y, Communicator& comm) {
-  const Tensor whole = comm.run(verb, x.value());
-  require(whole.shape() == y.shape() && std::memcmp(whole.data(), y.value().data(), whole.bytes()) == 0,
-          "start: the two halves give ", text(y.value()), ", the whole ", text(whole));
+  const Tensor whole = comm.run(verb, x.value()).to(Device::cpu), halves = y.value().to(Device::cpu);
+  require(whole.shape() == halves.shape() && std::memcmp(whole.data(), halves.data(), whole.bytes()) == 0,
+          "start: the two halves give ", text(halves), ", the whole ", text(whole));
 }
 
 // `make` says which collective it is, for so many ranks; its input has `rows` rows on this one.

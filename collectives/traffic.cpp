@@ -83,6 +83,7 @@ class CountedGroup final : public Transport {
   std::string description() const override { return inner_->description(); }
   void finalize(Site site) override { inner_->finalize(site); }
   bool shows_device_memory() const override { return inner_->shows_device_memory(); }
+  bool keeps_stream_order() const override { return inner_->keeps_stream_order(); }
   StorageHandle allocate_shown(size_t bytes) override { return inner_->allocate_shown(bytes); }
 
  private:

@@ -23,7 +23,7 @@ Var given(const Var& like, int64_t first, int64_t width, uint64_t use) {
   for (int64_t i = 0; i < n; ++i)
     all.slice(i, i + 1).copy_from(
         Tensor::uniform({1, width}, {use, static_cast<uint64_t>(first + i)}, -1, 1, DType::f64));
-  return derived(all, like);
+  return derived(all.to(like.device()), like);
 }
 
 // Alternating normalization as the papers write it.
@@ -117,7 +117,8 @@ const LossCase anchors_case{"MSN",
                             "anchors alone",
                             {{{3}, {3}}},
                             [](const Inputs& x, Communicator& comm) {
-                              const Var prototypes = same_everywhere(given(Tensor({4}, DType::f64), 0, 3, 54).value());
+                              const Tensor four({4}, DType::f64, x.rows[0].device());
+                              const Var prototypes = same_everywhere(given(four, 0, 3, 54).value());
                               return msn(x.rows, given(x.rows[0], x.first, 3, 53), prototypes, {.temperature = 0.5},
                                          comm);
                             },
@@ -144,8 +145,9 @@ const LossCase dino_case{
     "",
     {{{4}, {4}, {4}}},
     [](const Inputs& x, Communicator& comm) {
-      Dino dino("dino", 4, {.key = {1}, .dtype = DType::f64}, {.teacher_temperature = 0.2});
-      dino.center.value = some_center();
+      const Device device = x.rows[0].device();
+      Dino dino("dino", 4, {.key = {1}, .dtype = DType::f64, .device = device}, {.teacher_temperature = 0.2});
+      dino.center.value = some_center().to(device);
       return dino({given(x.rows[0], x.first, 4, 56), given(x.rows[0], x.first, 4, 57)}, x.rows, {}, comm);
     },
     [](const Inputs& x) {

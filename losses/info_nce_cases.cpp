@@ -9,7 +9,9 @@
 namespace weft {
 namespace {
 
-Var bank() { return same_everywhere(l2_normalize(Tensor::uniform({4, 3}, {8}, -1, 1, DType::f64)).value()); }
+Var bank(Device device = Device::cpu) {
+  return same_everywhere(l2_normalize(Tensor::uniform({4, 3}, {8}, -1, 1, DType::f64, device)).value());
+}
 
 Var similarities(const Var& a, const Var& b) {
   return matmul(l2_normalize(a), l2_normalize(b), Transpose::no, Transpose::yes) / 0.1;
@@ -35,7 +37,11 @@ LossCase with(const char* variant, const InfoNceOptions& options, Var (*whole)(c
   return {"InfoNCE",
           variant,
           {{{3}, {3}}},
-          [=](const LossCase::Inputs& x, Communicator& comm) { return info_nce(x.rows[0], x.rows[1], options, comm); },
+          [=](const LossCase::Inputs& x, Communicator& comm) {
+            InfoNceOptions here = options;
+            if (here.negatives.defined()) here.negatives = bank(x.rows[0].device());
+            return info_nce(x.rows[0], x.rows[1], here, comm);
+          },
           whole};
 }
 

@@ -12,7 +12,9 @@ namespace weft {
 namespace {
 
 // A bank of five keys.
-Var bank() { return same_everywhere(l2_normalize(Tensor::uniform({5, 3}, {7}, -1, 1, DType::f64)).value()); }
+Var bank(Device device = Device::cpu) {
+  return same_everywhere(l2_normalize(Tensor::uniform({5, 3}, {7}, -1, 1, DType::f64, device)).value());
+}
 
 // The cross entropy of a matrix of all similarities without its diagonal.
 Var whole(const LossCase::Inputs& x, const Var& negatives) {
@@ -48,7 +50,7 @@ const LossCase cases[] = {
      "memory bank",
      {{{3}, {3}}},
      [](const LossCase::Inputs& x, Communicator& comm) {
-       return nt_xent(x.rows[0], x.rows[1], {.negatives = bank()}, comm);
+       return nt_xent(x.rows[0], x.rows[1], {.negatives = bank(x.rows[0].device())}, comm);
      },
      [](const LossCase::Inputs& x) { return whole(x, bank()); }},
 };

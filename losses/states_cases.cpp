@@ -19,7 +19,7 @@ int64_t rows_of(const Var& x) { return x.shape()[0]; }
 Var waves(const Var& rows, int64_t first) {  // different in every sample
   std::vector<double> values;
   for (int64_t i = 0; i < rows_of(rows); ++i) values.push_back(0.3 + std::sin(static_cast<double>(first + i)));
-  return derived(Tensor::from({rows_of(rows)}, values, DType::f64), rows);
+  return derived(Tensor::from({rows_of(rows)}, values, DType::f64, rows.device()), rows);
 }
 // What each sample makes of what all samples say together, a vector of three: ranks use it differently, so that nothing
 // but the true adjoint of the exchange will do.
@@ -73,7 +73,8 @@ const LossCase extremes{"States",
 Var even_samples(const Var& rows, int64_t first) {
   std::vector<double> even;
   for (int64_t i = first % 2; i < rows_of(rows); i += 2) even.push_back(static_cast<double>(i));
-  return gather_rows(rows, derived(Tensor::from({static_cast<int64_t>(even.size())}, even, DType::i64), rows));
+  const Shape count = {static_cast<int64_t>(even.size())};
+  return gather_rows(rows, derived(Tensor::from(count, even, DType::i64, rows.device()), rows));
 }
 Var of_rows(const Var& all, const Var& even, const Var& sums, const Var& high) {
   const Var ordered = sum(mul_along(all, waves(all, 0), 0), 0), of_even = mul_along(even, waves(even, 5), 0);

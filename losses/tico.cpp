@@ -65,8 +65,9 @@ LossCase tico_case(std::string variant, const Tensor& before) {
           std::move(variant),
           {{{3}, {3}}},
           [=](const LossCase::Inputs& x, Communicator& comm) {
-            Tico tico("tico", 3, {.key = {}, .dtype = DType::f64}, {.beta = 0.7, .rho = 5});
-            tico.covariance.value = before;
+            const Device device = x.rows[0].device();
+            Tico tico("tico", 3, {.key = {}, .dtype = DType::f64, .device = device}, {.beta = 0.7, .rho = 5});
+            tico.covariance.value = before.to(device);
             return tico(x.rows[0], x.rows[1], {.training = true}, comm);
           },
           [=](const LossCase::Inputs& x) { return whole(x, before); },

@@ -11,6 +11,7 @@
 //
 // Whatever else spans blocks has to be computed alike on every rank: a contrastive loss, for one, by each of them of
 // all features (all_gather_equal), as one process would. Memory, and what travels in a step: 32 bytes for each element.
+// A block's gradient of 2^24 or more becomes NaN.
 #include "collectives/communicator.h"
 #include "engine/tape.h"
 

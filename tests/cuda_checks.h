@@ -43,8 +43,9 @@ inline Tensor integers(const Shape& shape, int64_t below) {
   return Tensor::from(shape, values, DType::i64);
 }
 inline Tensor with_specials(Tensor x) {
-  const Tensor specials = Tensor::from({5}, {not_a_number, infinity, -infinity, 0.0, -0.0}).to(x.dtype());
-  if (is_floating(x.dtype()) && x.size() > 7) x.reshape({x.size()}).slice(2, 7).copy_from(specials);
+  if (!is_floating(x.dtype()) || x.size() < 8) return x;
+  const Tensor specials = Tensor::from({5}, {not_a_number, infinity, -infinity, 0.0, -0.0});
+  x.reshape({x.size()}).slice(2, 7).copy_from(specials.to(x.dtype()));
   return x;
 }
 inline Shape shape_of(Along a) { return {a.outer, a.extent, a.inner}; }

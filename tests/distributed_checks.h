@@ -6,11 +6,12 @@
 
 namespace weft {
 
-inline std::vector<Var> inputs_of(const DistributedCase& c, Communicator& comm, Tape& tape) {
+inline std::vector<Var> inputs_of(const DistributedCase& c, Communicator& comm, Tape& tape,
+                                  Device device = Device::cpu) {
   std::vector<Var> inputs;
   uint64_t stream = 100 * static_cast<uint64_t>(comm.rank().value);
   for (const Shape& shape : c.shapes(comm.rank().value, comm.size()))
-    inputs.push_back(tape.watch(Tensor::uniform(shape, {3, ++stream}, c.low, c.high, DType::f64)));
+    inputs.push_back(tape.watch(Tensor::uniform(shape, {3, ++stream}, c.low, c.high, DType::f64, device)));
   return inputs;
 }
 
@@ -27,11 +28,13 @@ inline DistributedCase::Values everyones(const Tensor& mine, Communicator& comm)
   return result;
 }
 
-inline void check_specification(const DistributedCase& c, Communicator& comm) {
+inline void check_specification(const DistributedCase& c, Communicator& comm, Device device = Device::cpu) {
   if (!c.specification) return;
   Tape tape;
-  const std::vector<Var> inputs = inputs_of(c, comm, tape);
-  const std::vector<double> result = c.call(inputs, comm).value().values();
+  const std::vector<Var> inputs = inputs_of(c, comm, tape, device);
+  const Tensor value = c.call(inputs, comm).value();
+  require(value.device() == device, c.name, ": the result is on ", value.device());
+  const std::vector<double> result = value.values();
   const auto me = static_cast<size_t>(comm.rank().value);
   const std::vector<double> expected = c.specification(everyones(inputs[0].value(), comm))[me];
   require(result.size() == expected.size(), c.name, ": ", result.size(), " values, not ", expected.size());
@@ -40,11 +43,11 @@ inline void check_specification(const DistributedCase& c, Communicator& comm) {
             expected[i]);
 }
 
-inline void check_gradients(const DistributedCase& c, Communicator& comm) {
+inline void check_gradients(const DistributedCase& c, Communicator& comm, Device device = Device::cpu) {
   const auto total = [&](double x) { return comm.all_reduce(Tensor::full({}, x, DType::f64)).item(); };
   const uint64_t seed = 17 + static_cast<uint64_t>(comm.rank().value);
   const GradientCheck check([&](std::span<const Var> x) { return c.call(x, comm); },
-                            c.shapes(comm.rank().value, comm.size()), c.low, c.high, Device::cpu, seed, total);
+                            c.shapes(comm.rank().value, comm.size()), c.low, c.high, device, seed, total);
   for (int order = 1; order <= c.orders; ++order) {
     const Mismatch found = order == 1 ? check.first_order() : check.second_order();
     require(found.ok(), c.name, ": order ", order, ", numeric ", found.numeric, ", analytic ", found.analytic);

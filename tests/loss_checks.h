@@ -18,7 +18,8 @@ class LossComparison {
     double gradient = 0;  // the largest of any element, relative to the largest element of that input's gradient
   };
 
-  explicit LossComparison(const LossCase& c) : case_(c) {
+  // The ranks compute on `device`, the one process on the CPU.
+  explicit LossComparison(const LossCase& c, Device device = Device::cpu) : case_(c), device_(device) {
     uint64_t stream = 40;
     const auto draw = [&](const Shape& shape) {
       return Tensor::uniform(shape, {29, ++stream}, c.drawn.low, c.drawn.high, DType::f64);
@@ -54,12 +55,13 @@ class LossComparison {
     Tape tape;
     if (comm) spread_over(tape, *comm);
     const int rank = comm ? comm->rank().value : 0, ranks = comm ? comm->size() : 1;
+    const Device device = comm ? device_ : Device::cpu;
     Vars rows, shared, all;
     const LossCase::Inputs division = case_.inputs({}, {}, rank, ranks);
     const int64_t mine = case_.division(ranks)[static_cast<size_t>(rank)];
-    for (const Tensor& t : rows_) rows.push_back(tape.watch(t.slice(division.first, division.first + mine)));
+    for (const Tensor& t : rows_) rows.push_back(tape.watch(t.slice(division.first, division.first + mine).to(device)));
     for (const Tensor& t : shared_) {
-      const Var leaf = tape.watch(t);
+      const Var leaf = tape.watch(t.to(device));
       shared.push_back(comm ? spread_as(leaf, *comm, Spread::replicated) : leaf);
     }
     all.insert(all.end(), rows.begin(), rows.end());
@@ -83,6 +85,7 @@ class LossComparison {
   }
 
   const LossCase& case_;
+  const Device device_;
   std::vector<Tensor> rows_, shared_;
 };
 

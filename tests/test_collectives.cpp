@@ -2,6 +2,7 @@
 // does. tests/mpi/collectives.cpp makes the same checks under mpiexec.
 #include <catch2/catch.hpp>
 
+#include "tests/cuda_checks.h"
 #include "tests/distributed_checks.h"
 
 using namespace weft;
@@ -23,6 +24,18 @@ TEST_CASE("every distributed case has exact first and second derivatives, on any
     for (const int n : group_sizes) {
       INFO(c->name << " on " << n << " ranks");
       CHECK_NOTHROW(run_ranks(n, [&](Communicator& comm) { check_gradients(*c, comm); }));
+    }
+}
+
+TEST_CASE("the same holds on a card that the ranks share") {
+  SKIP_WITHOUT_A_CARD();
+  for (const DistributedCase* c : DistributedCase::all())
+    for (const int n : {1, 3}) {
+      INFO(c->name << " on " << n << " ranks");
+      CHECK_NOTHROW(run_ranks(n, [&](Communicator& comm) {
+        check_specification(*c, comm, Device::cuda);
+        check_gradients(*c, comm, Device::cuda);
+      }));
     }
 }
 

@@ -34,7 +34,11 @@ TEST_CASE("the card fills, casts, compares, selects and combines exactly; quotie
       const Tensor a = with_specials(sample(shape, type)), b = sample(shape, type, 0.25), y = sample(shape, type);
       const Tensor condition = integers(shape, 2).to(DType::u8);
       compare(0, {}, {y}, VERB(fill(2.5, out[0])));
-      for (const DType to : all_types) compare(0, {b}, {sample(shape, to)}, VERB(cast(in[0], out[0])));
+      const Tensor fine = is_floating(type) ? Tensor::normal(shape, {1}, 0, 1, type) : b;  // of all bits
+      for (const DType to : all_types) {
+        compare(0, {b}, {sample(shape, to)}, VERB(cast(in[0], out[0])));
+        if (is_floating(to)) compare(0, {fine}, {sample(shape, to)}, VERB(cast(in[0], out[0])));
+      }
       for (const Binary op : first<Binary>(is_floating(type) ? static_cast<int>(Binary::MaximumShare) + 1 : 3)) {
         const bool exact = op != Binary::Divide && op != Binary::Power;
         compare(exact ? 0 : units(type, 8), {a, b}, {y}, VERB(binary(op, in[0], in[1], out[0])));
@@ -185,7 +189,7 @@ TEST_CASE("products agree exactly, however transposed, shared or empty; with bia
                 : type == DType::bf16 ? 2
                                       : 16,
                 {sample(many(share_a, a), type), sample(many(share_b, b), type), sample({n}, type)}, {y},
-                VERB(matmul(in[0], ta, in[1], tb, {finished ? &in[2] : nullptr, activation}, out[0])));
+                VERB(matmul(in[0], ta, in[1], tb, {finished && !ta ? &in[2] : nullptr, activation}, out[0])));
       }
 }
 
@@ -235,10 +239,14 @@ TEST_CASE("any permutation of axes moves the same values") {
 TEST_CASE("convolutions and their adjoints agree exactly; with bias and activation to 16 units, bf16 2") {
   SKIP_WITHOUT_A_CARD();
   const std::vector<Convolution> cases = {
-      {2, 5, 6, 3, 3, 3, 5, 6, 4, 1, 1, 1, 1, 1, 1},     {1, 7, 8, 8, 3, 2, 3, 4, 5, 2, 2, 1, 1, 2, 1},
-      {3, 4, 4, 5, 1, 1, 4, 4, 6, 1, 1, 0, 0, 1, 1},     {2, 6, 5, 2, 4, 4, 3, 2, 3, 2, 3, 2, 1, 1, 1},
-      {0, 4, 4, 2, 3, 3, 4, 4, 2, 1, 1, 1, 1, 1, 1},     {2, 4, 4, 3, 1, 1, 2, 2, 2, 2, 2, 0, 0, 1, 1},
-      {5, 65, 64, 64, 5, 5, 65, 64, 1, 1, 1, 2, 2, 1, 1}};  // the last is cut: 133 MB when unfolded in f32
+      {2, 5, 6, 3, 3, 3, 5, 6, 4, 1, 1, 1, 1, 1, 1},
+      {1, 7, 8, 8, 3, 2, 3, 4, 5, 2, 2, 1, 1, 2, 2},
+      {3, 4, 4, 5, 1, 1, 4, 4, 6, 1, 1, 0, 0, 1, 1},
+      {2, 6, 5, 2, 4, 4, 3, 2, 3, 2, 3, 2, 1, 1, 1},
+      {0, 4, 4, 2, 3, 3, 4, 4, 2, 1, 1, 1, 1, 1, 1},
+      {2, 4, 4, 3, 1, 1, 2, 2, 2, 2, 2, 0, 0, 1, 1},
+      {1, 4, 4, 2, 2, 2, 1, 3, 3, int64_t{1} << 32, 1, 0, 0, 1, 1},
+      {6, 65, 64, 64, 5, 5, 65, 64, 1, 1, 1, 2, 2, 1, 1}};  // the last is cut: 160 MB when unfolded in f32
   for (const DType type : floating)
     for (const Convolution& c : cases) {
       const bool large = c.channels == 64;
@@ -269,4 +277,13 @@ TEST_CASE("uniform draws have the same bits on the card, normal ones agree to 8 
       compare(0, {}, {sample(shape, type)}, VERB(uniform(random, -2, 2, out[0])));
       compare(units(type, 8), {}, {sample(shape, type)}, VERB(normal(random, 1, 0.5, out[0])));
     }
+}
+
+TEST_CASE("exact parts are added on the card like on the CPU, to the last bit") {
+  SKIP_WITHOUT_A_CARD();
+  for (const DType type : floating)
+    for (const double deviation : {1e3, 1e-15, 1e-25})
+      for (const int64_t size : {0, 1, 1003})
+        compare(0, {Tensor::normal({size}, {1}, 0, deviation, type)}, {sample({4, size}, DType::f64)},
+                VERB(add_exact_parts(in[0], out[0])));
 }

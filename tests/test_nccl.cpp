@@ -2,37 +2,18 @@
 #include <cmath>
 
 #include "collectives/communicator.h"
-#include "collectives/run_ranks.h"
-#include "collectives/transports/nccl.h"
 #include "tests/cuda_checks.h"
+#include "tests/on_cards.h"
 
 using namespace weft;
 
 namespace {
 
-int usable_cards() {
-  for (int n = 0;; ++n) {
-    bool usable = false;
-    run_ranks(n + 1, [&](std::unique_ptr<Transport> group) {
-      take_card(group->rank());
-      const bool well = obstacle_to_nccl(*group).empty();
-      if (group->rank() == 0) usable = well;
-    });
-    if (!usable) return n;
-  }
-}
-
 using Body = std::function<void(Communicator&)>;
 
 void on_cards(const Body& body, Reductions reductions = Reductions::ordered) {
-  static const int cards = usable_cards();
-  if (cards == 0) {
-    WARN("no card that NCCL can use: skipped");
-    return;
-  }
-  run_ranks(cards, [&](std::unique_ptr<Transport> threads) {
-    take_card(threads->rank());
-    Communicator comm(connect_nccl(std::move(threads)), reductions);
+  on_cards_of(1, [&](std::unique_ptr<Transport> group) {
+    Communicator comm(connect_nccl(std::move(group)), reductions);
     body(comm);
   });
 }
@@ -116,10 +97,18 @@ TEST_CASE("NCCL's groups of groups work, and what is started may be awaited in a
     const Tensor a = mine(comm, {1000}), b = mine(comm, {77'777}, DType::f64);
     Pending first = comm.start(AllGather{}, a.to(Device::cuda)), second = comm.start(AllGather{}, b.to(Device::cuda));
     { const Pending dropped = comm.start(AllGather{}, a.to(Device::cuda)); }
+    std::vector<Tensor> after(4);  // in the memory that this gave back
+    for (Tensor& x : after) x = Tensor::full({1000 * comm.size()}, 7, DType::f32, Device::cuda);
+    backend(Device::cuda).synchronize();
     const Tensor sum = comm.all_reduce(b.to(Device::cuda));
     require(second.wait().values() == comm.all_gather(b).values(), "the second differs");
     require(first.wait().values() == comm.all_gather(a).values(), "the first differs");
     require(sum.values() == comm.all_reduce(b).values(), "the sum in between differs");
+    for (const Tensor& x : after)
+      require(x.values() == std::vector<double>(static_cast<size_t>(x.size()), 7), "what was dropped still arrives");
+    const Tensor fresh = b.slice(0, 1000);  // not what its memory holds already
+    const Tensor gathered = comm.start(AllGather{}, fresh.to(Device::cuda)).wait();
+    require(gathered.values() == comm.all_gather(fresh).values(), "what is waited for at once differs");
     const auto part = comm.split(comm.rank().value % 2, -comm.rank().value);
     same_on_card(*part, "all_reduce in a part", a, [](auto& c, auto& t) { return c.all_reduce(t); });
     require(comm.description().find("NCCL 2.") == 0, "the description is ", comm.description());
@@ -135,14 +124,17 @@ TEST_CASE("NCCL's own reductions agree up to the order, and in place") {
   };
   on_cards(
       [&](Communicator& comm) {
-        for (const ReduceOp op :
-             {ReduceOp::sum, ReduceOp::mean, ReduceOp::product, ReduceOp::maximum, ReduceOp::minimum}) {
-          const Tensor x = mine(comm, {123'457}, DType::f64), ordered = comm.run(Scan{true, false, op}, x);
-          Tensor y = x.to(Device::cuda);
-          comm.all_reduce(y, y, op);
-          const Tensor whole = comm.broadcast(ordered, {comm.size() - 1});
-          require(close(y, whole, 1e-12), "NCCL's ", op, " differs from ours");
-        }
+        for (const DType type : {DType::f32, DType::f64, DType::i64})
+          for (const ReduceOp op :
+               {ReduceOp::sum, ReduceOp::mean, ReduceOp::product, ReduceOp::maximum, ReduceOp::minimum}) {
+            if (op == ReduceOp::mean && !is_floating(type)) continue;
+            const Tensor x = mine(comm, {123'457}, type), ordered = comm.run(Scan{true, false, op}, x);
+            Tensor y = x.to(Device::cuda);
+            comm.all_reduce(y, y, op);
+            const Tensor whole = comm.broadcast(ordered, {comm.size() - 1});
+            require(close(y, whole, type == DType::f32 ? 1e-5 : 1e-12), "NCCL's ", op, " of ", type,
+                    " differs from ours");
+          }
       },
       Reductions::fast);
 }

@@ -143,8 +143,10 @@ void Run::step(int64_t images, const std::vector<Value>& shares, const std::vect
   for (size_t i = 0; i < shares.size(); ++i) {
     values.push_back({shares[i].name, sums.data<double>()[i + 1]});
     if (!std::isfinite(values.back().value))
-      throw Fault(exit_codes::non_finite, "step " + text(step_) + ": " + shares[i].name + " is " +
-                                              text(values.back().value) + "; try a smaller learning rate");
+      throw Fault(exit_codes::non_finite,
+                  "step " + text(step_) + ": " + shares[i].name + " is " + text(values.back().value) +
+                      "; try a smaller learning rate" +
+                      (options_.fast_reductions ? "" : ", or --fast-reductions for gradients of 2^24 and more"));
   }
   if (options_.dry_run) return tell_dry_run();
   measure(values);

@@ -57,6 +57,7 @@ class MpiGroup : public Transport {
   std::unique_ptr<Transport> split(int color, int key, Site site) override;
   void finalize(Site site) override;
   bool shows_device_memory() const override { return false; }
+  bool keeps_stream_order() const override { return false; }
   StorageHandle allocate_shown(size_t bytes) override;
 
  private:

@@ -41,6 +41,7 @@ class NcclGroup : public Transport {
   std::unique_ptr<Transport> split(int color, int key, Site site) override;
   void finalize(Site site) override { host_->finalize(site); }
   bool shows_device_memory() const override { return true; }
+  bool keeps_stream_order() const override { return true; }
   StorageHandle allocate_shown(size_t bytes) override { return host_->allocate_shown(bytes); }
   StorageHandle allocate_common(size_t bytes, Site site) override { return host_->allocate_common(bytes, site); }
 

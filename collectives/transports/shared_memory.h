@@ -43,6 +43,7 @@ class SharedMemory : public Transport {
   void receive(Call call, GroupRank from, std::span<std::byte> bytes) override;
   std::unique_ptr<Transport> split(int color, int key, Site site) override;
   bool shows_device_memory() const override { return sight_ == Sight::everything; }
+  bool keeps_stream_order() const override { return size_ == 1; }
   StorageHandle allocate_shown(size_t bytes) override;
   StorageHandle allocate_common(size_t bytes, Site site) override;
   void finalize(Site site) override;

@@ -103,7 +103,7 @@ Tensor SharedMemory::keep(Tensor mine) const {
   Tensor copy = sight_ == Sight::everything ? Tensor::like(mine)
                                             : Tensor(arena_->allocate(mine.bytes()), 0, mine.shape(), mine.dtype());
   copy.copy_from(mine);
-  backend(copy.device()).synchronize();
+  if (!keeps_stream_order()) backend(copy.device()).synchronize();
   return copy;
 }
 

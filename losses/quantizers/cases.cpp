@@ -25,7 +25,7 @@ Var mask_of(const LossCase::Inputs& x) {
   Tensor mask(front, DType::u8);
   const int64_t tokens = front.product(1, front.rank());
   for (int64_t i = 0; i < mask.size(); ++i) mask.mutate<uint8_t>()[i] = counts(x.first + i / tokens);
-  return derived(mask, x.rows[0]);
+  return derived(mask.to(x.rows[0].device()), x.rows[0]);
 }
 
 Tensor unmasked(const Var& tokens) {

@@ -173,15 +173,16 @@ const LossCase learnable{
     0};
 
 // Seven codes of three features, moved by a map that all ranks have.
-SimVq mapped() {
-  return {"codes", {.dim = 3, .codes = 7, .commitment_weight = 0.4}, {.key = {3}, .dtype = DType::f64}};
+SimVq mapped(Device device = Device::cpu) {
+  const Init init = {.key = {3}, .dtype = DType::f64, .device = device};
+  return {"codes", {.dim = 3, .codes = 7, .commitment_weight = 0.4}, init};
 }
 
 const LossCase linear_map{"SimVQ",
                           "mask",
                           {{{2, 3}, {2, 3}}, {{3, 3}}},
                           [](const Inputs& x, Communicator& comm) {
-                            SimVq quantize = mapped();
+                            SimVq quantize = mapped(x.rows[0].device());
                             x.shared[0].tape()->stand_in(quantize.map, x.shared[0]);
                             return with_decoder(quantize(x.rows[0], training, comm, mask_of(x)), x.rows[1], x, comm);
                           },

@@ -11,7 +11,8 @@ namespace {
 
 using Inputs = LossCase::Inputs;
 constexpr int64_t dim = 3, codes = 5;
-constexpr Init init = {.key = {2}, .dtype = DType::f64};
+
+Init init(Device device = Device::cpu) { return {.key = {2}, .dtype = DType::f64, .device = device}; }
 
 struct Variant {
   VectorQuantizeOptions options;
@@ -19,7 +20,7 @@ struct Variant {
 
   // The last of the rows are a decoder's weights; a learnable table is shared.
   Var share(const Inputs& x, Communicator& comm) const {
-    VectorQuantize quantize("vq", options, init);
+    VectorQuantize quantize("vq", options, init(x.rows[0].device()));
     Tape& tape = *x.rows[0].tape();
     if (options.codebook.learnable) tape.stand_in(quantize.codebook.codes, x.shared[0]);
     const Pass pass = {.training = true, .key = {7}, .first_sample = x.first};
@@ -49,7 +50,7 @@ Var Variant::whole(const Inputs& x) const {
   const auto unit = [&](const Var& v) { return options.codebook.unit ? div_along(v, sqrt(sum(square(v), 1)), 0) : v; };
   const Var tokens = unit(gather_rows(flat, numbers));
   const Var table =
-      options.codebook.learnable ? unit(x.shared[0]) : Var(VectorQuantize("vq", options, init).codebook.codes.value);
+      options.codebook.learnable ? unit(x.shared[0]) : Var(VectorQuantize("vq", options, init()).codebook.codes.value);
   const Tensor which = argmin(pairwise_squared_distance(tokens, table).value(), 1);
   const Var total = loss(tokens, table, which.values());
   if (!decoder) return total;

@@ -3,10 +3,11 @@
 the hashes of their weights; then kills it at random steps, lets others go on with what is left, and compares again.
 
     tests/apps/same_anywhere.py PROGRAM [--threads 1 2 3 4 8] [--processes 1 2 3 4] [--mpiexec NAME] [--kills 4]
-                                [--tolerance 0] [--samples N] -- OPTION...
+                                [--tolerance 0] [--samples N] [--against-host 1e-9] -- OPTION...
 
 With --tolerance 0, as it is meant to be, all curves and hashes are equal to the bit; otherwise losses may differ by so
-much, relatively, and hashes are not compared. With --samples a small data set is made for it.
+much, relatively, and hashes are not compared. With --samples a small data set is made for it. With --against-host, for
+runs on a card, the losses of a run on the CPU may differ by so much from theirs.
 """
 import argparse
 import json
@@ -75,6 +76,7 @@ def main():
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
     parser.add_argument("--tolerance", type=float, default=0)
     parser.add_argument("--samples", type=int)
+    parser.add_argument("--against-host", type=float)
     own = sys.argv[1:sys.argv.index("--")] if "--" in sys.argv else sys.argv[1:]
     options = parser.parse_args(own)
     options.rest = sys.argv[len(own) + 2:]
@@ -83,10 +85,10 @@ def main():
     print(f"seed {options.seed}")
     bad = 0
 
-    def report(what, result, expected):
+    def report(what, result, expected, tolerance=options.tolerance):
         nonlocal bad
         off, same = difference(result[1], expected[1]), result[0] == expected[0]
-        good = off <= options.tolerance and (same or options.tolerance > 0)
+        good = off <= tolerance and (same or tolerance > 0)
         bad += not good
         print(f"{what:<46} weights {result[0]}  loss off by {off:.1e}{'' if good else '  !'}", flush=True)
 
@@ -100,6 +102,10 @@ def main():
         steps, seconds = len(rows), (rows[-1]["time"] - rows[0]["time"]) / len(rows)
         for way in ways:
             report(f"{way[1]} {way[0]}", program.run(way, f"{way[0]}{way[1]}"), expected)
+        if options.against_host:
+            on_card, options.rest = options.rest, ["cpu" if word == "cuda" else word for word in options.rest]
+            report("on the host", program.run(ways[0], "host"), expected, options.against_host)
+            options.rest = on_card
         killed = 0
         while killed < options.kills:
             before, after, step, out = draw.choice(ways), draw.choice(ways), draw.randrange(steps), f"kill{killed}"

@@ -7,7 +7,8 @@
 #include <functional>
 
 struct dim3 {  // Weft's kernels have one dimension
-  unsigned x = 1;
+  unsigned x;
+  constexpr dim3(unsigned x = 1) : x(x) {}
 };
 
 // Where the running thread stands, as CUDA names it.

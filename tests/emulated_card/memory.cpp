@@ -21,6 +21,7 @@ struct Memory {
   size_t free = card_bytes, used_up_to = 0;
   int at_work = 0;
 
+  Memory() { madvise(base, card_bytes, MADV_HUGEPAGE); }  // else `protect` takes its time
   void protect(int access) { mprotect(base, used_up_to, access); }
 
   // The first gap that is large enough.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <mutex>
 #include <utility>
 
@@ -134,8 +135,14 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int) {
   return cudaStreamCreateWithFlags(stream, flags);
 }
+// It is kept, because other streams and events may have to find that its work is done.
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  delete stream;
+  static auto& kept = *new std::deque<std::unique_ptr<Stream>>;
+  static auto& mutex = *new std::mutex;
+  if (!stream) return ended(cudaErrorInvalidValue);
+  stream->end();
+  const std::lock_guard lock(mutex);
+  kept.emplace_back(stream);
   return ended(cudaSuccess);
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {

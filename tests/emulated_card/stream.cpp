@@ -11,7 +11,8 @@ constexpr std::chrono::milliseconds lateness(50);
 
 Stream::Stream() : worker_([this] { work(); }) {}
 
-Stream::~Stream() {
+void Stream::end() {
+  if (!worker_.joinable()) return;
   {
     const std::lock_guard lock(mutex_);
     ending_ = true;

@@ -15,7 +15,7 @@ class Stream {
   using Work = std::function<void()>;
 
   Stream();
-  virtual ~Stream();
+  virtual ~Stream() { end(); }
   Stream(const Stream&) = delete;
 
   // Virtual, so that a library that is loaded later can call it without being linked with this one.
@@ -24,6 +24,7 @@ class Stream {
   uint64_t asked();
   bool is_done(uint64_t position);  // somebody cares: it shall not stay undone
   void await(uint64_t position);
+  void end();  // does the rest; can still be asked whether it is done
 
  private:
   void work();

@@ -12,7 +12,7 @@ void* load(const std::string& library) {
   if (void* loaded = dlopen(library.c_str(), RTLD_LAZY)) return loaded;
   const std::string reason = dlerror();
   if (void* loaded = dlopen((WEFT_CUDA_LIBRARIES "/" + library).c_str(), RTLD_LAZY)) return loaded;
-  fail({"cuda: ", library, " cannot be loaded: ", reason,
+  fail({"cuda: ", library, " cannot be loaded: ", reason, ", and from the toolkit: ", dlerror(),
         "; install cuBLAS, or name the folder that holds it in LD_LIBRARY_PATH"});
 }
 

@@ -152,13 +152,13 @@ void CudaBackend::accumulate(double scale, const Tensor& x, Tensor& y) {
 
 // One pass over what cuBLAS left behind. Fusing it into the product needs cublasLt and its shorter list of activations.
 void CudaBackend::finish(const Epilogue& epilogue, int64_t columns, Tensor& y) {
-  const auto& [op, scalars] = epilogue.activation;
+  const Activation& activation = epilogue.activation;
   if (!epilogue.bias) {
-    if (!epilogue.activation.identity()) unary(op, scalars, y, y);
+    if (!activation.identity()) unary(activation.op, activation.scalars, y, y);
     return;
   }
   visit_floating(y.dtype(), [&]<class T>() {
-    with(op, scalars, [&]<class O>(const O& o) {
+    with(activation.op, activation.scalars, [&]<class O>(const O& o) {
       const Along along(1, columns, 1);
       cuda::map_along(y.size(), cuda::Biased<O, T>{o}, y.data<T>(), epilogue.bias->data<T>(), along, y.mutate<T>());
     });

@@ -116,7 +116,9 @@ template <class Word> struct Permute {
   Word* y;
   __device__ void operator()(int64_t i) const {
     int64_t rest = i, from = 0;
-    for (int a = axes.rank - 1; a > 0; --a) {
+#pragma unroll  // so that the axes stay in registers
+    for (int a = Shape::max_rank - 1; a > 0; --a) {
+      if (a >= axes.rank) continue;
       const auto [quotient, place] = split(rest, axes.extents[a]);
       from += place * axes.strides[a];
       rest = quotient;

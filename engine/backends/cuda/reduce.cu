@@ -223,7 +223,7 @@ void CudaBackend::reduce(Reduction op, const Tensor& x, Along along, Tensor& y) 
 }
 
 void CudaBackend::reduce_outside(const Tensor& x, Along along, Tensor& y) {
-  const auto [outer, extent, inner] = along;
+  const int64_t outer = along.outer, extent = along.extent, inner = along.inner;
   visit(x.dtype(), [&]<class T>() {
     using C = Compute<T>;
     if (inner == 1) return cuda::reduce_along<cuda::Sum>(x.data<T>(), Along(1, outer, extent), y.mutate<T>());
@@ -244,7 +244,7 @@ void CudaBackend::arg_reduce(Reduction op, const Tensor& x, Along along, Tensor&
 }
 
 void CudaBackend::cumulative_sum(const Tensor& x, Along along, bool reverse, Tensor& y) {
-  const auto [outer, extent, inner] = along;
+  const int64_t outer = along.outer, extent = along.extent, inner = along.inner;
   visit(x.dtype(), [&]<class T>() {
     const T* const from = x.data<T>();
     T* const to = y.mutate<T>();

@@ -1,0 +1,139 @@
+#include "tests/emulated_card/communicator.h"
+
+#include <algorithm>
+#include <utility>
+
+using namespace weft::emulated;
+
+namespace weft::emulated {
+namespace {
+
+struct Refusals {
+  std::mutex mutex;
+  std::deque<std::string> texts;  // whose addresses are given away
+};
+Refusals& refusals() {
+  static Refusals& instance = *new Refusals;
+  return instance;
+}
+
+}  // namespace
+
+ncclResult_t refuse(ncclResult_t error, std::string why) {
+  const std::lock_guard lock(refusals().mutex);
+  refusals().texts.push_back(std::move(why));
+  return error;
+}
+const char* last_refusal() {
+  const std::lock_guard lock(refusals().mutex);
+  return refusals().texts.empty() ? "" : refusals().texts.back().c_str();
+}
+
+}  // namespace weft::emulated
+
+ncclResult_t ncclComm::fail(ncclResult_t error, std::string why) {
+  error_ = refuse(error, std::move(why));
+  world.changed.notify_all();
+  return error;
+}
+
+void ncclComm::fail_all(ncclResult_t error, std::string why) {
+  for (const auto& comm : world.ranks)
+    if (comm && comm->error_ == ncclSuccess) comm->fail(error, why);
+}
+
+void ncclComm::close() {
+  state_ = State::closed;
+  world.changed.notify_all();
+}
+
+void ncclComm::ask(const Request& request) {
+  const bool message = request.sender >= 0;
+  const std::array<int64_t, 3> key{request.sender, request.receiver, asked_[{request.sender, request.receiver}]++};
+  std::shared_ptr<Meeting> meeting = world.incomplete[key];
+  if (!meeting) {
+    meeting = world.incomplete[key] = std::make_shared<Meeting>();
+    meeting->parts.resize(message ? 2 : world.ranks.size());
+  }
+  for (const Meeting::Part& other : meeting->parts)
+    if (other.comm && !other.operation.matches(request.operation))
+      return fail_all(ncclInvalidUsage, "ranks " + std::to_string(other.comm->rank) + " and " + std::to_string(rank) +
+                                            " ask for operations that do not match");
+  const bool second = message && rank == request.receiver;
+  meeting->parts[message ? second : static_cast<size_t>(rank)] = {this, request.operation};
+  if (meeting->asked_by_all()) world.incomplete.erase(key);
+  pending_[request.stream].push_back(std::move(meeting));
+  begin(State::busy);
+}
+
+bool ncclComm::is_at_rest() {
+  if (state_ == State::at_rest) return true;
+  if (excuses_ > 0) return --excuses_, false;
+  switch (state_) {
+    case State::joining:
+      if (!has_joined()) return false;
+      break;
+    case State::busy:
+      if (!has_connected()) return false;
+      launch();
+      break;
+    case State::finalizing: return has_finalized();
+    default: return true;
+  }
+  state_ = State::at_rest;
+  return true;
+}
+
+bool ncclComm::has_joined() const {
+  return std::all_of(world.ranks.begin(), world.ranks.end(), [](const auto& comm) { return comm != nullptr; });
+}
+
+// The first group waits for the peers to ask for theirs. Later ones go to the stream without.
+bool ncclComm::has_connected() const {
+  return connected_ || std::all_of(pending_.begin(), pending_.end(), [](const auto& piece) {
+           return std::all_of(piece.second.begin(), piece.second.end(), [](auto& m) { return m->asked_by_all(); });
+         });
+}
+
+bool ncclComm::has_finalized() const {
+  bool well = true;
+  for (const auto& [stream, position] : launched_) well = stream->is_done(position) && well;
+  for (const auto& comm : world.ranks) well = well && comm->state_ >= State::finalizing;
+  return well;
+}
+
+void ncclComm::launch() {
+  connected_ = true;
+  for (const auto& piece : std::exchange(pending_, {})) {
+    const auto& [stream, meetings] = piece;
+    const uint64_t position = launched_[stream] = stream->enqueue([this, m = meetings] { take_part(m); });
+    for (const auto& meeting : meetings)
+      for (Meeting::Part& part : meeting->parts) {
+        if (part.comm == this) part.stream = stream, part.position = position;
+        if (part.here) stream->is_done(position);  // somebody waits already
+      }
+  }
+}
+
+// Called by the stream. All meetings of a group are open at the same time.
+void ncclComm::take_part(const Meetings& meetings) {
+  std::unique_lock lock(world.mutex);
+  if (over()) return;
+  for (const auto& meeting : meetings) come_to(*meeting);
+  world.changed.wait(lock, [&] {
+    return over() || std::all_of(meetings.begin(), meetings.end(), [](const auto& meeting) { return meeting->over; });
+  });
+}
+
+void ncclComm::come_to(Meeting& meeting) {
+  bool complete = true;
+  for (Meeting::Part& part : meeting.parts) {
+    if (part.comm == this) part.here = true;
+    const bool well = part.comm && !part.comm->over();
+    if (well && part.stream && !part.here) part.stream->is_done(part.position);  // a real card would come by itself
+    complete = complete && well && part.here;
+  }
+  if (!complete) return;
+  meeting.hold();
+  world.changed.notify_all();
+}

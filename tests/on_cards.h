@@ -1,0 +1,37 @@
+#pragma once
+// Ranks for tests that have a card each, as many as there are cards, to be connected by NCCL.
+#include <catch2/catch.hpp>
+
+#include "collectives/run_ranks.h"
+#include "collectives/transports/nccl.h"
+
+namespace weft {
+
+inline int usable_cards() {
+  static const int cards = [] {
+    for (int n = 0;; ++n) {
+      bool usable = false;
+      run_ranks(n + 1, [&](std::unique_ptr<Transport> group) {
+        take_card(group->rank());
+        const bool well = obstacle_to_nccl(*group).empty();
+        if (group->rank() == 0) usable = well;
+      });
+      if (!usable) return n;
+    }
+  }();
+  return cards;
+}
+
+// Calls body(group), where NCCL is still to be connected.
+template <class Body> void on_cards_of(int at_least, const Body& body) {
+  if (usable_cards() < at_least) {
+    WARN("NCCL can use " << usable_cards() << " cards, " << at_least << " are needed: skipped");
+    return;
+  }
+  run_ranks(usable_cards(), [&](std::unique_ptr<Transport> group) {
+    take_card(group->rank());
+    body(std::move(group));
+  });
+}
+
+}  // namespace weft
