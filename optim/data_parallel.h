@@ -37,7 +37,8 @@ class DataParallel {
   void expect_last_pass() { sync_.expect_last_pass(); }
 
   // Sums the gradients over the ranks, scales them if their norm is above `most_norm`, and updates the parameters.
-  // Returns the norm, or zero where nothing had to be measured.
+  // Returns the norm, or zero where nothing had to be measured. Norms (clipping, LARS, LAMB) are the one thing
+  // for which the host waits in a step on a card.
   double step(double rate, double most_norm = std::numeric_limits<double>::infinity());
   // Forgets what has been accumulated for the coming step.
   void discard() { sync_.clear(); }  // on every rank

@@ -215,3 +215,12 @@ TEST_CASE("a run resumes from its latest checkpoint, from a path, or from none")
   fs::create_directory(scratch / "empty");
   CHECK_THROWS_AS(checkpoint_to_resume((scratch / "empty").string(), "elsewhere"), MissingInput);
 }
+
+TEST_CASE("a run that goes on tells in what it differs from the one before, but not where and how it runs") {
+  const ScratchFolder scratch;
+  const fs::path checkpoint = scratch / "checkpoints/step-000020.safetensors";
+  const std::string now = "ranks = 4\nloss = \"vicreg\"\nrate = 0.01\nout = \"b\"\nnew = 1\n";
+  CHECK(changes_since(checkpoint, now).empty());
+  put(scratch / "config.toml", "ranks = 2\nloss = \"nt-xent\"\nrate = 0.01\nout = \"a\"\nold = 1\n");
+  CHECK(changes_since(checkpoint, now) == std::vector<std::string>{"loss was \"nt-xent\" and is now \"vicreg\""});
+}

@@ -123,9 +123,11 @@ void Run::open_folder(const Latest& latest) {
   std::error_code absent;
   const bool of_this_run = latest.file && std::filesystem::equivalent(latest.file->path().parent_path(),
                                                                       RunFolder::checkpoints(options_.out), absent);
+  const auto changes = latest.file ? changes_since(latest.file->path(), config_) : std::vector<std::string>();
   folder_ =
       std::make_unique<RunFolder>(options_.out, config_, metric_names(plan_.charts), of_this_run ? latest.step : 0);
   if (latest.file) note("going on from " + latest.file->path().string());
+  for (const std::string& change : changes) note("unlike before: " + change);
   if (!folder_->moved_to().empty()) note("an earlier run is now in " + folder_->moved_to().string());
 }
 

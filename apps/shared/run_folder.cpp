@@ -1,5 +1,10 @@
 #include "apps/shared/run_folder.h"
 
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+
 #include "apps/shared/options.h"
 #include "data/durable_file.h"
 #include "data/idx.h"  // MissingInput
@@ -7,6 +12,19 @@
 namespace weft {
 
 namespace fs = std::filesystem;
+
+namespace {
+
+std::map<std::string, std::string> settings_in(std::istream&& config) {
+  const std::string between = " = ";
+  std::map<std::string, std::string> settings;
+  for (std::string line; std::getline(config, line);)
+    if (const size_t end = line.find(between); end != std::string::npos)
+      settings[line.substr(0, end)] = line.substr(end + between.size());
+  return settings;
+}
+
+}  // namespace
 
 RunFolder::RunFolder(fs::path path, const std::string& config, std::vector<std::string> metric_names,
                      int64_t resumed_step)
@@ -54,6 +72,18 @@ Latest checkpoint_to_resume(const std::string& resume, const fs::path& run) {
   Latest latest{open_checkpoint(resume), 0, {}};
   latest.step = std::stoll(latest.file->metadata("step"));
   return latest;
+}
+
+std::vector<std::string> changes_since(const fs::path& checkpoint, const std::string& config) {
+  const std::set<std::string> where_and_how = {"checkpoint-every", "data",   "dry-run", "json", "out", "quiet", "ranks",
+                                               "resume",           "timeout"};
+  const auto before = settings_in(std::ifstream(checkpoint.parent_path().parent_path() / "config.toml"));
+  std::vector<std::string> changes;
+  for (const auto& [name, value] : settings_in(std::istringstream(config)))
+    if (const auto old = before.find(name);
+        old != before.end() && old->second != value && where_and_how.count(name) == 0)
+      changes.push_back(name + " was " + old->second + " and is now " + value);
+  return changes;
 }
 
 }  // namespace weft

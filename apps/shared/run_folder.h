@@ -36,4 +36,8 @@ class RunFolder {
 // of a checkpoint, or of a folder with at least one.
 Latest checkpoint_to_resume(const std::string& resume, const std::filesystem::path& run);
 
+// In what a run differs from the one that wrote a checkpoint, of all that it is asked for but where and how it runs:
+// `loss was "nt-xent" and is now "vicreg"`. Nothing where that run's config.toml is gone.
+std::vector<std::string> changes_since(const std::filesystem::path& checkpoint, const std::string& config);
+
 }  // namespace weft
