@@ -85,8 +85,9 @@ class Step {
   void operator()() {
     Tape tape;
     spread_over(tape, comm_);
-    const auto view = [&](uint64_t number) {
-      const Tensor images = Tensor::uniform({20, 28, 28, 1}, key_.fork(2 * steps_ + number));  // made by the host
+    const auto rank = static_cast<uint64_t>(comm_.rank().value);
+    const auto view = [&](uint64_t number) {  // of images that the host makes
+      const Tensor images = Tensor::uniform({20, 28, 28, 1}, key_.fork(2 * steps_ + number).fork(rank));
       return (*head_)((*encoder_)(tape.constant(images.to(Device::cuda))));
     };
     const Var first = view(0), second = view(1);
