@@ -93,7 +93,10 @@ template <std::size_t I = 0, class T, std::size_t N> WEFT_HD inline T polynomial
 template <class T> WEFT_HD inline T power_of_two(Bits<T> i) { return from_bits<T>(i << Format<T>::mantissa); }
 
 // x = n ln2 + r with |r| <= ln2 / 2, and e^r - 1. Adding the rounder, 1.5 * 2^mantissa + excess, rounds to an integer
-// and leaves n + excess in the low bits. The leading bits of x - n ln2 cancel, so it is exact under FMA.
+// and leaves n + excess in the low bits. The leading bits of x - n ln2 cancel, so it is exact under FMA. Beside
+// a 1, for x <= 0, ln2 as rounded is enough: its error adds less than an ulp times |n| 2^n.
+enum class Ln2 { exact, rounded };
+
 template <class T> struct Exponential {
   Bits<T> n_plus_excess;  // and above the low bits those of the rounder
   T expm1_r;
@@ -102,10 +105,11 @@ template <class T> struct Exponential {
 template <class T, int excess>
 inline constexpr T rounder = T(3) * T(int64_t(1) << (Format<T>::mantissa - 1)) + T(excess);
 
-template <int excess, class T> WEFT_HD inline Exponential<T> exponential(T x) {
+template <int excess, Ln2 ln2 = Ln2::exact, class T> WEFT_HD inline Exponential<T> exponential(T x) {
   using F = Format<T>;
   const T shifted = std::fma(x, F::log2e, rounder<T, excess>), n = shifted - rounder<T, excess>;
-  const T r = std::fma(-n, F::ln2_rest, std::fma(-n, F::ln2, x)), r2 = r * r;
+  const T near_r = std::fma(-n, F::ln2, x), r = ln2 == Ln2::exact ? std::fma(-n, F::ln2_rest, near_r) : near_r;
+  const T r2 = r * r;
   return {bits(shifted), std::fma(r2, polynomial(F::exp_tail, r, r2), r)};
 }
 
@@ -198,7 +202,7 @@ template <std::floating_point T> WEFT_HD inline T tanh(T x) {
   } else {
     using F = Format<T>;
     const T size = std::fabs(x);
-    const auto [n, expm1_r] = detail::exponential<F::bias>(-2 * size);
+    const auto [n, expm1_r] = detail::exponential<F::bias, detail::Ln2::rounded>(-2 * size);
     const T scale = detail::power_of_two<T>(n);
     const T e = std::fma(scale, expm1_r, scale - 1), d = std::fma(scale, expm1_r, scale + 1);
     return std::copysign(size > F::tanh_one ? 1 : e / d, x);
