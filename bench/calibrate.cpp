@@ -59,20 +59,20 @@ void fresh_buffer() {
   std::free(const_cast<char*>(block));
 }
 
-std::vector<Check> measure() {
+std::vector<Check> limits() {
   constexpr double large = 128 << 20, cached = 256 << 10;
   const Rounds rounds({fma_peak(), triad(), plain_copy(large), plain_copy(cached), timed(fresh_buffer)}, 5);
   const auto line = [&](size_t which, const char* what, const char* unit) {
-    return Check{what, rate(1e-9 / rounds.median(which), unit), "", spread(scaled(rounds.of(which), 1e9))};
+    return Check{what, rate(1e-9 / rounds.median(which), unit), "", middle(scaled(rounds.of(which), 1e9))};
   };
   return {line(0, "fused multiply-adds", "GFLOP"),
           line(1, "triad", "GB"),
           line(2, "copy of 128 MB", "GB"),
           line(3, "copy of 256 KB", "GB"),
-          {"malloc, touch, free 64 MB", duration(rounds.median(4)), "", spread(scaled(rounds.of(4), 1e9))}};
+          {"malloc, touch, free 64 MB", duration(rounds.median(4)), "", middle(scaled(rounds.of(4), 1e9))}};
 }
 
-const Goal goal{"machine", "what one core of this machine does at best (value: ns per unit)", measure};
+const Goal machine{"machine", "what one core of this machine does at best (value: ns per unit)", limits};
 
 }  // namespace
 }  // namespace weft::bench

@@ -93,7 +93,7 @@ struct Series {
   std::vector<double> ours, theirs, values;  // one per launch
 };
 
-std::vector<Check> measure(const char* goal, int ranks, const char* library = "") {
+std::vector<Check> on_ranks(const char* goal, int ranks, const char* library = "") {
   need_two_cores();
   std::vector<Series> series;
   for (int i = 0; i < launches; ++i) {
@@ -112,32 +112,32 @@ std::vector<Check> measure(const char* goal, int ranks, const char* library = ""
   }
   std::vector<Check> checks;
   for (Series& each : series) {
-    const double theirs = spread(each.theirs).median;
-    each.check.ours = each.ours[0] > 0 ? duration(spread(each.ours).median) : "";
+    const double theirs = middle(each.theirs).median;
+    each.check.ours = each.ours[0] > 0 ? duration(middle(each.ours).median) : "";
     each.check.theirs = theirs > 0 ? duration(theirs) : "";
-    each.check.value = spread(each.values);
+    each.check.value = middle(each.values);
     checks.push_back(each.check);
   }
   return checks;
 }
 
 const Goal p10{"P10", "all_reduce of 2 ranks, 4 B to 64 MB, against MPI_Allreduce (values: how many times faster)",
-               [] { return measure("P10", 2); }};
+               [] { return on_ranks("P10", 2); }};
 
 const Goal p12{
     "P12", "a contrastive step on 2 ranks: one rank's time alone over the time of both (784-512-128, 2 x 256 views)",
-    [] { return measure("P12", 2); }};
+    [] { return on_ranks("P12", 2); }};
 
-const Goal p6{"P6-ranks",
-              "the loss of CLIP (4096 pairs, 128 wide) on 2 ranks: half of one rank's time alone over theirs",
-              [] { return measure("P6", 2); }};
+const Goal p6_ranks{"P6-ranks",
+                    "the loss of CLIP (4096 pairs, 128 wide) on 2 ranks: half of one rank's time alone over theirs",
+                    [] { return on_ranks("P6", 2); }};
 
-const Goal p13{"P13-ranks", "system allocations per training step after warm-up, on 2 ranks",
-               [] { return measure("P13", 2); }};
+const Goal p13_ranks{"P13-ranks", "system allocations per training step after warm-up, on 2 ranks",
+                     [] { return on_ranks("P13", 2); }};
 
 const Goal p11{"P11", "4 and 8 ranks on two cores: 0.5 ms of work and all_reduce of 64 KB, against MPICH", [] {
-                 std::vector<Check> checks = measure("P11", 4, "MPICH");
-                 for (const Check& check : measure("P11", 8, "MPICH")) checks.push_back(check);
+                 std::vector<Check> checks = on_ranks("P11", 4, "MPICH");
+                 for (const Check& check : on_ranks("P11", 8, "MPICH")) checks.push_back(check);
                  return checks;
                }};
 

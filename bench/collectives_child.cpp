@@ -53,7 +53,7 @@ void sizes(Ranks& ranks, size_t bytes) {
   const auto print = [&](const char* kind, const std::string& what, int mine, int theirs) {
     const auto us = static_cast<size_t>(mine), them = static_cast<size_t>(theirs);
     ranks.print(kind, size_text(bytes) + what, rounds.median(us), rounds.median(them),
-                spread(rounds.ratio(them, us)).median);
+                middle(rounds.ratio(them, us)).median);
   };
   print("private", "", ours, raw);
   print("private", ", in place", ours_in_place, raw_in_place);
@@ -150,7 +150,7 @@ void crowd(Ranks& ranks) {
   const int n = ranks.group().size();
   const double ideal = work_seconds * n / 2;
   ranks.print("crowd", std::to_string(n) + " ranks", rounds.median(1), rounds.median(0),
-              spread(rounds.ratio(0, 1)).median);
+              middle(rounds.ratio(0, 1)).median);
   ranks.print("shown", std::to_string(n) + " ranks, against the work alone", rounds.median(1), ideal,
               rounds.median(1) / ideal);
 }

@@ -49,7 +49,7 @@ Check memory_check(const char* what, double ours, double theirs, double value, d
   return {what, megabytes(ours), megabytes(theirs), {value, value, value}, Sense::at_most, bound};
 }
 
-std::vector<Check> memory() {
+std::vector<Check> clip_memory() {
   const double ours = extra_bytes(batch), doubled = extra_bytes(2 * batch);
   Torch torch(Torch::Setting::as_installed);
   const double theirs = torch.step(fmt::format("memory of CLIP {}", batch))();
@@ -59,7 +59,7 @@ std::vector<Check> memory() {
 
 const Goal p6{"P6", "contrastive losses and their gradients (4096 x 4096 scores, 128 wide): times PyTorch's speed",
               speed};
-const Goal p7{"P7", "memory that CLIP's loss and gradients take (4096 pairs, 128 wide)", memory};
+const Goal p7{"P7", "memory that CLIP's loss and gradients take (4096 pairs, 128 wide)", clip_memory};
 
 }  // namespace
 }  // namespace weft::bench

@@ -18,7 +18,7 @@ void contrastive_scaling(Ranks& ranks) {
   by_itself(), with_others();
   const Rounds rounds({ranks.burst(by_itself, steps), ranks.burst(with_others, steps)}, 5, 2);
   ranks.print("loss", "speed-up per rank", rounds.median(1), rounds.median(0),
-              spread(rounds.ratio(0, 1)).median / size);
+              middle(rounds.ratio(0, 1)).median / size);
 }
 
 }  // namespace weft::bench

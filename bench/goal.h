@@ -14,7 +14,7 @@ enum class Sense { at_least, at_most, shown };  // `shown` has no bound: it is t
 struct Check {
   std::string what;
   std::string ours, theirs;  // the two medians with their units
-  Spread value;              // what the bound is on, over the rounds
+  Middle value;              // what the bound is on, over the rounds
   Sense sense = Sense::shown;
   double bound = 0;
 

@@ -31,7 +31,7 @@ Check product(DType dtype, int64_t n) {
   return {text(dtype) + " " + std::to_string(n) + " cubed",
           speed(0),
           speed(1),
-          spread(rounds.ratio(1, 0)),
+          middle(rounds.ratio(1, 0)),
           Sense::at_least,
           0.97};
 }
@@ -53,7 +53,7 @@ Check bandwidth(const char* what, double bytes, std::function<void()> verb) {
   return {what,
           rate(1e-9 / rounds.median(0), "GB"),
           rate(1e-9 / rounds.median(1), "GB"),
-          spread(rounds.ratio(1, 0)),
+          middle(rounds.ratio(1, 0)),
           Sense::at_least,
           0.80};
 }

@@ -8,7 +8,7 @@ namespace weft::bench {
 namespace {
 
 std::vector<Check> per_element(const Rounds& rounds, double bound) {
-  return {{"ns per element", duration(rounds.median(0)), duration(rounds.median(1)), spread(scaled(rounds.of(0), 1e9)),
+  return {{"ns per element", duration(rounds.median(0)), duration(rounds.median(1)), middle(scaled(rounds.of(0), 1e9)),
            Sense::at_most, bound}};
 }
 

@@ -46,7 +46,7 @@ void print(const Outcome& outcome) {
   fmt::print("{}: {}\n", outcome.goal.name, outcome.goal.statement);
   if (!outcome.skipped.empty()) fmt::print("  not measured: {}\n", outcome.skipped);
   for (const Check& check : outcome.checks) {
-    const Spread& v = check.value;
+    const Middle& v = check.value;
     const bool bounded = check.sense != Sense::shown;
     fmt::print("  {:<38} {:>14} {:>14} {:>9.4g}  {:>6.4g}..{:<6.4g} {:>2} {:<6} {}{}\n", check.what, check.ours,
                check.theirs, v.median, v.low, v.high, symbol(check.sense),

@@ -10,9 +10,10 @@
 #include <fstream>
 
 namespace weft::bench {
-namespace {
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+namespace {
 
 // Seconds of all cores spent by everyone but this process and the children it has waited for.
 double time_of_others() {
@@ -30,7 +31,7 @@ constexpr double shortest_burst = 2e-3;
 
 }  // namespace
 
-Spread spread(std::vector<double> values) {
+Middle middle(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const size_t n = values.size();
   return {(values[(n - 1) / 2] + values[n / 2]) / 2, values.front(), values.back()};

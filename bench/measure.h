@@ -10,10 +10,12 @@
 
 namespace weft::bench {
 
-struct Spread {
+struct Middle {
   double median = 0, low = 0, high = 0;
 };
-Spread spread(std::vector<double> values);
+Middle middle(std::vector<double> values);
+
+double now();  // in seconds
 
 // Measures once; returns seconds per call or, after `per`, per operation, element or byte.
 using Burst = std::function<double()>;
@@ -28,7 +30,7 @@ class Rounds {
 
   const std::vector<double>& of(size_t burst) const { return times_[burst]; }  // one value per round
   std::vector<double> ratio(size_t numerator, size_t denominator) const;
-  double median(size_t burst) const { return spread(times_[burst]).median; }
+  double median(size_t burst) const { return middle(times_[burst]).median; }
 
  private:
   std::vector<std::vector<double>> times_;

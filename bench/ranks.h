@@ -1,6 +1,5 @@
 #pragma once
 // One rank of a job in which something is measured: ranks keep step between bursts, and the slowest one's time counts.
-#include <chrono>
 #include <functional>
 #include <nlohmann/json.hpp>
 
@@ -10,10 +9,6 @@
 #include "collectives/transports/session.h"
 
 namespace weft::bench {
-
-inline double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 class Ranks {
  public:

@@ -39,7 +39,7 @@ std::vector<Check> op_cost() {
                        per(length, timed(bare))});
   const auto line = [&](size_t which, const char* what, Sense sense) {
     return Check{
-        what, duration(rounds.median(which)), duration(rounds.median(4)), spread(scaled(rounds.of(which), 1e9)), sense,
+        what, duration(rounds.median(which)), duration(rounds.median(4)), middle(scaled(rounds.of(which), 1e9)), sense,
         100};
   };
   return {line(0, "ns per op, forward and backward", Sense::at_most),
@@ -95,7 +95,7 @@ std::vector<Check> framework_tax() {
   ByHand by_hand(plain);
   const Rounds rounds({timed([&] { taped.step(); }), timed([&] { by_hand.step(); })}, 15);
   return {{"through the tape / by hand", duration(rounds.median(0)), duration(rounds.median(1)),
-           spread(rounds.ratio(0, 1)), Sense::at_most, 1.10}};
+           middle(rounds.ratio(0, 1)), Sense::at_most, 1.10}};
 }
 
 const Goal p5{"P5", "an MLP step (784-512-128, batch 512) through the tape against the same kernels by hand",

@@ -80,7 +80,7 @@ std::vector<Check> against_torch(const Burst& ours, const std::string& workload,
     return Check{"times PyTorch " + installed.version() + ", " + setting,
                  duration(rounds.median(0)),
                  duration(rounds.median(which)),
-                 spread(rounds.ratio(which, 0)),
+                 middle(rounds.ratio(which, 0)),
                  Sense::at_least,
                  bound};
   };

@@ -83,7 +83,7 @@ void weak_scaling(Ranks& ranks) {
     for (int i = 0; i < 3; ++i) by_itself(), with_others();
     const Rounds rounds({ranks.burst(by_itself, steps), ranks.burst(with_others, steps)}, 5, 2);
     ranks.print(kind.options.stage == 1 ? "scaling" : "shown", kind.name, rounds.median(1), rounds.median(0),
-                spread(rounds.ratio(0, 1)).median);
+                middle(rounds.ratio(0, 1)).median);
   }
 }
 

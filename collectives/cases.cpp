@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "collectives/case.h"
+#include "collectives/case_rows.h"
 #include "collectives/ops.h"
 #include "engine/ops/shape_ops.h"
 
@@ -13,28 +14,10 @@ using Values = DistributedCase::Values;
 using Shapes = std::vector<Shape>;
 using Inputs = std::span<const Var>;
 
-Shapes matrix(int, int) { return {{2, 3}}; }
-Shapes blocks(int, int ranks) { return {{2 * ranks, 3}}; }
-// Uneven, and empty on some rank of any group of three or more.
-int64_t uneven_rows(int rank) { return (rank * 2 + 1) % 3 == 2 ? 0 : rank % 3 + 1; }
-Rows uneven(int ranks) {
-  Rows rows;
-  for (int r = 0; r < ranks; ++r) rows.push_back(uneven_rows(r));
-  return rows;
-}
-int64_t total(const Rows& rows) {
-  int64_t sum = 0;
-  for (const int64_t r : rows) sum += r;
-  return sum;
-}
-Shapes uneven_matrix(int rank, int) { return {{uneven_rows(rank), 3}}; }
-Shapes uneven_blocks(int, int ranks) { return {{total(uneven(ranks)), 3}}; }
-Counts uneven_counts(int ranks) {
-  Counts counts(static_cast<size_t>(ranks));
-  for (int r = 0; r < ranks; ++r)
-    for (int s = 0; s < ranks; ++s) counts[static_cast<size_t>(r)].push_back((r + 2 * s) % 3);
-  return counts;
-}
+using namespace case_rows;
+
+Shapes uneven_matrix(int rank, int) { return {{uneven(rank), 3}}; }
+Shapes uneven_blocks(int, int ranks) { return {{total_rows(uneven_of(ranks)), 3}}; }
 GroupRank last(const Communicator& comm) { return {comm.size() - 1}; }
 
 using Fold = double (*)(double, double);
@@ -96,15 +79,15 @@ const DistributedCase reduce_scatter_cases[] = {
      [](Inputs x, Communicator& comm) { return reduce_scatter(x[0], comm, ReduceOp::mean); },
      [](const Values& in) { return cut(averaged(in)[0], Rows(in.size(), 2)); }},
     {"reduce_scatter uneven", uneven_blocks,
-     [](Inputs x, Communicator& comm) { return reduce_scatter_v(x[0], uneven(comm.size()), comm); },
-     [](const Values& in) { return cut(folded(in, plus), uneven(static_cast<int>(in.size()))); }},
+     [](Inputs x, Communicator& comm) { return reduce_scatter_v(x[0], uneven_of(comm.size()), comm); },
+     [](const Values& in) { return cut(folded(in, plus), uneven_of(static_cast<int>(in.size()))); }},
 };
 
 const DistributedCase gather_cases[] = {
     {"all_gather", matrix, [](Inputs x, Communicator& comm) { return all_gather(x[0], comm); },
      [](const Values& in) { return Values(in.size(), joined(in)); }},
     {"all_gather uneven", uneven_matrix,
-     [](Inputs x, Communicator& comm) { return all_gather_v(x[0], uneven(comm.size()), comm); },
+     [](Inputs x, Communicator& comm) { return all_gather_v(x[0], uneven_of(comm.size()), comm); },
      [](const Values& in) { return Values(in.size(), joined(in)); }},
     {"gather", matrix, [](Inputs x, Communicator& comm) { return gather(x[0], last(comm), comm); },
      [](const Values& in) {
@@ -113,7 +96,7 @@ const DistributedCase gather_cases[] = {
        return out;
      }},
     {"gather uneven", uneven_matrix,
-     [](Inputs x, Communicator& comm) { return gather_v(x[0], uneven(comm.size()), {0}, comm); },
+     [](Inputs x, Communicator& comm) { return gather_v(x[0], uneven_of(comm.size()), {0}, comm); },
      [](const Values& in) {
        Values out(in.size());
        out.front() = joined(in);
@@ -122,8 +105,8 @@ const DistributedCase gather_cases[] = {
     {"scatter", blocks, [](Inputs x, Communicator& comm) { return scatter(x[0], last(comm), comm); },
      [](const Values& in) { return cut(in.back(), Rows(in.size(), 2)); }},
     {"scatter uneven", uneven_blocks,
-     [](Inputs x, Communicator& comm) { return scatter_v(x[0], uneven(comm.size()), {0}, comm); },
-     [](const Values& in) { return cut(in.front(), uneven(static_cast<int>(in.size()))); }},
+     [](Inputs x, Communicator& comm) { return scatter_v(x[0], uneven_of(comm.size()), {0}, comm); },
+     [](const Values& in) { return cut(in.front(), uneven_of(static_cast<int>(in.size()))); }},
 };
 
 const DistributedCase root_cases[] = {
@@ -151,18 +134,13 @@ Values transposed(const Values& in, const Counts& counts) {
     for (size_t r = 0; r < in.size(); ++r) out[s].insert(out[s].end(), pieces[r][s].begin(), pieces[r][s].end());
   return out;
 }
-Sources tree(int ranks) {  // rank 0 reads nobody, the others their parent: some values are read twice
-  Sources source;
-  for (int r = 0; r < ranks; ++r) source.push_back(r == 0 ? -1 : (r - 1) / 2);
-  return source;
-}
 
 const DistributedCase exchange_cases[] = {
     {"all_to_all", blocks, [](Inputs x, Communicator& comm) { return all_to_all(x[0], comm); },
      [](const Values& in) { return transposed(in, Counts(in.size(), Rows(in.size(), 2))); }},
     {"all_to_all uneven",
      [](int rank, int ranks) {
-       return Shapes{{total(uneven_counts(ranks)[static_cast<size_t>(rank)]), 3}};
+       return Shapes{{total_rows(uneven_counts(ranks)[static_cast<size_t>(rank)]), 3}};
      },
      [](Inputs x, Communicator& comm) { return all_to_all_v(x[0], uneven_counts(comm.size()), comm); },
      [](const Values& in) { return transposed(in, uneven_counts(static_cast<int>(in.size()))); }},

@@ -12,10 +12,6 @@ namespace weft {
 namespace {
 
 int64_t row_size(const Tensor& x) { return x.shape().product(1, x.shape().rank()); }
-int64_t sum(const Rows& rows) { return std::accumulate(rows.begin(), rows.end(), int64_t{0}); }
-int64_t sum_before(const Rows& rows, int rank) {
-  return std::accumulate(rows.begin(), rows.begin() + rank, int64_t{0});
-}
 int64_t of(const Rows& rows, GroupRank rank) { return rows[static_cast<size_t>(rank.value)]; }
 
 void check_reducible(const Tensor& x, ReduceOp op) {
@@ -66,7 +62,7 @@ Rows Communicator::checked_rows(const char* verb, const Rows& rows, const Tensor
   require(rows.size() == ranks, verb, "_v: ", rows.size(), " counts of rows for ", size(), " ranks");
   require(x.shape().rank() > 0, verb, "_v: a scalar has no axis 0");
   for (const int64_t count : rows) require(count >= 0, verb, "_v: a count of ", count, " rows");
-  const int64_t expected = whole ? sum(rows) : of(rows, rank());
+  const int64_t expected = whole ? total_rows(rows) : of(rows, rank());
   require(x.shape()[0] == expected, verb, "_v: the counts say ", expected, " rows, the tensor is ", x.shape());
   return rows;
 }
@@ -96,7 +92,7 @@ Meeting Communicator::plan(const ReduceScatter& verb, Tensor x, Site site) const
   check_reducible(x, verb.op);
   const Rows rows = checked_rows("reduce_scatter", verb.rows, x, true);
   Tensor y(x.shape().with(0, of(rows, rank())), x.dtype(), x.device());
-  const int64_t begin = sum_before(rows, rank().value) * row_size(x);
+  const int64_t begin = rows_before(rows, rank().value) * row_size(x);
   const Call call = described(Verb::reduce_scatter, Verb::reduce_scatter_v, x, site, verb.rows, verb.op);
   return Meeting(call, std::move(x), y, {begin, everyone_, verb.op});
 }
@@ -157,8 +153,8 @@ Meeting Communicator::plan(const Scatter& verb, Tensor x, Site site) const {
   const Rows rows = here || verb.rows.empty() ? checked_rows("scatter", verb.rows, x, true) : verb.rows;
   const Call call = described(Verb::scatter, Verb::scatter_v, x, site, verb.rows, ReduceOp::sum, verb.root.value, true);
   Tensor y(x.shape().with(0, of(rows, rank())), x.dtype(), x.device());
-  const size_t bytes = static_cast<size_t>(sum(rows) * row_size(x)) * size_of(x.dtype());
-  const Meeting::Window mine{verb.root.value, sum_before(rows, rank().value) * row_size(x), y.size(), 0};
+  const size_t bytes = static_cast<size_t>(total_rows(rows) * row_size(x)) * size_of(x.dtype());
+  const Meeting::Window mine{verb.root.value, rows_before(rows, rank().value) * row_size(x), y.size(), 0};
   return Meeting(call, here ? std::move(x) : nothing_like(x), bytes, y, {mine});
 }
 
@@ -182,10 +178,10 @@ Meeting Communicator::plan(const AllToAll& verb, Tensor x, Site site) const {
   int64_t received = 0, longest = 0;
   for (size_t r = 0; r < ranks; ++r) {
     require(counts[r].size() == ranks, "all_to_all_v: ", counts[r].size(), " counts of rows for ", size(), " ranks");
-    windows.push_back({static_cast<int>(r), sum_before(counts[r], rank().value) * row_size(x),
+    windows.push_back({static_cast<int>(r), rows_before(counts[r], rank().value) * row_size(x),
                        counts[r][me] * row_size(x), received * row_size(x)});
     received += counts[r][me];
-    longest = std::max(longest, sum(counts[r]));
+    longest = std::max(longest, total_rows(counts[r]));
     if (!verb.counts.empty()) matrix.insert(matrix.end(), counts[r].begin(), counts[r].end());
   }
   Tensor y(x.shape().with(0, received), x.dtype(), x.device());

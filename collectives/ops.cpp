@@ -16,7 +16,7 @@ const CollectiveOp all_reduce_op{"all_reduce"}, all_reduce_extreme_op{"all_reduc
     broadcast_op{"broadcast"}, all_to_all_op{"all_to_all"}, permute_op{"permute"}, send_op{"send"},
     receive_op{"receive"};
 
-constexpr Spread R = Spread::replicated, V = Spread::varying, P = Spread::partial;
+using namespace spread_letters;
 
 // Ranks that attain the extreme share its gradient equally, so that the shares add up to one. Nobody attains a NaN:
 // every rank's gradient is then NaN, too.

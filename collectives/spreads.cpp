@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "collectives/case.h"
+#include "collectives/case_rows.h"
 #include "collectives/ops.h"
 #include "engine/observer.h"
 #include "engine/ops/elementwise.h"
@@ -12,8 +13,7 @@
 namespace weft {
 namespace {
 
-constexpr Spread R = Spread::replicated, I = Spread::invariant, V = Spread::varying, P = Spread::partial,
-                 unsaid = Spread::unsaid;
+using namespace spread_letters;
 
 struct Conversion : Op {  // moves data in one direction at least, so it replays like any collective
   explicit Conversion(std::string name) : Op(std::move(name), {}, Algebra::own, Replay::always) {}
@@ -40,16 +40,11 @@ int group_on(Tape& tape, const Communicator& comm) {
 }
 
 Rows equal_rows(const Communicator& comm, int64_t each) { return Rows(static_cast<size_t>(comm.size()), each); }
-int64_t rows_before(const Rows& rows, const Communicator& comm) {
-  return std::accumulate(rows.begin(), rows.begin() + comm.rank().value, int64_t{0});
-}
-int64_t total(const Rows& rows) { return std::accumulate(rows.begin(), rows.end(), int64_t{0}); }
 
 // Invariant values have equal cotangents, which the plain inner product over ranks would count once per rank; so the
 // cases lead back to values that each rank owns.
-std::vector<Shape> matrix(int, int) { return {{2, 3}}; }
-std::vector<Shape> blocks(int, int ranks) { return {{2 * ranks, 3}}; }
-const DistributedCase cases[] = {
+using namespace case_rows;
+const DistributedCase spread_cases[] = {
     {"all_reduce_equal and vary", matrix, [](auto x, auto& comm) { return vary(all_reduce_equal(x[0], comm), comm); }},
     {"vary before use by each rank alone", matrix,
      [](auto x, auto& comm) { return vary(square(all_reduce_equal(x[0], comm)), comm) * x[0]; }},
@@ -134,10 +129,10 @@ Var all_gather_equal(const Var& x, const Rows& rows, Communicator& comm, Site si
 Var own_rows(const Var& x, const Rows& rows, Communicator& comm, Site site) {
   expect_spread("own_rows", x, comm, {R, I},
                 "reduce_scatter takes rows of a sum, and Varying rows are a rank's own already");
-  require(x.shape().rank() > 0 && x.shape()[0] == total(rows), "own_rows: the counts say ", total(rows),
+  require(x.shape().rank() > 0 && x.shape()[0] == total_rows(rows), "own_rows: the counts say ", total_rows(rows),
           " rows, the tensor is ", x.shape());
   const bool equal_cotangents = follows(x) && spread_of(x, comm) == I;
-  const int64_t begin = rows_before(rows, comm), count = rows[static_cast<size_t>(comm.rank().value)];
+  const int64_t begin = rows_before(rows, comm.rank().value), count = rows[static_cast<size_t>(comm.rank().value)];
   const Var y = record(own_rows_op, x.value().slice(begin, begin + count), from(x, [=, &comm](const Var& g) {
                          return equal_cotangents ? all_gather_equal(g, rows, comm, site) : padded_rows(g, rows, comm);
                        }));
@@ -146,8 +141,9 @@ Var own_rows(const Var& x, const Rows& rows, Communicator& comm, Site site) {
 
 Var padded_rows(const Var& x, const Rows& rows, Communicator& comm) {
   expect_spread("padded_rows", x, comm, {V}, "only a rank's own rows can be a part of a sum of all ranks' rows");
-  const int64_t before = rows_before(rows, comm);
-  return spread_as(pad(x, 0, before, total(rows) - before - rows[static_cast<size_t>(comm.rank().value)]), comm, P);
+  const int64_t before = rows_before(rows, comm.rank().value);
+  return spread_as(pad(x, 0, before, total_rows(rows) - before - rows[static_cast<size_t>(comm.rank().value)]), comm,
+                   P);
 }
 
 Var keep_on(const Var& x, GroupRank rank, Communicator& comm) {

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "collectives/case.h"
+#include "collectives/case_rows.h"
 #include "collectives/ops.h"
 #include "engine/ops/elementwise.h"
 #include "engine/ops/reduce.h"
@@ -39,39 +40,15 @@ template <class Make, class RowsOf> DistributedCase in_halves(const char* name, 
       });
 }
 
+using namespace case_rows;
+
 int64_t two(int, int) { return 2; }
 int64_t two_each(int, int ranks) { return 2 * ranks; }
-// Uneven, and none on some rank of any group of two or more.
-int64_t some(int rank, int) { return (rank + 2) % 3; }
-Rows uneven(int ranks) {
-  Rows rows;
-  for (int r = 0; r < ranks; ++r) rows.push_back(some(r, ranks));
-  return rows;
-}
-int64_t all_of_them(int, int ranks) {
-  int64_t total = 0;
-  for (const int64_t rows : uneven(ranks)) total += rows;
-  return total;
-}
-int64_t rows_for(int rank, int other) { return (rank + 2 * other) % 3; }
-Counts counts(int ranks) {
-  Counts result(static_cast<size_t>(ranks));
-  for (int r = 0; r < ranks; ++r)
-    for (int s = 0; s < ranks; ++s) result[static_cast<size_t>(r)].push_back(rows_for(r, s));
-  return result;
-}
-int64_t all_for_others(int rank, int ranks) {
-  int64_t total = 0;
-  for (int s = 0; s < ranks; ++s) total += rows_for(rank, s);
-  return total;
-}
-Sources tree(int ranks) {  // rank 0 reads nobody, the others their parent
-  Sources source;
-  for (int r = 0; r < ranks; ++r) source.push_back(r == 0 ? -1 : (r - 1) / 2);
-  return source;
-}
+int64_t uneven_here(int rank, int) { return uneven(rank); }
+int64_t all_of_them(int, int ranks) { return total_rows(uneven_of(ranks)); }
+int64_t all_for_others(int rank, int ranks) { return total_rows(uneven_counts(ranks)[static_cast<size_t>(rank)]); }
 
-const DistributedCase cases[] = {
+const DistributedCase started_cases[] = {
     in_halves(
         "start all_reduce", [](int) { return AllReduce{}; }, two),
     in_halves(
@@ -79,11 +56,11 @@ const DistributedCase cases[] = {
     in_halves(
         "start all_gather", [](int) { return AllGather{}; }, two),
     in_halves(
-        "start all_gather uneven", [](int n) { return AllGather{uneven(n)}; }, some),
+        "start all_gather uneven", [](int n) { return AllGather{uneven_of(n)}; }, uneven_here),
     in_halves(
         "start reduce_scatter", [](int) { return ReduceScatter{}; }, two_each),
     in_halves(
-        "start reduce_scatter uneven", [](int n) { return ReduceScatter{uneven(n)}; }, all_of_them),
+        "start reduce_scatter uneven", [](int n) { return ReduceScatter{uneven_of(n)}; }, all_of_them),
     in_halves(
         "start broadcast", [](int n) { return Broadcast{{n - 1}}; }, two),
     in_halves(
@@ -91,21 +68,21 @@ const DistributedCase cases[] = {
     in_halves(
         "start gather uneven",
         [](int n) {
-          return Gather{{n - 1}, uneven(n)};
+          return Gather{{n - 1}, uneven_of(n)};
         },
-        some),
+        uneven_here),
     in_halves(
         "start scatter", [](int) { return Scatter{{0}}; }, two_each),
     in_halves(
         "start scatter uneven",
         [](int n) {
-          return Scatter{{n - 1}, uneven(n)};
+          return Scatter{{n - 1}, uneven_of(n)};
         },
         all_of_them),
     in_halves(
         "start all_to_all", [](int) { return AllToAll{}; }, two_each),
     in_halves(
-        "start all_to_all uneven", [](int n) { return AllToAll{counts(n)}; }, all_for_others),
+        "start all_to_all uneven", [](int n) { return AllToAll{uneven_counts(n)}; }, all_for_others),
     in_halves(
         "start permute to a tree", [](int n) { return Permute{tree(n)}; }, two),
     in_halves(

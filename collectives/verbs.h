@@ -12,6 +12,7 @@
 //
 // The adjoints are those of sums and of moving data. A mean is a sum over size(); extremes and products, which these
 // can also take, have gradients of their own (ops.cpp).
+#include <numeric>
 #include <vector>
 
 #include "collectives/call.h"
@@ -23,6 +24,11 @@ namespace weft {
 using Rows = std::vector<int64_t, pool::Allocator<int64_t>>;  // an extent of axis 0 for each rank; none: all the same
 using Sources = Rows;                                         // for each rank the one it reads, or -1
 using Counts = std::vector<Rows, pool::Allocator<Rows>>;      // counts[r][s]: rows that rank r has for rank s
+
+inline int64_t total_rows(const Rows& rows) { return std::accumulate(rows.begin(), rows.end(), int64_t{0}); }
+inline int64_t rows_before(const Rows& rows, int rank) {
+  return std::accumulate(rows.begin(), rows.begin() + rank, int64_t{0});
+}
 
 struct Broadcast;
 struct ReduceScatter;

@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* suffix = ".weft-tmp";
+constexpr const char* temporary_suffix = ".weft-tmp";
 
 // A writer holds the lock of its temporary file for as long as it lives. Where a file system has no locks, writing
 // works all the same, and sweeping finds nothing.
@@ -48,7 +48,7 @@ DurableFile::DurableFile(fs::path place) : place_(std::move(place)) {
   // Names differ by process and try: threads may write at once, and a dead process may have had our number.
   for (int attempt = 0;; ++attempt) {
     temporary_ = place_;
-    temporary_ += "." + std::to_string(getpid()) + "-" + std::to_string(attempt) + suffix;
+    temporary_ += "." + std::to_string(getpid()) + "-" + std::to_string(attempt) + temporary_suffix;
     file_ = Descriptor(open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (!file_ && errno == EEXIST) continue;
     if (!file_) report(place_, "cannot be created", errno);
@@ -82,7 +82,7 @@ void DurableFile::commit() {
 void DurableFile::sweep(const fs::path& folder) {
   std::error_code ignored;  // what cannot be swept is no obstacle
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
-    if (!entry.path().string().ends_with(suffix)) continue;
+    if (!entry.path().string().ends_with(temporary_suffix)) continue;
     const Descriptor file(open(entry.path().c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
     if (file && flock(file.number(), LOCK_EX | LOCK_NB) == 0) unlink(entry.path().c_str());
   }

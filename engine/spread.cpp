@@ -62,7 +62,7 @@ struct Inputs {
 
 // Why a pending sum cannot go through this op, or nothing if it can.
 std::string why_not_partial(Algebra algebra, const Inputs& inputs) {
-  constexpr Spread P = Spread::partial, R = Spread::replicated, S = Spread::same;
+  using namespace spread_letters;
   const auto is_partial = [&](int i) { return inputs[i] == P; };
   if (algebra == Algebra::nonlinear)
     return "it is not linear, and what one rank holds of a Partial input is a part of a sum";

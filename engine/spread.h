@@ -24,6 +24,11 @@ class Op;
 enum class Spread : uint8_t { unsaid, same, replicated, invariant, varying, partial };
 std::string text(Spread spread);
 Spread dual(Spread spread);  // of the cotangent: Replicated and Partial change places
+// For tables.
+namespace spread_letters {
+inline constexpr Spread R = Spread::replicated, I = Spread::invariant, V = Spread::varying, P = Spread::partial,
+                        S = Spread::same, unsaid = Spread::unsaid;
+}
 // For errors about what is unsaid.
 inline constexpr const char* how_to_say =
     "a plain Tensor went into it: give tape.constant(x) for a rank's own values, same_everywhere(x) for equal ones";

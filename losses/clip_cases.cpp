@@ -10,7 +10,7 @@ namespace weft {
 namespace {
 
 // Half the cross entropy of the rows of a matrix of all scores, and half that of its columns.
-Var whole(const LossCase::Inputs& x) {
+Var whole_clip(const LossCase::Inputs& x) {
   const Var products = matmul(x.rows[0], x.rows[1], Transpose::no, Transpose::yes);
   const Var logits = products * reshape(repeat(exp(x.shared[0]), 0, products.size()), products.shape());
   const Var own = Tensor::arange(products.shape()[0]);
@@ -24,10 +24,10 @@ LossCase in_form(const char* variant, ClipForm form, Exchange exchange = {}) {
           [=](const LossCase::Inputs& x, Communicator& comm) {
             return clip_loss(x.rows[0], x.rows[1], exp(x.shared[0]), {form, exchange}, comm);
           },
-          whole};
+          whole_clip};
 }
 
-const LossCase cases[] = {
+const LossCase clip_cases[] = {
     in_form("one tower, gather", ClipForm::one_tower),
     in_form("one tower, ring", ClipForm::one_tower, {Exchange::Way::ring}),
     in_form("one tower, both ways", ClipForm::one_tower, {Exchange::Way::both_ways}),

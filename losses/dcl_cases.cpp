@@ -31,7 +31,7 @@ Var direction(const Var& z0, const Var& z1, bool weighted) {
   return mean(log_sum_exp(negatives, 1) - positives);
 }
 
-Var whole(const LossCase::Inputs& x, bool weighted) {
+Var whole_dcl(const LossCase::Inputs& x, bool weighted) {
   const Var a = l2_normalize(x.rows[0]), b = l2_normalize(x.rows[1]);
   return (direction(a, b, weighted) + direction(b, a, weighted)) / 2;
 }
@@ -43,11 +43,11 @@ LossCase with(const char* variant, const DclOptions& options) {
           variant,
           {{{3}, {3}}},
           [=](const LossCase::Inputs& x, Communicator& comm) { return dcl(x.rows[0], x.rows[1], options, comm); },
-          [=](const LossCase::Inputs& x) { return whole(x, weighted); },
+          [=](const LossCase::Inputs& x) { return whole_dcl(x, weighted); },
           weighted ? 0 : 2};
 }
 
-const LossCase cases[] = {
+const LossCase dcl_cases[] = {
     with("gather", {}),
     with("ring", {.exchange = {Exchange::Way::ring}}),
     with("both ways", {.exchange = {Exchange::Way::both_ways}}),

@@ -9,7 +9,7 @@
 namespace weft {
 namespace {
 
-Var bank(Device device = Device::cpu) {
+Var info_nce_bank(Device device = Device::cpu) {
   return same_everywhere(l2_normalize(Tensor::uniform({4, 3}, {8}, -1, 1, DType::f64, device)).value());
 }
 
@@ -23,38 +23,38 @@ Var of_both(const LossCase::Inputs& x) {
   return (own(similarities(x.rows[0], x.rows[1])) + own(similarities(x.rows[1], x.rows[0]))) / 2;
 }
 Var of_batch_and_bank(const LossCase::Inputs& x) {
-  return own(concat({similarities(x.rows[0], x.rows[1]), similarities(x.rows[0], bank())}, 1));
+  return own(concat({similarities(x.rows[0], x.rows[1]), similarities(x.rows[0], info_nce_bank())}, 1));
 }
 // As MoCo: the logit of the own key stands first.
 Var of_bank(const LossCase::Inputs& x) {
   const int64_t n = x.rows[0].shape()[0];
   const Var matching = sum(l2_normalize(x.rows[0]) * l2_normalize(x.rows[1]), 1) / 0.1;
-  const Var logits = concat({reshape(matching, {n, 1}), similarities(x.rows[0], bank())}, 1);
+  const Var logits = concat({reshape(matching, {n, 1}), similarities(x.rows[0], info_nce_bank())}, 1);
   return mean(cross_entropy(logits, Var(Tensor::zeros({n}, DType::i64))));
 }
 
-LossCase with(const char* variant, const InfoNceOptions& options, Var (*whole)(const LossCase::Inputs&)) {
+LossCase info_nce_case(const char* variant, const InfoNceOptions& options, Var (*whole)(const LossCase::Inputs&)) {
   return {"InfoNCE",
           variant,
           {{{3}, {3}}},
           [=](const LossCase::Inputs& x, Communicator& comm) {
             InfoNceOptions here = options;
-            if (here.negatives.defined()) here.negatives = bank(x.rows[0].device());
+            if (here.negatives.defined()) here.negatives = info_nce_bank(x.rows[0].device());
             return info_nce(x.rows[0], x.rows[1], here, comm);
           },
           whole};
 }
 
-const LossCase cases[] = {
-    with("gather", {}, of_batch),
-    with("ring", {.exchange = {Exchange::Way::ring}}, of_batch),
-    with("both ways", {.exchange = {Exchange::Way::both_ways}}, of_batch),
-    with("in turn", {.exchange = {Exchange::Way::in_turn}}, of_batch),
-    with("chunked", {.exchange = {Exchange::Way::chunked, 3}}, of_batch),
-    with("symmetric", {.symmetric = true}, of_both),
-    with("symmetric, ring", {.exchange = {Exchange::Way::ring}, .symmetric = true}, of_both),
-    with("batch and bank", {.negatives = bank()}, of_batch_and_bank),
-    with("bank alone, as MoCo", {.negatives = bank(), .in_batch = false}, of_bank),
+const LossCase info_nce_cases[] = {
+    info_nce_case("gather", {}, of_batch),
+    info_nce_case("ring", {.exchange = {Exchange::Way::ring}}, of_batch),
+    info_nce_case("both ways", {.exchange = {Exchange::Way::both_ways}}, of_batch),
+    info_nce_case("in turn", {.exchange = {Exchange::Way::in_turn}}, of_batch),
+    info_nce_case("chunked", {.exchange = {Exchange::Way::chunked, 3}}, of_batch),
+    info_nce_case("symmetric", {.symmetric = true}, of_both),
+    info_nce_case("symmetric, ring", {.exchange = {Exchange::Way::ring}, .symmetric = true}, of_both),
+    info_nce_case("batch and bank", {.negatives = info_nce_bank()}, of_batch_and_bank),
+    info_nce_case("bank alone, as MoCo", {.negatives = info_nce_bank(), .in_batch = false}, of_bank),
 };
 
 }  // namespace

@@ -13,7 +13,7 @@ namespace weft {
 namespace {
 
 // The distances of each sample to all others, of which the smallest count.
-Var whole(const LossCase::Inputs& x, int64_t neighbours) {
+Var whole_koleo(const LossCase::Inputs& x, int64_t neighbours) {
   const Var unit = l2_normalize(x.rows[0]);
   Var total = Tensor::zeros({}, DType::f64);
   for (int64_t i = 0; i < x.total; ++i) {
@@ -33,9 +33,9 @@ LossCase koleo_case(std::string variant, int64_t neighbours) {
       std::move(variant),
       {{{3}}},
       [=](const LossCase::Inputs& x, Communicator& comm) { return koleo(x.rows[0], {.neighbours = neighbours}, comm); },
-      [=](const LossCase::Inputs& x) { return whole(x, neighbours); }};
+      [=](const LossCase::Inputs& x) { return whole_koleo(x, neighbours); }};
 }
-const LossCase cases[] = {koleo_case("nearest", 1), koleo_case("three nearest", 3)};
+const LossCase koleo_cases[] = {koleo_case("nearest", 1), koleo_case("three nearest", 3)};
 
 }  // namespace
 }  // namespace weft

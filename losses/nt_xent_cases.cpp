@@ -12,12 +12,12 @@ namespace weft {
 namespace {
 
 // A bank of five keys.
-Var bank(Device device = Device::cpu) {
+Var nt_xent_bank(Device device = Device::cpu) {
   return same_everywhere(l2_normalize(Tensor::uniform({5, 3}, {7}, -1, 1, DType::f64, device)).value());
 }
 
 // The cross entropy of a matrix of all similarities without its diagonal.
-Var whole(const LossCase::Inputs& x, const Var& negatives) {
+Var whole_nt_xent(const LossCase::Inputs& x, const Var& negatives) {
   const Var z = l2_normalize(concat({x.rows[0], x.rows[1]}, 0));
   const int64_t n = z.shape()[0], b = n / 2;
   Tensor self = Tensor::zeros({n, n}, DType::f64), targets({n}, DType::i64);
@@ -30,29 +30,29 @@ Var whole(const LossCase::Inputs& x, const Var& negatives) {
   return mean(cross_entropy(logits, Var(targets)));
 }
 
-LossCase in_way(const char* name, Exchange exchange) {
+LossCase nt_xent_case(const char* name, Exchange exchange) {
   return {"NT-Xent",
           name,
           {{{3}, {3}}},
           [=](const LossCase::Inputs& x, Communicator& comm) {
             return nt_xent(x.rows[0], x.rows[1], {.exchange = exchange}, comm);
           },
-          [](const LossCase::Inputs& x) { return whole(x, {}); }};
+          [](const LossCase::Inputs& x) { return whole_nt_xent(x, {}); }};
 }
 
-const LossCase cases[] = {
-    in_way("gather", {Exchange::Way::gather}),
-    in_way("ring", {Exchange::Way::ring}),
-    in_way("both ways", {Exchange::Way::both_ways}),
-    in_way("in turn", {Exchange::Way::in_turn}),
-    in_way("chunked", {Exchange::Way::chunked, 3}),
+const LossCase nt_xent_cases[] = {
+    nt_xent_case("gather", {Exchange::Way::gather}),
+    nt_xent_case("ring", {Exchange::Way::ring}),
+    nt_xent_case("both ways", {Exchange::Way::both_ways}),
+    nt_xent_case("in turn", {Exchange::Way::in_turn}),
+    nt_xent_case("chunked", {Exchange::Way::chunked, 3}),
     {"NT-Xent",
      "memory bank",
      {{{3}, {3}}},
      [](const LossCase::Inputs& x, Communicator& comm) {
-       return nt_xent(x.rows[0], x.rows[1], {.negatives = bank(x.rows[0].device())}, comm);
+       return nt_xent(x.rows[0], x.rows[1], {.negatives = nt_xent_bank(x.rows[0].device())}, comm);
      },
-     [](const LossCase::Inputs& x) { return whole(x, bank()); }},
+     [](const LossCase::Inputs& x) { return whole_nt_xent(x, nt_xent_bank()); }},
 };
 
 }  // namespace

@@ -25,7 +25,7 @@ Var siglip_loss(const Var& images, const Var& texts, const Var& scale, const Var
 
 namespace {
 
-Var whole(const LossCase::Inputs& x) {
+Var whole_siglip(const LossCase::Inputs& x) {
   const Var products = matmul(x.rows[0], x.rows[1], Transpose::no, Transpose::yes);
   const int64_t n = products.shape()[0];
   const auto everywhere = [&](const Var& scalar) { return reshape(repeat(scalar, 0, n * n), {n, n}); };
@@ -35,22 +35,22 @@ Var whole(const LossCase::Inputs& x) {
   return -sum(log(sigmoid(logits * Var(signs)))) / static_cast<double>(n);
 }
 
-LossCase in_way(const char* variant, Exchange exchange) {
+LossCase siglip_case(const char* variant, Exchange exchange) {
   return {"SigLIP",
           variant,
           {{{3}, {3}}, {{}, {}}},
           [=](const LossCase::Inputs& x, Communicator& comm) {
             return siglip_loss(x.rows[0], x.rows[1], exp(x.shared[0]), x.shared[1], exchange, comm);
           },
-          whole};
+          whole_siglip};
 }
 
-const LossCase cases[] = {
-    in_way("gather", {}),
-    in_way("ring", {Exchange::Way::ring}),
-    in_way("both ways", {Exchange::Way::both_ways}),
-    in_way("in turn", {Exchange::Way::in_turn}),
-    in_way("chunked", {Exchange::Way::chunked, 2}),
+const LossCase siglip_cases[] = {
+    siglip_case("gather", {}),
+    siglip_case("ring", {Exchange::Way::ring}),
+    siglip_case("both ways", {Exchange::Way::both_ways}),
+    siglip_case("in turn", {Exchange::Way::in_turn}),
+    siglip_case("chunked", {Exchange::Way::chunked, 2}),
 };
 
 }  // namespace

@@ -39,7 +39,7 @@ Var whole_lejepa(const LossCase::Inputs& x) {
   return total;
 }
 
-const LossCase cases[] = {
+const LossCase sigreg_cases[] = {
     {"SIGReg",
      "",
      {{{3}}},

@@ -76,7 +76,7 @@ Tensor labels_of(const LossCase::Inputs& x) {
 }
 
 // By masks of pairs.
-Var whole(const LossCase::Inputs& x) {
+Var whole_supcon(const LossCase::Inputs& x) {
   const Var z = l2_normalize(x.rows[0]);
   const Tensor labels = labels_of(x);
   const int64_t n = labels.size();
@@ -94,22 +94,22 @@ Var whole(const LossCase::Inputs& x) {
   return -sum(log_softmax(logits - Var(self)) * Var(weights)) / counted;
 }
 
-LossCase in_way(const char* variant, Exchange exchange) {
+LossCase supcon_case(const char* variant, Exchange exchange) {
   return {"SupCon",
           variant,
           {{{3}}},
           [=](const LossCase::Inputs& x, Communicator& comm) {
             return supcon(x.rows[0], labels_of(x), classes, {.exchange = exchange}, comm);
           },
-          whole};
+          whole_supcon};
 }
 
-const LossCase cases[] = {
-    in_way("gather", {}),
-    in_way("ring", {Exchange::Way::ring}),
-    in_way("both ways", {Exchange::Way::both_ways}),
-    in_way("in turn", {Exchange::Way::in_turn}),
-    in_way("chunked", {Exchange::Way::chunked, 2}),
+const LossCase supcon_cases[] = {
+    supcon_case("gather", {}),
+    supcon_case("ring", {Exchange::Way::ring}),
+    supcon_case("both ways", {Exchange::Way::both_ways}),
+    supcon_case("in turn", {Exchange::Way::in_turn}),
+    supcon_case("chunked", {Exchange::Way::chunked, 2}),
 };
 
 }  // namespace

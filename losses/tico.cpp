@@ -52,7 +52,7 @@ Tensor Tico::moved(const Var& products, int64_t samples) const {
 
 namespace {
 
-Var whole(const LossCase::Inputs& x, const Tensor& before) {
+Var whole_tico(const LossCase::Inputs& x, const Tensor& before) {
   const Var a = l2_normalize(x.rows[0]), b = l2_normalize(x.rows[1]);
   const double n = static_cast<double>(x.total);
   const Var now = Var(before) * 0.7 + detach(matmul(transpose(a), a)) * (0.3 / n);
@@ -70,11 +70,11 @@ LossCase tico_case(std::string variant, const Tensor& before) {
             tico.covariance.value = before.to(device);
             return tico(x.rows[0], x.rows[1], {.training = true}, comm);
           },
-          [=](const LossCase::Inputs& x) { return whole(x, before); },
+          [=](const LossCase::Inputs& x) { return whole_tico(x, before); },
           0};
 }
-const LossCase cases[] = {tico_case("first step", Tensor::zeros({3, 3}, DType::f64)),
-                          tico_case("later step", Tensor::uniform({3, 3}, {4}, -1, 1, DType::f64))};
+const LossCase tico_cases[] = {tico_case("first step", Tensor::zeros({3, 3}, DType::f64)),
+                               tico_case("later step", Tensor::uniform({3, 3}, {4}, -1, 1, DType::f64))};
 
 }  // namespace
 }  // namespace weft

@@ -37,7 +37,7 @@ Var vicreg(const Var& first, const Var& second, const VicregOptions& options, Co
 
 namespace {
 
-Var whole(const LossCase::Inputs& x, const VicregOptions& o) {
+Var whole_vicreg(const LossCase::Inputs& x, const VicregOptions& o) {
   Var loss = mean(square(x.rows[0] - x.rows[1])) * o.lambda;
   const double n = static_cast<double>(x.total);
   for (const Var& z : x.rows) {
@@ -55,9 +55,9 @@ LossCase vicreg_case(std::string variant, const VicregOptions& options) {
           std::move(variant),
           {{{3}, {3}}},
           [=](const LossCase::Inputs& x, Communicator& comm) { return vicreg(x.rows[0], x.rows[1], options, comm); },
-          [=](const LossCase::Inputs& x) { return whole(x, options); }};
+          [=](const LossCase::Inputs& x) { return whole_vicreg(x, options); }};
 }
-const LossCase cases[] = {vicreg_case("", {}), vicreg_case("some vary enough", {2, 3, 5, 0.6, 1e-3})};
+const LossCase vicreg_cases[] = {vicreg_case("", {}), vicreg_case("some vary enough", {2, 3, 5, 0.6, 1e-3})};
 
 }  // namespace
 }  // namespace weft

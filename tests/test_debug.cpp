@@ -12,7 +12,7 @@ using namespace weft;
 
 namespace {
 
-constexpr Spread R = Spread::replicated, I = Spread::invariant;
+using namespace spread_letters;
 
 // What a program computes with w, Replicated, and x, Varying, must end with an Error that says all of this on every
 // rank; and without debugging it must end with none.

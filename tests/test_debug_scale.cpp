@@ -10,7 +10,7 @@ using namespace weft;
 
 namespace {
 
-constexpr Spread R = Spread::replicated;
+using namespace spread_letters;
 
 // An encoder and a temperature, and batches of different sizes, of which rank 2 has none.
 struct Model {

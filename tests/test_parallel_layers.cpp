@@ -18,7 +18,7 @@ using namespace weft;
 
 namespace {
 
-constexpr Spread R = Spread::replicated, I = Spread::invariant, V = Spread::varying, P = Spread::partial;
+using namespace spread_letters;
 const Init init = {.key = {11}, .dtype = DType::f64};
 const Activation tanh_between = {.op = Unary::Tanh};
 

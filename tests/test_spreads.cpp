@@ -12,8 +12,7 @@ using namespace weft;
 
 namespace {
 
-constexpr Spread R = Spread::replicated, I = Spread::invariant, V = Spread::varying, P = Spread::partial,
-                 S = Spread::same, unsaid = Spread::unsaid;
+using namespace spread_letters;
 
 // A square matrix spread like this, with equal values where that means so.
 Tensor values_of(Spread spread, int rank, int use) {

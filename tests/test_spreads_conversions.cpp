@@ -10,8 +10,7 @@ using namespace weft;
 
 namespace {
 
-constexpr Spread R = Spread::replicated, I = Spread::invariant, V = Spread::varying, P = Spread::partial,
-                 unsaid = Spread::unsaid;
+using namespace spread_letters;
 
 using All = std::vector<Var>;  // one per rank
 

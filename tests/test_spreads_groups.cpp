@@ -8,7 +8,7 @@ using namespace weft;
 
 namespace {
 
-constexpr Spread R = Spread::replicated, P = Spread::partial;
+using namespace spread_letters;
 
 double seed_of(Tape& tape, const Var& loss) { return tape.gradient(loss, {loss})[0].value().item(); }
 

@@ -8,7 +8,7 @@
 using namespace weft;
 
 namespace {
-constexpr Spread R = Spread::replicated, I = Spread::invariant, V = Spread::varying, P = Spread::partial;
+using namespace spread_letters;
 }
 
 TEST_CASE("a checkpoint hands on the spread of its result, and its piece obeys the same rules") {

@@ -8,7 +8,7 @@ using namespace weft;
 
 namespace {
 
-constexpr Spread R = Spread::replicated, I = Spread::invariant, V = Spread::varying, P = Spread::partial;
+using namespace spread_letters;
 
 // Where an op's masks and indices come from: everybody's, or a rank's own.
 struct Given {

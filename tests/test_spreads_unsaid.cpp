@@ -10,8 +10,7 @@ using namespace weft;
 
 namespace {
 
-constexpr Spread R = Spread::replicated, I = Spread::invariant, V = Spread::varying, P = Spread::partial,
-                 S = Spread::same, unsaid = Spread::unsaid;
+using namespace spread_letters;
 const char *own_or_equal = "give tape.constant(x) for a rank's own values, same_everywhere(x) for equal ones",
            *loss_unsaid = "it is not said how the loss is spread over ranks {0, 1}; a plain Tensor went into it";
 

@@ -10,7 +10,7 @@ using namespace weft;
 
 namespace {
 
-constexpr Spread P = Spread::partial;
+using namespace spread_letters;
 
 void expect_spread_is(const Var& x, Communicator& comm, Spread spread, Site site = Site::here()) {
   expect(spread_of(x, comm) == spread, "is " + text(spread_of(x, comm)) + ", not " + text(spread), site);

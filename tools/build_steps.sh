@@ -9,16 +9,19 @@ nothing_optional=(-Dauto_features=disabled)
 say() { if [ -t 1 ]; then printf '\033[1m==> %s\033[0m\n' "$*"; else echo "==> $*"; fi; }
 die() { echo "error: $*" >&2; exit 1; }
 
+# Most of a file's time goes into the standard headers it includes: files of one library are compiled several at a time.
+together=(-Dunity=on -Dunity_size=12)
+
 # configure FOLDER OPTION...: once, and again when the options, the compilers, their flags or the optional tools change.
 configure() {
   local folder=$1 wanted stamp=$1/.configured_with log
-  wanted="${*:2} CC=${CC-} CXX=${CXX-} CXXFLAGS=${CXXFLAGS-} LDFLAGS=${LDFLAGS-} $(command -v nvcc mpiexec | xargs || true)"
+  wanted="${together[*]} ${*:2} CC=${CC-} CXX=${CXX-} CXXFLAGS=${CXXFLAGS-} LDFLAGS=${LDFLAGS-} $(command -v nvcc mpiexec | xargs || true)"
   [ -f "$folder/build.ninja" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ] && return
   say "Configuring $folder"
   rm -rf "$folder"/{build.ninja,meson-private,meson-info,.configured_with}
   mkdir -p "$folder"
   log=$folder/configure.log
-  if ! meson setup "$folder" -Dtests=enabled -Dapps=enabled "${@:2}" >"$log" 2>&1; then
+  if ! meson setup "$folder" -Dtests=enabled -Dapps=enabled "${together[@]}" "${@:2}" >"$log" 2>&1; then
     tail -n 15 "$log" >&2
     die "configuring failed; all of its output is in $log"
   fi

@@ -21,7 +21,7 @@ std::string number(double x) {
   return {digits, static_cast<size_t>(std::snprintf(digits, sizeof digits, "%.1f", x))};
 }
 
-struct Range {
+struct Extent {
   double least = std::numeric_limits<double>::infinity(), most = -std::numeric_limits<double>::infinity();
   void include(double x) {
     least = std::min(least, x);
@@ -30,7 +30,7 @@ struct Range {
 };
 
 // Round numbers, about `count` of them, and the range widened to those around it.
-std::vector<double> ticks(Range& range, int count, bool widened) {
+std::vector<double> ticks(Extent& range, int count, bool widened) {
   if (range.most < range.least) range = {0, 1};
   if (range.most == range.least) {  // in the middle
     const double around = range.least != 0 ? std::abs(range.least) : 1;
@@ -47,7 +47,7 @@ std::vector<double> ticks(Range& range, int count, bool widened) {
 
 class Plot {
  public:
-  Plot(Range x, Range y, const std::string& x_name, bool x_ticks) : x_(x), y_(y) {
+  Plot(Extent x, Extent y, const std::string& x_name, bool x_ticks) : x_(x), y_(y) {
     for (const double tick : ticks(y_, 3, true)) {
       add("<line class='grid' x1='" + number(left) + "' x2='" + number(width - right) + "' y1='" + v(tick) + "' y2='" +
           v(tick) + "'/>");
@@ -75,14 +75,14 @@ class Plot {
     add("<text x='" + number(x) + "' y='" + number(y) + "' text-anchor='" + anchor + "'>" + escaped(text) + "</text>");
   }
 
-  Range x_, y_;
+  Extent x_, y_;
   std::string inside_;
 };
 
 // Neighbouring points as one.
 struct Bin {
   Point mean;
-  Range y;
+  Extent y;
 };
 std::vector<Bin> bins_of(const Curve& points) {
   Curve finite;
@@ -119,7 +119,7 @@ std::string line_chart(const std::vector<Line>& lines, const std::string& x_name
   require(lines.size() <= std::size(colors), "line_chart: ", lines.size(), " lines, there are colors for ",
           std::size(colors));
   std::vector<std::vector<Bin>> drawn;
-  Range x, y;
+  Extent x, y;
   for (const Line& line : lines) {
     drawn.push_back(bins_of(line.points));
     for (const Point& point : line.points) x.include(point.x);
@@ -141,7 +141,7 @@ std::string line_chart(const std::vector<Line>& lines, const std::string& x_name
 }
 
 std::string bar_chart(const std::vector<double>& heights, const std::string& x_name) {
-  Range y{0, 0};
+  Extent y{0, 0};
   for (const double bar : heights) y.include(bar);
   const auto count = static_cast<double>(std::max<size_t>(heights.size(), 1));
   Plot plot({0, count}, y, x_name, false);

@@ -36,7 +36,7 @@ std::unique_ptr<ResidualQuantizer> residual(const std::string& name, const Vecto
   return std::make_unique<ResidualQuantizer>(std::move(layers));
 }
 
-NamedQuantizer grouped(VectorQuantizeOptions options, const Init& init) {
+NamedQuantizer grouped_residual(VectorQuantizeOptions options, const Init& init) {
   const int64_t dim = options.codebook.dim;
   if (dim % groups != 0) throw WrongOption("--dim " + std::to_string(dim) + " cannot be divided into equal groups");
   options.codebook.dim = dim / groups;
@@ -87,7 +87,7 @@ const std::vector<Named> quantizers = {
      [](Settings s, const Init& init) -> NamedQuantizer {
        return {residual("vq", following(s), init), s.dim, s.codes, stages};
      }},
-    {"grouped-residual-vq", [](Settings s, const Init& init) { return grouped(following(s), init); }},
+    {"grouped-residual-vq", [](Settings s, const Init& init) { return grouped_residual(following(s), init); }},
     {"lfq",
      [](Settings s, const Init& init) -> NamedQuantizer {
        const LookupFreeOptions options = {.bits = bits_of(s),

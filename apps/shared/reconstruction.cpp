@@ -12,14 +12,14 @@
 namespace weft {
 namespace {
 
-struct Seen {
+struct Reconstructed {
   Tensor images, made;
   Tensor indices;  // of the codes
 };
 
 // The pictures from `first` on, at most `count` of them.
-Seen look(VqVae& network, const LabelledImages& data, int64_t first, int64_t count, const Init& like,
-          Communicator& comm) {
+Reconstructed look(VqVae& network, const LabelledImages& data, int64_t first, int64_t count, const Init& like,
+                   Communicator& comm) {
   const int64_t begin = std::min(first, data.count()), end = std::min(begin + count, data.count());
   const Tensor images = take(data, samples_between(begin, end), like.dtype).images.to(like.device);
   Tape tape;
@@ -36,7 +36,7 @@ double reconstruction_error(VqVae& network, const LabelledImages& data, const In
   constexpr int64_t at_once = 100;
   ExactSum sum_of_squares({}, like.device);
   for (int64_t begin = 0; begin < data.count(); begin += at_once * comm.size()) {
-    const Seen seen = look(network, data, begin + at_once * comm.rank().value, at_once, like, comm);
+    const Reconstructed seen = look(network, data, begin + at_once * comm.rank().value, at_once, like, comm);
     sum_of_squares.add(sum(square(precise(Var(seen.made) - seen.images))).value());
     usage.add(seen.indices);
   }
@@ -48,7 +48,7 @@ Tensor beside_originals(VqVae& network, const LabelledImages& data, const Init& 
   constexpr int64_t columns = 12, rows = 3;
   Vars all;
   for (int64_t row = 0; row < rows; ++row) {
-    const Seen seen = look(network, data, row * columns, columns, like, comm);
+    const Reconstructed seen = look(network, data, row * columns, columns, like, comm);
     all.insert(all.end(), {seen.images, seen.made});
   }
   return grid(as_pixels(concat(all, 0).value()), columns);

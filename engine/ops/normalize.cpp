@@ -16,7 +16,7 @@
 namespace weft {
 namespace {
 
-std::vector<Sample> axes(Var (*f)(const Var&, int)) {
+std::vector<Sample> of_rows(Var (*f)(const Var&, int)) {
   return {{"rows", {{3, 4}}, [f](auto x) { return f(x[0], -1); }, -2, 2},
           {"middle axis", {{2, 4, 3}}, [f](auto x) { return f(x[0], 1); }, -2, 2},
           {"axis 0", {{4, 3}}, [f](auto x) { return f(x[0], 0); }, -2, 2},
@@ -38,10 +38,10 @@ const std::vector<Sample> cross_entropy_samples = {
      [](auto x) { return cross_entropy(x[0], Tensor::from({4}, {0, 2, 1, 2}, DType::i64, x[0].device())); }, -2, 2},
 };
 
-const Op softmax_op{"softmax", axes(softmax)};
-const Op softmax_slope_op{"softmax_slope", axes(softmax), Algebra::linear_after_first};
-const Op log_softmax_op{"log_softmax", axes(log_softmax)};
-const Op log_softmax_slope_op{"log_softmax_slope", axes(log_softmax), Algebra::linear_after_first};
+const Op softmax_op{"softmax", of_rows(softmax)};
+const Op softmax_slope_op{"softmax_slope", of_rows(softmax), Algebra::linear_after_first};
+const Op log_softmax_op{"log_softmax", of_rows(log_softmax)};
+const Op log_softmax_slope_op{"log_softmax_slope", of_rows(log_softmax), Algebra::linear_after_first};
 const Op l2_normalize_op{"l2_normalize", {
     {"", {{3, 4}}, [](auto x) { return l2_normalize(x[0]); }, 0.1, 1},
     {"more axes", {{2, 2, 3}}, [](auto x) { return l2_normalize(x[0]); }, 0.1, 1},

@@ -22,7 +22,7 @@ Var some_targets(const Var& like) { return columns(like, {3}, {2, -1, 1}); }
 
 // One sample a line.
 // clang-format off
-const Op log_sum_exp_op{"score_log_sum_exp", {
+const Op score_log_sum_exp_op{"score_log_sum_exp", {
     {"", {{3, 2}, {4, 2}, {}}, [](auto x) { return score_log_sum_exp(x[0], x[1], x[2]); }},
     {"excluded", {{3, 2}, {4, 2}, {}}, [](auto x) { return score_log_sum_exp(x[0], x[1], x[2], some_excluded(x[0])); }},
     {"targets", {{3, 2}, {4, 2}, {}},
@@ -42,7 +42,7 @@ const Op softplus_sum_op{"score_softplus_sum", {
 // clang-format on
 
 // A scalar, held against every element.
-Var wide(const Var& scalar, const Var& like) {
+Var everywhere(const Var& scalar, const Var& like) {
   return reshape(repeat(reshape(scalar, {}), 0, like.size()), like.shape());
 }
 
@@ -69,8 +69,8 @@ struct Rule {
   Var apart(size_t input, const Var& g) const {
     const Var products = matmul(q, k, Transpose::no, Transpose::yes), slopes = by_scores(products, g);
     switch (input) {
-      case 0: return matmul(slopes, k) * wide(scale, q);
-      case 1: return matmul(slopes, q, Transpose::yes) * wide(scale, k);
+      case 0: return matmul(slopes, k) * everywhere(scale, q);
+      case 1: return matmul(slopes, q, Transpose::yes) * everywhere(scale, k);
       case 2: return reshape(sum(slopes * products), scale.shape());
       default: return reshape(sum(slopes), shift.shape());
     }
@@ -79,8 +79,8 @@ struct Rule {
  private:
   Var by_scores(const Var& products, const Var& g) const {
     const int64_t m = q.shape()[0], n = k.shape()[0];
-    const Var z = products * wide(scale, products);
-    const Var by_sums = kind == ScoreSum::softplus ? mul_along(sigmoid(z + wide(shift, z)), slice(g, 0, 0, m), 0)
+    const Var z = products * everywhere(scale, products);
+    const Var by_sums = kind == ScoreSum::softplus ? mul_along(sigmoid(z + everywhere(shift, z)), slice(g, 0, 0, m), 0)
                                                    : by_log_sum_exp(z, g);
     if (!targets.defined()) return by_sums;
     const Var chosen = derived(mask(targets, m, n).to(z.dtype()), targets);
@@ -162,7 +162,7 @@ Var summed(const Op& op, Rule rule) {
 }  // namespace
 
 Var score_log_sum_exp(const Var& q, const Var& k, const Var& scale, const Var& excluded, const Var& targets) {
-  return summed(log_sum_exp_op, {ScoreSum::log_sum_exp, q, k, scale, {}, excluded, targets});
+  return summed(score_log_sum_exp_op, {ScoreSum::log_sum_exp, q, k, scale, {}, excluded, targets});
 }
 
 Var score_log_sum_exp_both(const Var& q, const Var& k, const Var& scale, const Var& targets) {

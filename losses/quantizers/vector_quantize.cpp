@@ -16,7 +16,7 @@
 namespace weft {
 namespace {
 
-enum Stream : uint64_t { k_means_seeds, orthogonal_subset };
+enum RandomStream : uint64_t { k_means_seeds, orthogonal_subset };
 
 }  // namespace
 

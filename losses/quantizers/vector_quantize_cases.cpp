@@ -121,7 +121,7 @@ constexpr CodebookOptions averaged = {.dim = dim, .codes = codes},
                           learnt = {.dim = dim, .codes = codes, .learnable = true};
 constexpr CodebookOptions cosine = {.dim = dim, .codes = codes, .unit = true},
                           learnt_cosine = {.dim = dim, .codes = codes, .learnable = true, .unit = true};
-const VariantCase cases[] = {
+const VariantCase vector_quantize_cases[] = {
     {"moving averages", {{averaged, 0.25}}, 0},
     {"moving averages, mask", {{averaged, 0.25}, true}, 0},
     {"rotation", {{averaged, 0.25, 1, Through::rotation}}, 0},

@@ -14,7 +14,7 @@ constexpr int64_t tile_bytes = 384 * 1024;
 int64_t row_length(const Convolution& c) { return c.kernel_height * c.kernel_width * c.channels; }
 int64_t row_count(const Convolution& c) { return c.batch * c.out_height * c.out_width; }
 
-template <class T> int64_t tile_height(const Convolution& c) {
+template <class T> int64_t rows_per_tile(const Convolution& c) {
   return std::max<int64_t>(tile_bytes / int64_t(sizeof(T)) / std::max<int64_t>(row_length(c), 1), 16);
 }
 
@@ -98,7 +98,7 @@ template <class T> struct Shifted {
 
 template <class T> void forward(const Convolution& c, const T* x, const T* w, T* y, const Epilogue<T>& epilogue) {
   thread_local PackedB<T> weights;
-  const int64_t k = row_length(c), rows = row_count(c), height = tile_height<T>(c);
+  const int64_t k = row_length(c), rows = row_count(c), height = rows_per_tile<T>(c);
   weights.pack(false, c.out_channels, k, w, c.out_channels);
   for (int64_t first = 0; first < rows; first += height) {
     const int64_t count = std::min(height, rows - first);
@@ -112,7 +112,7 @@ template <class T> void forward(const Convolution& c, const T* x, const T* w, T*
 template <class T> void input_gradient(const Convolution& c, const T* g, const T* w, T* dx, const T* bias) {
   thread_local PackedB<T> weights;
   thread_local Scratch<T> memory;
-  const int64_t k = row_length(c), rows = row_count(c), height = tile_height<T>(c);
+  const int64_t k = row_length(c), rows = row_count(c), height = rows_per_tile<T>(c);
   weights.pack(true, k, c.out_channels, w, c.out_channels);
   T* const columns = memory.at_least(height * k);
   // Images start from the bias just before the first tile adds to them, so that they are still in cache.
@@ -137,7 +137,7 @@ template <class T> void input_gradient(const Convolution& c, const T* g, const T
 }
 
 template <class T> void weight_gradient(const Convolution& c, const T* x, const T* g, T* dw) {
-  const int64_t k = row_length(c), rows = row_count(c), height = tile_height<T>(c), n = c.out_channels;
+  const int64_t k = row_length(c), rows = row_count(c), height = rows_per_tile<T>(c), n = c.out_channels;
   Epilogue<T> epilogue;
   for (int64_t first = 0; first == 0 || first < rows; first += height) {
     const int64_t count = std::min(height, rows - first);

@@ -9,8 +9,6 @@ namespace weft {
 namespace cpu {
 namespace {
 
-constexpr int64_t block = 512;  // values that stay in L1 between two passes over them
-
 // The loop behind every elementwise verb. Out of line, so that bf16 shares the loops of float.
 template <class F, class Y, class... X> [[gnu::noinline]] void loop(const F f, int64_t n, Y* y, const X*... x) {
   for (int64_t i = 0; i < n; ++i) y[i] = f(x[i]...);
@@ -18,7 +16,7 @@ template <class F, class Y, class... X> [[gnu::noinline]] void loop(const F f, i
 
 // The values a loop reads; those made from bf16 last as long as the expression that asked for them.
 struct Buffer {
-  float values[block];
+  float values[values_in_l1];
   Buffer() {}
 };
 template <class T> const T* widened(const T* x, int64_t) { return x; }
@@ -32,9 +30,9 @@ template <class F, class Y, class... X> void map(F f, int64_t n, Y* y, const X*.
   if constexpr (!(std::is_same_v<X, BFloat16> || ...)) {
     loop(f, n, y, x...);
   } else {
-    Compute<Y> out[block];
-    for (int64_t i = 0; i < n; i += block) {
-      const int64_t count = std::min(block, n - i);
+    Compute<Y> out[values_in_l1];
+    for (int64_t i = 0; i < n; i += values_in_l1) {
+      const int64_t count = std::min(values_in_l1, n - i);
       loop(f, count, out, widened(x + i, count)...);
       convert<Y>(count, out, y + i);
     }
@@ -65,9 +63,9 @@ void map_unary(Unary op, Scalars scalars, Tensor& y, const X&... x) {
 template <class O, class T> void map_along(O op, const T* a, const T* v, Along along, T* y) {
   const auto [outer, extent, inner] = along;
   const int64_t row = extent * inner;
-  Compute<T> pattern[block];
-  if (row <= block / 2) {  // several rows fill a block
-    const int64_t rows = std::min(outer, block / std::max<int64_t>(row, 1));
+  Compute<T> pattern[values_in_l1];
+  if (row <= values_in_l1 / 2) {  // several rows fill a block
+    const int64_t rows = std::min(outer, values_in_l1 / std::max<int64_t>(row, 1));
     for (int64_t r = 0, i = 0; r < rows; ++r)
       for (int64_t e = 0; e < extent; ++e, i += inner) std::fill_n(pattern + i, inner, Compute<T>(v[e]));
     for (int64_t o = 0; o < outer; o += rows)
@@ -76,9 +74,9 @@ template <class O, class T> void map_along(O op, const T* a, const T* v, Along a
     for (int64_t o = 0; o < outer; ++o) map(op, row, y + o * row, a + o * row, v);
   } else {
     for (int64_t i = 0; i < outer * row; i += inner) {
-      std::fill_n(pattern, std::min(inner, block), Compute<T>(v[i / inner % extent]));
-      for (int64_t j = i; j < i + inner; j += block)
-        map(op, std::min(block, i + inner - j), y + j, a + j, static_cast<const Compute<T>*>(pattern));
+      std::fill_n(pattern, std::min(inner, values_in_l1), Compute<T>(v[i / inner % extent]));
+      for (int64_t j = i; j < i + inner; j += values_in_l1)
+        map(op, std::min(values_in_l1, i + inner - j), y + j, a + j, static_cast<const Compute<T>*>(pattern));
     }
   }
 }

@@ -6,15 +6,15 @@
 namespace weft {
 namespace {
 
-constexpr int64_t block = 512;
+constexpr int64_t draws_at_once = 512;
 
-// `block` draws from number `first` on, a multiple of four. Asked for side by side, and with an offset that the
+// `draws_at_once` draws from number `first` on, a multiple of four. Asked for side by side, and with an offset that the
 // compiler knows, the four floats or two doubles of one philox block cost one call of it, and the loop vectorises.
 template <class C, uint64_t... lane>
 void draw_block(uint64_t seed, uint64_t stream, uint64_t first, C* __restrict draws,
                 std::integer_sequence<uint64_t, lane...>) {
   constexpr int64_t width = sizeof...(lane), shift = width / 2;
-  for (int64_t i = 0; i < block / width; ++i)
+  for (int64_t i = 0; i < draws_at_once / width; ++i)
     ((draws[i * width + lane] = uniform_draw<C>({seed, stream, 0}, ((first >> shift) + i) << shift | lane)), ...);
 }
 
@@ -24,12 +24,12 @@ void CpuBackend::uniform(Random random, double low, double high, Tensor& y) {
   visit_floating(y.dtype(), [&]<class T>() {
     using C = Compute<T>;
     const C shift = static_cast<C>(low), scale = static_cast<C>(high - low);
-    C draws[block];
+    C draws[draws_at_once];
     T* to = y.mutate<T>();
-    for (int64_t i = -static_cast<int64_t>(random.offset % 4); i < y.size(); i += block) {
+    for (int64_t i = -static_cast<int64_t>(random.offset % 4); i < y.size(); i += draws_at_once) {
       draw_block(random.seed, random.stream, random.offset + static_cast<uint64_t>(i), draws,
                  std::make_integer_sequence<uint64_t, 16 / sizeof(C)>());
-      for (int64_t j = std::max<int64_t>(i, 0); j < std::min(i + block, y.size()); ++j)
+      for (int64_t j = std::max<int64_t>(i, 0); j < std::min(i + draws_at_once, y.size()); ++j)
         to[j] = static_cast<T>(shift + scale * draws[j - i]);
     }
   });

@@ -8,18 +8,19 @@ namespace weft {
 namespace cpu {
 namespace {
 
-constexpr int64_t block = 512;  // columns reduced side by side
-constexpr int64_t leaf = 64;    // rows reduced one after the other; taller stacks are halved, so errors grow slowly
-constexpr int64_t lanes = 64;   // narrow rows are laid side by side until they are this wide
+constexpr int64_t columns_at_once = 512;  // columns reduced side by side
+constexpr int64_t leaf_height =
+    64;                             // rows reduced one after the other; taller stacks are halved, so errors grow slowly
+constexpr int64_t full_width = 64;  // narrow rows are laid side by side until they are this wide
 
-// sum[j] = the reduction of x[e * stride + j] over e, for extent >= 1 and width <= block.
+// sum[j] = the reduction of x[e * stride + j] over e, for extent >= 1 and width <= columns_at_once.
 template <class F, class T>
 void reduce_columns(F f, int64_t extent, int64_t stride, int64_t width, const T* __restrict x,
                     Compute<T>* __restrict sum) {
   using C = Compute<T>;
-  if (extent > leaf) {
-    const int64_t half = (extent / 2 + leaf - 1) / leaf * leaf;
-    C rest[block];
+  if (extent > leaf_height) {
+    const int64_t half = (extent / 2 + leaf_height - 1) / leaf_height * leaf_height;
+    C rest[columns_at_once];
     reduce_columns(f, half, stride, width, x, sum);
     reduce_columns(f, extent - half, stride, width, x + half * stride, rest);
     for (int64_t j = 0; j < width; ++j) sum[j] = f(sum[j], rest[j]);
@@ -37,16 +38,16 @@ void reduce_columns(F f, int64_t extent, int64_t stride, int64_t width, const T*
 
 // One outer slice: y[j] = the reduction of x[e * inner + j] over e.
 template <class F, class T, class Y> void reduce_slice(F f, int64_t extent, int64_t inner, const T* x, Y* y) {
-  Compute<T> sum[block];
-  if (inner > lanes / 2) {
-    for (int64_t j = 0; j < inner; j += block) {
-      const int64_t width = std::min(block, inner - j);
+  Compute<T> sum[columns_at_once];
+  if (inner > full_width / 2) {
+    for (int64_t j = 0; j < inner; j += columns_at_once) {
+      const int64_t width = std::min(columns_at_once, inner - j);
       reduce_columns(f, extent, inner, width, x + j, sum);
       convert<Y>(width, sum, y + j);
     }
     return;
   }
-  int64_t side_by_side = std::min(lanes / inner, extent);
+  int64_t side_by_side = std::min(full_width / inner, extent);
   const int64_t width = side_by_side * inner, whole = extent / side_by_side;
   reduce_columns(f, whole, width, width, x, sum);
   for (int64_t j = 0, i = whole * width; i < extent * inner; ++i, ++j) sum[j] = f(sum[j], Compute<T>(x[i]));
@@ -106,8 +107,8 @@ template <class T> void find_first(int64_t extent, int64_t inner, const T* x, co
   if (inner == 1) {  // skip what does not have it, a vectorised stretch at a time
     const Compute<T> wanted = *extreme;
     int64_t e = 0;
-    for (int hits = 0; e + lanes <= extent; e += lanes) {
-      for (int64_t j = 0; j < lanes; ++j) hits += found(x[e + j], wanted);
+    for (int hits = 0; e + full_width <= extent; e += full_width) {
+      for (int64_t j = 0; j < full_width; ++j) hits += found(x[e + j], wanted);
       if (hits > 0) break;
     }
     while (e < extent && !found(x[e], wanted)) ++e;
@@ -161,10 +162,10 @@ template <class T> void cumulative_sum(const T* x, Along along, bool reverse, T*
   };
   for (int64_t o = 0; o < outer; ++o) {
     const int64_t first = (o * extent + (reverse ? extent - 1 : 0)) * inner, stride = reverse ? -inner : inner;
-    Running sums[block], sum = 0;
+    Running sums[columns_at_once], sum = 0;
     for (int64_t e = 0; inner == 1 && e < extent; ++e) step(sum, first + e * stride);
-    for (int64_t j = 0; inner > 1 && j < inner; j += block) {
-      const int64_t width = std::min(block, inner - j);
+    for (int64_t j = 0; inner > 1 && j < inner; j += columns_at_once) {
+      const int64_t width = std::min(columns_at_once, inner - j);
       std::fill_n(sums, width, Running(0));
       for (int64_t e = 0; e < extent; ++e)
         for (int64_t i = 0; i < width; ++i) step(sums[i], first + e * stride + j + i);

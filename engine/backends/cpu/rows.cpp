@@ -12,9 +12,7 @@
 namespace weft::cpu {
 namespace {
 
-constexpr int64_t leaf = 4096;  // longer rows are summed by halves, so that errors grow with log n
-
-template <class T> constexpr T infinity = std::numeric_limits<T>::infinity();
+constexpr int64_t leaf_length = 4096;  // longer rows are summed by halves, so that errors grow with log n
 
 // What a kernel reads or writes of a row at once: at(x) is a vector of elements x[i...], or at the end of a row just
 // x[i].
@@ -75,28 +73,29 @@ template <class T, class F> [[gnu::always_inline]] inline T sum_leaf(int64_t beg
 }
 
 template <class T, class F> T sum_range(int64_t begin, int64_t end, F f) {
-  if (end - begin > leaf) {
-    const int64_t middle = begin + (end - begin + 2 * leaf - 1) / (2 * leaf) * leaf;
+  if (end - begin > leaf_length) {
+    const int64_t middle = begin + (end - begin + 2 * leaf_length - 1) / (2 * leaf_length) * leaf_length;
     return sum_range<T>(begin, middle, f) + sum_range<T>(middle, end, f);
   }
   return sum_leaf<T>(begin, end, f);
 }
 
 template <class T, class F> [[gnu::always_inline]] inline T sum_of(int64_t n, F f) {
-  return n <= leaf ? sum_leaf<T>(0, n, f) : sum_range<T>(0, n, f);  // of the two, g++ inlines the first
+  return n <= leaf_length ? sum_leaf<T>(0, n, f) : sum_range<T>(0, n, f);  // of the two, g++ inlines the first
 }
 
 // The greatest element that is not NaN, -inf if there is none.
 template <class T> T greatest(int64_t n, const T* x) {
   return fold(
-      0, n, -infinity<T>, [](auto a, auto b) { return b > a ? b : a; }, [x](auto at) { return at(x); });
+      0, n, -std::numeric_limits<T>::infinity(), [](auto a, auto b) { return b > a ? b : a; },
+      [x](auto at) { return at(x); });
 }
 
 // sum(e^(x - shift)).
 template <class T> T sum_exp(int64_t n, const T* __restrict x, T shift) {
-  T e[leaf / 4], sum = 0;
-  for (int64_t begin = 0; begin < n; begin += leaf / 4) {
-    const int64_t count = std::min(n - begin, leaf / 4);
+  T e[leaf_length / 4], sum = 0;
+  for (int64_t begin = 0; begin < n; begin += leaf_length / 4) {
+    const int64_t count = std::min(n - begin, leaf_length / 4);
     for (int64_t i = 0; i < count; ++i) e[i] = maths::exp(x[begin + i] - shift);
     sum += sum_of<T>(count, [&e](auto at) { return at(e); });
   }
@@ -135,6 +134,12 @@ template <class T> struct FewRows {
     return [slope = slopes + row * n, gamma = gamma](auto at) { return at(slope) * at(gamma); };
   }
 
+  void scale_and_shift(const T* beta, T* y) const {
+    for (int64_t r = 0; r < rows; ++r)
+      for_all<T>(n, [beta, gamma = gamma, to = y + r * n, normalized = normalized(r)](auto at) {
+        at.put(normalized(at) * at(gamma) + at(beta), to);
+      });
+  }
   void sum_over_rows(T* dgamma, T* dbeta) const {
     for_all<T>(n, [&](auto at) {
       decltype(at(gamma)) by_gamma = {}, by_beta = {};
@@ -225,7 +230,8 @@ void log_softmax_pullback(int64_t rows, int64_t n, const T* __restrict y, const 
 
 template <class T> void logsumexp(int64_t rows, int64_t n, const T* __restrict x, T* __restrict y) {
   for (; rows > 0; --rows, x += n, ++y) {
-    const T most = greatest(n, x), shift = maths::abs(most) < infinity<T> ? most : 0;  // inf - inf would be NaN
+    const T most = greatest(n, x),
+            shift = maths::abs(most) < std::numeric_limits<T>::infinity() ? most : 0;  // inf - inf would be NaN
     *y = shift + maths::log(sum_exp(n, x, shift));
   }
 }
@@ -262,11 +268,7 @@ void layer_norm(int64_t rows, int64_t n, T epsilon, bool relu, const T* x, const
   for (int64_t begin = 0, few = together(n); begin < rows; begin += few) {
     const int64_t end = std::min(begin + few, rows);
     find_moments(end - begin, n, epsilon, x + begin * n, moments + begin);
-    const FewRows<T> few_rows{end - begin, n, x, gamma, nullptr, moments};
-    for (int64_t r = begin; r < end; ++r)
-      for_all<T>(n, [=, to = y + r * n, normalized = few_rows.normalized(r)](auto at) {
-        at.put(normalized(at) * at(gamma) + at(beta), to);
-      });
+    FewRows<T>{end - begin, n, x + begin * n, gamma, nullptr, moments + begin}.scale_and_shift(beta, y + begin * n);
     for (int64_t i = begin * n; relu && i < end * n; ++i) y[i] = Relu{}.f(y[i]);
   }
 }

@@ -28,7 +28,7 @@ template <class T> struct ScoreTile {
 };
 
 /// A scalar sum of vectors, in a fixed order.
-template <class T> T across(Vector<T> v) {
+template <class T> T sum_across(Vector<T> v) {
   T total = 0;
   for (int l = 0; l < lanes<T>; ++l) total += v[l];
   return total;
@@ -39,12 +39,12 @@ template <class T> T sum(int64_t n, const T* x) {
     even += load_next(x + i, n - i);
     if (i + lanes<T> < n) odd += load_next(x + i + lanes<T>, n - i - lanes<T>);
   }
-  return across<T>(even + odd);
+  return sum_across<T>(even + odd);
 }
 template <class T> T dot(int64_t n, const T* x, const T* y) {
   Vector<T> total{};
   for (int64_t i = 0; i < n; i += lanes<T>) total += load_next(x + i, n - i) * load_next(y + i, n - i);
-  return across<T>(total);
+  return sum_across<T>(total);
 }
 
 /// Where a column of some row is in its part of a tile, or -1.

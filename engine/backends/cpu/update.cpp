@@ -10,8 +10,6 @@ namespace weft {
 namespace cpu {
 namespace {
 
-constexpr int64_t block = 512;  // values that stay in L1 between two passes over them
-
 template <class F, class T, class... S>
 [[gnu::noinline]] void update_loop(const F f, int64_t n, const T* __restrict g, T* __restrict p, S* __restrict... s) {
   for (int64_t i = 0; i < n; ++i) f(g[i], p[i], s[i]...);
@@ -25,9 +23,9 @@ void update_run(const F& f, int64_t n, const G* g, T* p, BFloat16* rounded, S*..
     if constexpr (!narrow) update_loop(f, n, g, p, s...);
     return;
   }
-  T wide[block];
-  for (int64_t i = 0; i < n; i += block) {
-    const int64_t count = std::min(block, n - i);
+  T wide[values_in_l1];
+  for (int64_t i = 0; i < n; i += values_in_l1) {
+    const int64_t count = std::min(values_in_l1, n - i);
     if constexpr (narrow) convert<T>(count, g + i, wide);
     const T* from = wide;
     if constexpr (!narrow) from = g + i;

@@ -5,6 +5,8 @@
 
 namespace weft::cpu {
 
+constexpr int64_t values_in_l1 = 512;  // as many as stay there between two passes over them
+
 template <class To, class From> void convert(int64_t n, const From* x, To* y) {
   for (int64_t i = 0; i < n; ++i) y[i] = static_cast<To>(static_cast<Compute<To>>(static_cast<Compute<From>>(x[i])));
 }
