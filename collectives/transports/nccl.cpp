@@ -28,7 +28,7 @@ int my_device() {
   return device;
 }
 
-ncclDataType_t type_of(DType type) {
+ncclDataType_t nccl_type(DType type) {
   switch (type) {
     case DType::f32: return ncclFloat32;
     case DType::f64: return ncclFloat64;
@@ -38,7 +38,7 @@ ncclDataType_t type_of(DType type) {
   }
 }
 
-ncclRedOp_t operation_of(ReduceOp op) {
+ncclRedOp_t nccl_operation(ReduceOp op) {
   switch (op) {
     case ReduceOp::product: return ncclProd;
     case ReduceOp::maximum: return ncclMax;
@@ -223,8 +223,8 @@ CardExchange::Ticket Nccl::swap(const Call& call, const std::byte* mine, std::sp
 
 CardExchange::Ticket Nccl::reduce(const Call& call, std::span<const std::byte> mine, std::byte* result) {
   return post(call, [&] {
-    return ncclAllReduce(mine.data(), result, mine.size() / size_of(call.dtype), type_of(call.dtype),
-                         operation_of(call.op), comm_, stream_);
+    return ncclAllReduce(mine.data(), result, mine.size() / size_of(call.dtype), nccl_type(call.dtype),
+                         nccl_operation(call.op), comm_, stream_);
   });
 }
 
