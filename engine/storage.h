@@ -1,6 +1,8 @@
 #pragma once
 // The block of device memory behind one or more Tensors. Counted intrusively: a tensor is made and dropped for every
 // op.
+#include <sys/single_threaded.h>
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -18,10 +20,33 @@ struct Storage {
   void* context = nullptr;    // for `release`
   Device device;
   std::atomic<uint32_t> version{0};  // goes up when the contents may have changed, so that a tape can notice
-  std::atomic<int32_t> references{1};
 
   Storage(void* data, size_t bytes, Device device, void (*release)(Storage*), void* context = nullptr)
       : data(data), bytes(bytes), release(release), context(context), device(device) {}
+
+  void retain() { count(1); }
+  void drop() {
+    // A sole owner needs no locked decrement to know that it is the last; most tensors never have another.
+    if (unshared() || count(-1) == 1) release(this);
+  }
+  // A pool hands the block out again.
+  void renew(size_t bytes_now) {
+    bytes = bytes_now;
+    version = 0;
+    references_ = 1;
+  }
+  bool unshared() const { return references_.load(std::memory_order_acquire) == 1; }
+
+ private:
+  // How many there were. The locked additions were a fifth of a small training step; one thread alone needs none.
+  int32_t count(int32_t change) {
+    if (!__libc_single_threaded) return references_.fetch_add(change, std::memory_order_acq_rel);
+    const int32_t before = references_.load(std::memory_order_relaxed);
+    references_.store(before + change, std::memory_order_relaxed);
+    return before;
+  }
+
+  std::atomic<int32_t> references_{1};
 };
 
 class StorageHandle {
@@ -29,7 +54,7 @@ class StorageHandle {
   StorageHandle() = default;
   explicit StorageHandle(Storage* adopted) : storage_(adopted) {}
   StorageHandle(const StorageHandle& other) : storage_(other.storage_) {
-    if (storage_) storage_->references.fetch_add(1, std::memory_order_relaxed);
+    if (storage_) storage_->retain();
   }
   StorageHandle(StorageHandle&& other) noexcept : storage_(other.storage_) { other.storage_ = nullptr; }
   StorageHandle& operator=(StorageHandle other) noexcept {
@@ -39,10 +64,7 @@ class StorageHandle {
     return *this;
   }
   ~StorageHandle() {
-    // A sole owner needs no locked decrement to know that it is the last; most tensors never have another.
-    if (storage_ && (storage_->references.load(std::memory_order_acquire) == 1 ||
-                     storage_->references.fetch_sub(1, std::memory_order_acq_rel) == 1))
-      storage_->release(storage_);
+    if (storage_) storage_->drop();
   }
   Storage* operator->() const { return storage_; }
   explicit operator bool() const { return storage_ != nullptr; }

@@ -46,7 +46,7 @@ class Tensor {
     return reinterpret_cast<T*>(address());
   }
   uint32_t version() const { return storage_ ? storage_->version.load(std::memory_order_relaxed) : 0; }
-  bool unshared() const { return storage_ && storage_->references.load(std::memory_order_acquire) == 1; }
+  bool unshared() const { return storage_ && storage_->unshared(); }
   bool shares_memory_with(const Tensor& other) const { return storage_ == other.storage_; }
 
   Tensor reshape(const Shape& shape) const;        // a view; the sizes must agree

@@ -215,7 +215,9 @@ void CudaBackend::convolve_weight_gradient(const Convolution& c, const Tensor& x
   const cuda::Windows windows(c);
   visit_floating(dw.dtype(), [&]<class T>() {
     using C = Compute<T>;
-    Tensor sum = std::is_same_v<T, C> ? dw : Tensor(dw.shape(), dtype_of<C>, Device::cuda);
+    constexpr bool rounded = !std::is_same_v<T, C>;
+    Tensor wide = rounded ? Tensor(dw.shape(), dtype_of<C>, Device::cuda) : Tensor();
+    Tensor& sum = rounded ? wide : dw;
     C* const to = sum.mutate<C>();
     cuda::for_images(c, sizeof(T), [&](const Convolution& part, int64_t first) {
       const cuda::Unfolded<T> columns(part, x.data<T>() + first * windows.pixels * c.channels);
@@ -223,7 +225,7 @@ void CudaBackend::convolve_weight_gradient(const Convolution& c, const Tensor& x
       const cuda::Product product{windows.taps, c.out_channels, part.batch * windows.per_image, 1, tf32_, first > 0};
       product.run(cuda::Operand<T>{columns.data(), true}, slopes, to);
     });
-    if constexpr (!std::is_same_v<T, C>) cast(sum, dw);
+    if constexpr (rounded) cast(sum, dw);
   });
 }
 

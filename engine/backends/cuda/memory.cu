@@ -101,9 +101,7 @@ Block* Context::take(size_t bytes, Device device) {
     void* memory = device == Device::cuda ? from_system(whole) : pinned_from_system(whole);
     block = new (pool::take(sizeof(Block))) Block(memory, size_class, device, *this);
   }
-  block->bytes = bytes;
-  block->version = 0;
-  block->references = 1;
+  block->renew(bytes);
   const int64_t live = pool.live.fetch_add(size, std::memory_order_relaxed) + size;
   if (live > pool.peak.load(std::memory_order_relaxed)) pool.peak.store(live, std::memory_order_relaxed);
   return block;
