@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <limits>
+#include <cmath>
 #include <utility>
 
 #include "engine/backends/cpu/simd.h"
@@ -86,9 +86,8 @@ template <class T, class F> [[gnu::always_inline]] inline T sum_of(int64_t n, F 
 
 // The greatest element that is not NaN, -inf if there is none.
 template <class T> T greatest(int64_t n, const T* x) {
-  return fold(
-      0, n, -std::numeric_limits<T>::infinity(), [](auto a, auto b) { return b > a ? b : a; },
-      [x](auto at) { return at(x); });
+  const auto greater = [](auto a, auto b) { return b > a ? b : a; };
+  return fold(0, n, T(-INFINITY), greater, [x](auto at) { return at(x); });
 }
 
 // sum(e^(x - shift)).
@@ -230,8 +229,7 @@ void log_softmax_pullback(int64_t rows, int64_t n, const T* __restrict y, const 
 
 template <class T> void logsumexp(int64_t rows, int64_t n, const T* __restrict x, T* __restrict y) {
   for (; rows > 0; --rows, x += n, ++y) {
-    const T most = greatest(n, x),
-            shift = maths::abs(most) < std::numeric_limits<T>::infinity() ? most : 0;  // inf - inf would be NaN
+    const T most = greatest(n, x), shift = std::isfinite(most) ? most : 0;  // inf - inf would be NaN
     *y = shift + maths::log(sum_exp(n, x, shift));
   }
 }
