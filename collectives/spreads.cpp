@@ -1,7 +1,5 @@
 #include "collectives/spreads.h"
 
-#include <numeric>
-
 #include "collectives/case.h"
 #include "collectives/case_rows.h"
 #include "collectives/ops.h"

@@ -8,10 +8,9 @@ namespace weft {
 namespace cpu {
 namespace {
 
-constexpr int64_t columns_at_once = 512;  // columns reduced side by side
-constexpr int64_t leaf_height =
-    64;                             // rows reduced one after the other; taller stacks are halved, so errors grow slowly
-constexpr int64_t full_width = 64;  // narrow rows are laid side by side until they are this wide
+constexpr int64_t columns_at_once = 512;  // side by side
+constexpr int64_t leaf_height = 64;       // rows one after the other; taller stacks are halved, so errors grow slowly
+constexpr int64_t full_width = 64;        // narrow rows are laid side by side until they are this wide
 
 // sum[j] = the reduction of x[e * stride + j] over e, for extent >= 1 and width <= columns_at_once.
 template <class F, class T>
