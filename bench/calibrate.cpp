@@ -22,7 +22,7 @@ void fma_loop() {
   for (V& s : sum) s = addend;
   for (int64_t i = 0; i < steps; ++i) {
 #pragma GCC unroll 12
-    for (int c = 0; c < chains; ++c) sum[c] = sum[c] * factor + addend;
+    for (int c = 0; c < chains; ++c) sum[c] = cpu::fma(sum[c], factor, addend);
   }
   for (int c = 1; c < chains; ++c) sum[0] += sum[c];
   volatile float escape = sum[0][0];

@@ -116,7 +116,7 @@ template <class T> struct Block {
 };
 
 /// A tile done beside c and taken there: at the right edge, where a whole vector does not fit, and if there is a
-/// factor, because a factor inside the tiles would be fused into the addition in some of them and in others not.
+/// factor.
 template <class T>
 void multiply_aside(Tile<T> tile, int64_t rows, int64_t columns, int64_t k, const View<T>& a, const T* b, int64_t ldb,
                     const T* next, T alpha, const TileOutput<T>& out) {
@@ -128,7 +128,7 @@ void multiply_aside(Tile<T> tile, int64_t rows, int64_t columns, int64_t k, cons
       T* c = out.c + i * out.ldc + j;
       Vector<T> start = out.bias ? load_next(out.bias + j, columns - j) : Vector<T>{};
       if (out.add) start += load_next(c, columns - j);
-      store_next(c, alpha * load(sums + i * width + j) + start, columns - j);
+      store_next(c, fma(broadcast(alpha), load(sums + i * width + j), start), columns - j);
     }
 }
 

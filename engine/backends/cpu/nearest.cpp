@@ -72,7 +72,7 @@ template <class T> double norm(const T* x, int64_t width) {
   Vector<T> squares{};
   for (int64_t p = 0; p < width; p += lanes<T>) {
     const Vector<T> v = load_next(x + p, width - p);
-    squares += v * v;
+    squares = fma(v, v, squares);
   }
   T sums[lanes<T>];
   store(sums, squares);

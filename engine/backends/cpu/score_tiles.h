@@ -43,7 +43,7 @@ template <class T> T sum(int64_t n, const T* x) {
 }
 template <class T> T dot(int64_t n, const T* x, const T* y) {
   Vector<T> total{};
-  for (int64_t i = 0; i < n; i += lanes<T>) total += load_next(x + i, n - i) * load_next(y + i, n - i);
+  for (int64_t i = 0; i < n; i += lanes<T>) total = fma(load_next(x + i, n - i), load_next(y + i, n - i), total);
   return sum_across<T>(total);
 }
 
@@ -54,7 +54,7 @@ inline int64_t place(int64_t of, int64_t column, int64_t count) {
 
 /// Makes scores of a row's products.
 template <class T> void finish_row(const ScoreMatrix<T>& s, int64_t row, int64_t column, int64_t count, T* z) {
-  for (int64_t j = 0; j < count; ++j) z[j] = s.scale * z[j] + s.shift;
+  for (int64_t j = 0; j < count; ++j) z[j] = fma(s.scale, z[j], s.shift);
   for (int64_t e = 0; e < s.excluded_count; ++e)
     if (const int64_t j = place(s.excluded[row * s.excluded_count + e], column, count); j >= 0)
       z[j] = -std::numeric_limits<T>::infinity();
