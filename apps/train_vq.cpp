@@ -79,8 +79,8 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
       Tape tape;
       const Pass pass = {.training = true, .key = step, .first_sample = part.first(i)};
       const auto [made, tokens] = network(tape.constant(images), pass, group);
-      const Var error = share(sum(square(precise(made - images))), part.total() * pixels);
-      const Var loss = as_partial(error, group) + tokens.loss * part.weight(i);
+      const Var error = share(sum(square(precise(made - images))), part.total() * pixels, group);
+      const Var loss = error + tokens.loss * part.weight(i);
       tape.backward(loss, training.gradients());
       sums.add(stack({loss.value(), error.value()}, 0).value());
       usage.add(tokens.indices.value());

@@ -95,10 +95,10 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
       Block& block = blocks.emplace_back();
       const Pass pass = {.training = true, .key = step, .first_sample = part.first(i)};
       const auto [made, tokens] = network(block.tape.constant(images), pass, group);
-      block.error = share(sum(precise(square(made - images))), pixels);
+      block.error = share(sum(precise(square(made - images))), pixels, group);
       block.of_codes = tokens.loss * part.weight(i);
-      block.trial.emplace(verdict, images, made.value(), patches);
-      block.deceit = sum(precise(made * block.tape.constant(block.trial->pull)));
+      block.trial.emplace(verdict, images, made.value(), patches, group);
+      block.deceit = as_partial(sum(precise(made * block.tape.constant(block.trial->pull))), group);
       // Two questions: what would each loss do to the last layer?
       const Parameter& last = network.last_weight();
       gradients.add(stack({making.gradient(block.error, last), making.gradient(block.deceit, last)}, 0).value());
@@ -110,7 +110,7 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
     const double ratio = adaptive_weight(both.slice(0, 1), both.slice(1, 2));
     const double weight = run.steps_done() < settings.alone ? 0 : settings.weight * ratio;
     for (Block& block : blocks) {
-      block.tape.backward(as_partial(block.error + block.deceit * weight, group) + block.of_codes, making.gradients());
+      block.tape.backward(block.error + block.deceit * weight + block.of_codes, making.gradients());
       block.trial->tape.backward(block.trial->hinge, judging.gradients());
     }
     making.step(rate(run.steps_done()));

@@ -1,8 +1,11 @@
 #pragma once
 // A linear collective on the tape: its op, what it accepts, and its pullback, which is its adjoint. Once for all of
 // verbs.h, at once and in two halves.
+#include <algorithm>
+
 #include "collectives/ops.h"
 #include "collectives/spreads.h"
+#include "engine/ops/elementwise.h"
 #include "engine/record.h"
 
 namespace weft {
@@ -29,7 +32,15 @@ void summable(const Op& op, const Var& x, const Communicator& comm);
 // itself.
 void movable(const Op& op, const Var& x, const Communicator& comm);
 
+template <class Verb>
+concept Reducing = requires(Verb verb) {
+  verb.op;
+};
+
 template <class Verb> void check_input(const Verb& verb, const Var& x, const Communicator& comm) {
+  if constexpr (Reducing<Verb>)
+    require(!x.tracked() || verb.op == ReduceOp::sum || verb.op == ReduceOp::mean, op_of(verb).name, ": the ", verb.op,
+            " has no gradient here; ", Verb::instead);
   constexpr bool sums =
       std::is_same_v<Verb, AllReduce> || std::is_same_v<Verb, ReduceScatter> || std::is_same_v<Verb, Reduce>;
   (sums ? summable : movable)(op_of(verb), x, comm);
@@ -45,6 +56,13 @@ template <class Verb> Verb spelled_out(Verb verb, const Var& x, const Communicat
   return verb;
 }
 
+// The cotangent of the sum that a mean is made of.
+template <class Verb> Var of_the_sum(const Verb& verb, const Var& g, const Communicator& comm) {
+  if constexpr (Reducing<Verb>)
+    if (verb.op == ReduceOp::mean) return g * (1.0 / std::max(verb.terms(comm.rank().value, comm.size()), 1));
+  return g;
+}
+
 // What the adjoint brings, as the gradient of a value of this shape. Only the root's value was scattered; the others'
 // were not looked at.
 template <class Verb> Var as_gradient(const Verb& verb, const Var& brought, const Shape& shape, Communicator& comm) {
@@ -58,7 +76,7 @@ template <class Verb> Var exchange(const Verb& asked, const Var& x, Communicator
   check_input(asked, x, comm);
   const Verb verb = spelled_out(asked, x, comm);
   const auto pullback = [=, &comm, shape = x.shape()](const Var& g) {
-    return as_gradient(verb, exchange(verb.adjoint(), g, comm, site), shape, comm);
+    return as_gradient(verb, exchange(verb.adjoint(), of_the_sum(verb, g, comm), comm, site), shape, comm);
   };
   return spread_as(record(op_of(verb), comm.run(verb, x.value(), site), from(x, pullback)), comm, Verb::result);
 }

@@ -21,6 +21,7 @@ using namespace spread_letters;
 // Ranks that attain the extreme share its gradient equally, so that the shares add up to one. Nobody attains a NaN:
 // every rank's gradient is then NaN, too.
 Var all_reduce_extreme(const Var& x, Communicator& comm, ReduceOp op, Site site) {
+  announce(all_reduce_extreme_op.name, x, comm, site);
   movable(all_reduce_extreme_op, x, comm);
   const auto pullback = [=, &comm](const Var& g, const Var& y) {
     const Tensor attained = equal(x.value(), y.value()).to(x.dtype());
@@ -32,6 +33,7 @@ Var all_reduce_extreme(const Var& x, Communicator& comm, ReduceOp op, Site site)
 
 // The other ranks' product is taken by multiplying, not by dividing, so zeros are exact.
 Var all_reduce_product(const Var& x, Communicator& comm, Site site) {
+  announce(all_reduce_product_op.name, x, comm, site);
   expect_spread(all_reduce_product_op.name, x, comm, {V}, "all ranks hold this value already; take its power instead");
   const auto pullback = [=, &comm](const Var& g) {
     const Var all = as_varying(all_gather(reshape(x, x.shape().with_inserted(0, 1)), comm, site), comm);
@@ -41,16 +43,6 @@ Var all_reduce_product(const Var& x, Communicator& comm, Site site) {
   };
   return spread_as(
       record(all_reduce_product_op, comm.all_reduce(x.value(), ReduceOp::product, site), from(x, pullback)), comm, R);
-}
-
-// A sum or mean over ranks of what has a gradient; anything of what has none.
-template <class Verb> Var reduced(Verb verb, const Var& x, Communicator& comm, const char* advice, Site site) {
-  const bool mean = verb.op == ReduceOp::mean;
-  require(!x.tracked() || mean || verb.op == ReduceOp::sum, op_of(verb).name, ": the ", verb.op,
-          " has no gradient here; ", advice);
-  if (mean) verb.op = ReduceOp::sum;
-  const Var sum = exchange(verb, x, comm, site);
-  return mean ? sum * (1.0 / comm.size()) : sum;
 }
 
 }  // namespace
@@ -86,10 +78,10 @@ Var reduce_scatter(const Var& x, Communicator& comm, ReduceOp op, Site site) {
   return reduce_scatter_v(x, {}, comm, op, site);
 }
 Var reduce_scatter_v(const Var& x, const Rows& rows, Communicator& comm, ReduceOp op, Site site) {
-  return reduced(ReduceScatter{rows, op}, x, comm, "take all_reduce and slice it", site);
+  return exchange(ReduceScatter{rows, op}, x, comm, site);
 }
 Var reduce(const Var& x, GroupRank root, Communicator& comm, ReduceOp op, Site site) {
-  return reduced(Reduce{root, op}, x, comm, "take all_reduce and use it on the root", site);
+  return exchange(Reduce{root, op}, x, comm, site);
 }
 Var broadcast(const Var& x, GroupRank root, Communicator& comm, Site site) {
   return exchange(Broadcast{root}, x, comm, site);
@@ -142,15 +134,14 @@ Var receive(Tape& tape, const Shape& shape, DType dtype, Device device, GroupRan
 }
 
 Var scan(const Var& x, Communicator& comm, ReduceOp op, Site site) {
-  if (op == ReduceOp::sum) return exchange(Scan{}, x, comm, site);
+  if (op == ReduceOp::sum || op == ReduceOp::mean) return exchange(Scan{.op = op}, x, comm, site);
   movable(scan_op, x, comm);
   const Var all = as_varying(all_gather(reshape(x, x.shape().with_inserted(0, 1)), comm, site), comm);
   const Var before = slice(all, 0, 0, comm.rank().value + 1);
   switch (op) {
     case ReduceOp::product: return prod(before, 0);
     case ReduceOp::maximum: return max(before, 0);
-    case ReduceOp::minimum: return min(before, 0);
-    default: return mean(before, 0);
+    default: return min(before, 0);
   }
 }
 Var exscan(const Var& x, Communicator& comm, Site site) { return exchange(Scan{false}, x, comm, site); }

@@ -2,14 +2,34 @@
 
 #include <algorithm>
 
+#include "collectives/spreads.h"
 #include "engine/ops/elementwise.h"
 
 namespace weft {
+namespace {
 
-Var share(const Var& sum_of_losses, int64_t total) {
+Var part_of_sum(const Var& sum_of_losses, Communicator& comm) {
   require(sum_of_losses.size() == 1, "share: a sum of losses is a scalar, not ", sum_of_losses.shape());
+  expect_spread("share", sum_of_losses, comm, {Spread::varying, Spread::partial},
+                "what all ranks hold is no rank's own; keep_on(x, {0}, comm) counts it once");
+  return spread_of(sum_of_losses, comm) == Spread::partial ? sum_of_losses : as_partial(sum_of_losses, comm);
+}
+
+}  // namespace
+
+Var share(const Var& sum_of_losses, int64_t total, Communicator& comm) {
   require(total >= 0, "share: of ", total, " samples");
-  return sum_of_losses / static_cast<double>(std::max<int64_t>(total, 1));
+  return part_of_sum(sum_of_losses, comm) / static_cast<double>(std::max<int64_t>(total, 1));
+}
+
+Var share(const Var& sum_of_losses, const Var& total, Communicator& comm) {
+  require(total.shape() == sum_of_losses.shape() && total.dtype() == sum_of_losses.dtype(), "share: the sum is ",
+          sum_of_losses.dtype(), " ", sum_of_losses.shape(), ", the total ", total.dtype(), " ", total.shape());
+  expect_spread("share", total, comm, {Spread::replicated},
+                "a total is of all ranks' samples or weights; all_reduce this rank's own");
+  const auto constant = [&](double value) { return Tensor::full(total.shape(), value, total.dtype(), total.device()); };
+  const Var nothing = derived(equal(total.value(), constant(0)), total);
+  return part_of_sum(sum_of_losses, comm) / where(nothing, derived(constant(1), total), total);
 }
 
 double sum_over_ranks(double share, Communicator& comm, Site site) {

@@ -32,7 +32,8 @@ template <class Verb> class Halves final : public Started::State, public std::en
 
   Var wait(const Var& token) override {
     const auto pullback = [state = this->shared_from_this(), token = token.value()](const Var& g) {
-      state->adjoint_ = start(state->verb_.adjoint(), g, state->comm_, state->site_);
+      const Var of_sum = of_the_sum(state->verb_, g, state->comm_);
+      state->adjoint_ = start(state->verb_.adjoint(), of_sum, state->comm_, state->site_);
       return same_everywhere(token);
     };
     return spread_as(record(wait_op, pending_.wait(), from(token, pullback)), comm_, Verb::result);
@@ -58,6 +59,7 @@ template <class Verb> class Halves final : public Started::State, public std::en
 Var Started::wait() { return state_->wait(token_); }
 
 template <class Verb> Started start(const Verb& verb, const Var& x, Communicator& comm, Site site) {
+  announce(op_of(verb).name, x, comm, site);
   check_input(verb, x, comm);
   using State = Halves<Verb>;
   const auto state = std::allocate_shared<State>(pool::Allocator<State>(), verb, x, comm, site);

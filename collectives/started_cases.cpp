@@ -62,9 +62,27 @@ const DistributedCase started_cases[] = {
     in_halves(
         "start reduce_scatter uneven", [](int n) { return ReduceScatter{uneven_of(n)}; }, all_of_them),
     in_halves(
+        "start reduce_scatter mean",
+        [](int) {
+          return ReduceScatter{{}, ReduceOp::mean};
+        },
+        two_each),
+    in_halves(
+        "start reduce_scatter mean uneven",
+        [](int n) {
+          return ReduceScatter{uneven_of(n), ReduceOp::mean};
+        },
+        all_of_them),
+    in_halves(
         "start broadcast", [](int n) { return Broadcast{{n - 1}}; }, two),
     in_halves(
         "start reduce", [](int n) { return Reduce{{n / 2}}; }, two),
+    in_halves(
+        "start reduce mean",
+        [](int n) {
+          return Reduce{{n / 2}, ReduceOp::mean};
+        },
+        two),
     in_halves(
         "start gather uneven",
         [](int n) {
@@ -87,6 +105,14 @@ const DistributedCase started_cases[] = {
         "start permute to a tree", [](int n) { return Permute{tree(n)}; }, two),
     in_halves(
         "start scan", [](int) { return Scan{}; }, two),
+    in_halves(
+        "start scan mean", [](int) { return Scan{.op = ReduceOp::mean}; }, two),
+    in_halves(
+        "start exscan mean from the last",
+        [](int) {
+          return Scan{false, true, ReduceOp::mean};
+        },
+        two),
     in_halves(
         "start exscan from the last",
         [](int) {

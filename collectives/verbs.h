@@ -10,8 +10,8 @@
 //   Permute        <->  Permute          another rank's values; and the other way round
 //   Scan           <->  Scan             sums over the ranks before; and over those behind
 //
-// The adjoints are those of sums and of moving data. A mean is a sum over size(); extremes and products, which these
-// can also take, have gradients of their own (ops.cpp).
+// The adjoints are those of sums and of moving data. A mean is a sum divided by `terms`, the number of values it is of
+// on this rank. Extremes and products, which these can also take, have no adjoint here; `instead` says what has one.
 #include <numeric>
 #include <vector>
 
@@ -36,7 +36,9 @@ struct Scatter;
 
 struct AllReduce {
   ReduceOp op = ReduceOp::sum;
-  AllReduce adjoint() const { return *this; }
+  AllReduce adjoint() const { return {}; }
+  int terms(int, int ranks) const { return ranks; }
+  static constexpr const char* instead = "take all_reduce, in one piece";
   static constexpr Spread result = Spread::replicated;
 };
 
@@ -49,6 +51,8 @@ struct ReduceScatter {
   Rows rows = {};
   ReduceOp op = ReduceOp::sum;
   AllGather adjoint() const { return {rows}; }
+  int terms(int, int ranks) const { return ranks; }
+  static constexpr const char* instead = "take all_reduce and slice it";
   static constexpr Spread result = Spread::varying;
 };
 
@@ -56,6 +60,8 @@ struct Reduce {
   GroupRank root;
   ReduceOp op = ReduceOp::sum;
   Broadcast adjoint() const;
+  int terms(int, int ranks) const { return ranks; }
+  static constexpr const char* instead = "take all_reduce and use it on the root";
   static constexpr Spread result = Spread::varying;
 };
 struct Broadcast {
@@ -95,6 +101,8 @@ struct Scan {
   bool reverse = false;   // over the ranks behind instead of those before
   ReduceOp op = ReduceOp::sum;
   Scan adjoint() const { return {inclusive, !reverse}; }
+  int terms(int rank, int ranks) const { return (reverse ? ranks - 1 - rank : rank) + inclusive; }
+  static constexpr const char* instead = "take scan, in one piece";
   static constexpr Spread result = Spread::varying;
 };
 

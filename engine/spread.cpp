@@ -29,6 +29,8 @@ Spreads Spreads::duals() const {
 
 namespace {
 
+const std::string complete_first = "complete the pending sum with all_reduce or reduce_scatter first";
+
 // The inputs of one op in one group.
 struct Inputs {
   const Spreads* all;
@@ -60,26 +62,33 @@ struct Inputs {
   }
 };
 
-// Why a pending sum cannot go through this op, or nothing if it can.
+// What is added to a pending sum must be a part of it, too.
+std::string why_not_added(const Inputs& inputs) {
+  const int other = inputs.other_than({Spread::partial}, Role::term);
+  if (other < 0) return "";
+  return inputs.named(other) + ", would be added once per rank to a Partial one; " +
+         (inputs[other] == Spread::varying ? "if it is a part of the same sum, say so with share or as_partial"
+                                           : "keep_on adds it on one rank only; or " + complete_first);
+}
+
+// Why a pending sum cannot go through this op and what to do, or nothing if it can.
 std::string why_not_partial(Algebra algebra, const Inputs& inputs) {
   using namespace spread_letters;
   const auto is_partial = [&](int i) { return inputs[i] == P; };
+  const auto because = [](const std::string& why) { return why + "; " + complete_first; };
   if (algebra == Algebra::nonlinear)
-    return "it is not linear, and what one rank holds of a Partial input is a part of a sum";
+    return because("it is not linear, and what one rank holds of a Partial input is a part of a sum");
   if (const int own = inputs.other_than({R, S}, Role::data); own >= 0)
-    return inputs.named(own) + ", would treat each rank's part of a Partial input in its own way";
-  if (algebra == Algebra::linear) {
-    const int other = inputs.other_than({P}, Role::term);
-    return other < 0 ? "" : inputs.named(other) + ", would be added once per rank to a Partial one";
-  }
+    return because(inputs.named(own) + ", would treat each rank's part of a Partial input in its own way");
+  if (algebra == Algebra::linear) return why_not_added(inputs);
   if (algebra == Algebra::linear_after_first && is_partial(0))
-    return "it is not linear in its first input, which is Partial";
+    return because("it is not linear in its first input, which is Partial");
   if (algebra == Algebra::linear_in_first && !is_partial(0))
-    return "it is not linear in its second input, which is Partial";
-  if (inputs.twice(P)) return "the product of two Partial inputs is not a part of their sums' product";
+    return because("it is not linear in its second input, which is Partial");
+  if (inputs.twice(P)) return because("the product of two Partial inputs is not a part of their sums' product");
   const int other = inputs.other_than({P, R, S}, Role::term);
-  return other < 0 ? ""
-                   : inputs.named(other) + ", would multiply each rank's part of a Partial input by something else";
+  if (other < 0) return "";
+  return because(inputs.named(other) + ", would multiply each rank's part of a Partial input by something else");
 }
 
 Spread combine(const Op& op, const Inputs& inputs) {
@@ -100,7 +109,7 @@ Spread combine(const Op& op, const Inputs& inputs) {
     const std::string why = why_not_partial(op.algebra, inputs);
     if (why.empty()) return Spread::partial;
     if (!known) return Spread::unsaid;
-    fail({op.name, ": ", why, "; complete the pending sum with all_reduce or reduce_scatter first"});
+    fail({op.name, ": ", why});
   }
   if (has(Spread::varying)) return Spread::varying;
   if (has(Spread::unsaid)) return Spread::unsaid;

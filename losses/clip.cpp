@@ -36,9 +36,10 @@ Var clip_loss(const Var& images, const Var& texts, const Var& scale, const ClipO
   const Pairs pairs("clip_loss", images, texts, comm);
   expect_scalar("clip_loss", "the scale", scale, pairs.first);
   const int64_t count = 2 * pairs.division.total;
-  if (options.form == ClipForm::replicated) return keep_on(share(replicated(pairs, scale, comm), count), {0}, comm);
+  if (options.form == ClipForm::replicated)
+    return share(keep_on(replicated(pairs, scale, comm), {0}, comm), count, comm);
   const auto sum_of_losses = options.form == ClipForm::one_tower ? one_tower : local_rows;
-  return as_partial(share(sum_of_losses(pairs, scale, options.exchange, comm), count), comm);
+  return share(sum_of_losses(pairs, scale, options.exchange, comm), count, comm);
 }
 
 }  // namespace weft

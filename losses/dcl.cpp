@@ -20,14 +20,14 @@ static Var weights(const Var& similarities, const Division& division, const DclO
 
 Var dcl(const Var& first, const Var& second, const DclOptions& options, Communicator& comm) {
   const TwoViews views("dcl", first, second, options.exchange, comm);
-  if (views.division.total < 2) return as_partial(share(sum(views.all) * 0.0, 1), comm);
+  if (views.division.total < 2) return share(sum(views.all) * 0.0, 1, comm);
   const Var scale = constant_scale(1 / options.temperature, views.all);
   const Var similarities = sum(views.first * views.second, 1);
   const Var weighted = options.weights == DclWeights::none
                            ? similarities
                            : weights(similarities, views.division, options, comm) * similarities;
   const Var others = views.log_sum_exp(scale, TwoViews::Counterpart::without);
-  return as_partial(share(sum(others) - sum(weighted) * (2 / options.temperature), 2 * views.division.total), comm);
+  return share(sum(others) - sum(weighted) * (2 / options.temperature), 2 * views.division.total, comm);
 }
 
 }  // namespace weft

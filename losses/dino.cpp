@@ -36,7 +36,7 @@ Var Dino::operator()(const Vars& teacher, const Vars& student, const Pass& pass,
   const Var sum = swapped_cross_entropy("Dino", targets, predictions);
   if (pass.training && !(student[0].tape() && student[0].tape()->recomputing()))
     for (const Var& view : teacher) remember(view.value());
-  return as_partial(share(sum, division.total * pairs), comm);
+  return share(sum, division.total * pairs, comm);
 }
 
 void Dino::remember(const Tensor& outputs) {

@@ -33,7 +33,7 @@ Var info_nce(const Var& queries, const Var& keys, const InfoNceOptions& options,
   const Var scale = constant_scale(1 / options.temperature, q);
   const Var sum_of_losses =
       log_sum_exps(q, k, scale, pairs.division.rows, options, comm) - sum(q * k) / options.temperature;
-  return as_partial(share(sum_of_losses, pairs.division.total), comm);
+  return share(sum_of_losses, pairs.division.total, comm);
 }
 
 }  // namespace weft

@@ -52,7 +52,7 @@ Var koleo(const Var& x, const KoleoOptions& options, Communicator& comm) {
   const Tensor indices = nearest(own.value(), all.value(), of_all ? division.first : 0, options.neighbours);
   const Var neighbours = gather_rows(all, derived(indices, own));
   const Var distances = norm(repeat(own, 1, options.neighbours) - neighbours, -1);
-  return as_partial(share(-sum(log(distances + options.epsilon)), counted * options.neighbours), comm);
+  return share(-sum(log(distances + options.epsilon)), counted * options.neighbours, comm);
 }
 
 }  // namespace weft

@@ -59,7 +59,7 @@ Var msn(const Vars& anchors, const Var& targets, const Var& prototypes, const Ms
     predictions = predictions.defined() ? predictions + predicted : predicted;
   }
   const int64_t count = division.total * static_cast<int64_t>(anchors.size());
-  const Var loss = as_partial(share(-agreement, count), comm);
+  const Var loss = share(-agreement, count, comm);
   if (options.regularization_weight == 0 || count == 0) return loss;
   const Var mean = all_reduce(predictions, comm, ReduceOp::sum, site) / static_cast<double>(count);
   return loss + keep_on(regularization(mean, options.power_law) * options.regularization_weight, {0}, comm);

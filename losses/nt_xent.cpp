@@ -16,7 +16,7 @@ Var nt_xent(const Var& first, const Var& second, const NtXentOptions& options, C
   if (options.negatives.defined())
     others = log_add_exp({others, score_log_sum_exp(views.all, options.negatives, scale)});
   const Var positives = sum(views.first * views.second) * (2 / options.temperature);
-  return as_partial(share(sum(others) - positives, 2 * views.division.total), comm);
+  return share(sum(others) - positives, 2 * views.division.total, comm);
 }
 
 }  // namespace weft

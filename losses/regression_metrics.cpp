@@ -169,7 +169,7 @@ const LossCase mixed_case{"metrics and a loss",
                             const Var &a = x.rows[0], &b = x.rows[1];
                             const Var metrics =
                                 root_mean_squared_error(a, b, comm) - pearson_correlation(a, b, comm) * 0.3;
-                            return keep_on(metrics, {0}, comm) + as_partial(share(sum(softplus(a * b)), x.total), comm);
+                            return keep_on(metrics, {0}, comm) + share(sum(softplus(a * b)), x.total, comm);
                           },
                           [](const Inputs& x) {
                             const Var &a = x.rows[0], &b = x.rows[1];

@@ -20,7 +20,7 @@ Var siglip_loss(const Var& images, const Var& texts, const Var& scale, const Var
   const AllKeys all_texts(pairs.second, pairs.division.rows, exchange, comm);
   const Var as_if_none_matched = sum(all_texts.softplus_sum(pairs.first, scale, bias));
   const Var matched = scale * pairs.matches() + bias * static_cast<double>(pairs.division.mine());
-  return as_partial(share(as_if_none_matched - matched, pairs.division.total), comm);
+  return share(as_if_none_matched - matched, pairs.division.total, comm);
 }
 
 namespace {

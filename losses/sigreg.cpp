@@ -103,8 +103,8 @@ Var lejepa(const Var& global, const Var& local, Random key, const LejepaOptions&
   const Var views = precise(concat({global, local}, 1)), center = mean(precise(global), 1);
   const int64_t count = views.shape()[1];
   const auto [normality, samples] = statistic(views, key, options.sigreg, comm);
-  const Var apart = share(sum(square(views - repeat(center, 1, count))), samples * count * views.shape()[2]);
-  return normality * options.lambda + as_partial(apart, comm) * (1 - options.lambda);
+  const Var apart = share(sum(square(views - repeat(center, 1, count))), samples * count * views.shape()[2], comm);
+  return normality * options.lambda + apart * (1 - options.lambda);
 }
 
 }  // namespace weft

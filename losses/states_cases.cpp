@@ -27,7 +27,7 @@ Var used(const Inputs& x, const Var& together) {
   return sum(mul_along(tanh(mul_along(x.rows[0], together, -1)), waves(x.rows[0], x.first), 0));
 }
 Var used_share(const Inputs& x, const Var& together, Communicator& comm) {
-  return as_partial(share(used(x, together), x.total), comm);
+  return share(used(x, together), x.total, comm);
 }
 Var used_whole(const Inputs& x, const Var& together) { return used(x, together) / static_cast<double>(x.total); }
 

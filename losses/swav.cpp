@@ -31,7 +31,7 @@ Var swav(const Vars& high, const Vars& low, const SwavOptions& options, Communic
   for (const Vars* crops : {&high, &low})
     for (const Var& scores : *crops) predictions.push_back(precise(scores) / options.temperature);
   const int64_t pairs = swapped_pairs(codes.size(), predictions.size());
-  return as_partial(share(swapped_cross_entropy("swav", codes, predictions), division.total * pairs), comm);
+  return share(swapped_cross_entropy("swav", codes, predictions), division.total * pairs, comm);
 }
 
 }  // namespace weft

@@ -37,7 +37,7 @@ Var Tico::operator()(const Var& first, const Var& second, const Pass& pass, Comm
   }
   const Var now = same_everywhere(moved(sums[1].value(), samples));
   const Var apart = static_cast<double>(a.shape()[0]) - sum(a * b), along = sum(matmul(a, now) * a);
-  return as_partial(share(apart + along * options_.rho, samples), comm);
+  return share(apart + along * options_.rho, samples, comm);
 }
 
 void Tico::update() {

@@ -31,8 +31,8 @@ Var vicreg(const Var& first, const Var& second, const VicregOptions& options, Co
   };
   const Var spread =
       (too_little_variance(0) + too_little_variance(1)) * (options.mu / 2) + (common(0) + common(1)) * options.nu;
-  const Var apart = share(sum(square(a - b)), a.shape()[1] * views.count) * options.lambda;
-  return as_partial(apart, comm) + counted_once(spread, comm);
+  const Var apart = share(sum(square(a - b)), a.shape()[1] * views.count, comm) * options.lambda;
+  return apart + counted_once(spread, comm);
 }
 
 namespace {

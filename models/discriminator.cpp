@@ -30,11 +30,11 @@ static double above_zero(const Var& x) {
 
 // The images made are a leaf, where their gradient ends. Asking for it leaves the tape as it is, for the
 // discriminator's own backward.
-Trial::Trial(Layer& discriminator, const Tensor& images, const Tensor& made, int64_t patches) {
+Trial::Trial(Layer& discriminator, const Tensor& images, const Tensor& made, int64_t patches, Communicator& comm) {
   const Var seen = tape.watch(made);
   const Var of_made = precise(discriminator(seen)), of_real = precise(discriminator(tape.constant(images)));
-  hinge = share(sum(relu(1.0 - of_real)) + sum(relu(1.0 + of_made)), 2 * patches);
-  pull = tape.gradient(share(-sum(of_made), patches), {seen})[0].value();
+  hinge = share(sum(relu(1.0 - of_real)) + sum(relu(1.0 + of_made)), 2 * patches, comm);
+  pull = tape.gradient(share(-sum(of_made), patches, comm), {seen})[0].value();
   right = above_zero(of_real) + above_zero(-of_made);
 }
 

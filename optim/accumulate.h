@@ -8,7 +8,7 @@
 //     Tape tape;
 //     const Pass pass = {.training = true, .key = key, .first_sample = batch.first_sample(i)};
 //     const Var outputs = network(tape.constant(batch.part(images, i)), pass);
-//     const Var loss = share(sum(cross_entropy(outputs, batch.part(labels, i))), batch.samples());
+//     const Var loss = share(sum(cross_entropy(outputs, batch.part(labels, i))), batch.samples(), comm);
 //     mine += loss.value().item();
 //     tape.backward(loss, gradients);
 //   }

@@ -47,7 +47,7 @@ double step(Network& network, Gradients& gradients, Communicator& comm) {
     Pass pass = training;
     pass.first_sample = batch.first_sample(i);
     const Var losses = network.losses(tape.constant(batch.part(images(me), i)), batch.part(labels(me), i), pass);
-    const Var loss = share(losses, batch.samples());
+    const Var loss = share(losses, batch.samples(), comm);
     mine += loss.value().item();
     tape.backward(loss, gradients);
   }
@@ -116,7 +116,7 @@ TEST_CASE("of no samples at all the loss is zero and so are the gradients") {
     Gradients gradients;
     Tape tape;
     const Var x = tape.constant(batch.part(Tensor({0, width}, DType::f64), 0));
-    const Var loss = share(network.losses(x, Tensor({0}, DType::i64), training), batch.samples());
+    const Var loss = share(network.losses(x, Tensor({0}, DType::i64), training), batch.samples(), comm);
     tape.backward(loss, gradients);
     expect(sum_over_ranks(loss.value().item(), comm) == 0, "the loss is zero");
     for (const Parameter* p : network.parameters())
@@ -152,8 +152,8 @@ TEST_CASE("what cannot be a micro-batch or a share of a loss is refused") {
     const MicroBatches batch({2, 1}, comm);
     expect_refusal([&] { batch.rows(2); }, {"MicroBatches: there is no micro-batch 2 of 2"});
     expect_refusal([&] { batch.part(Tensor({4}), 0); }, {"MicroBatches: a tensor (4) for this rank's 3 samples"});
-    expect_refusal([&] { share(Tensor({2}), 3); }, {"share: a sum of losses is a scalar, not (2)"});
-    expect_refusal([&] { share(scalar(1), -1); }, {"share: of -1 samples"});
+    expect_refusal([&] { share(Tensor({2}), 3, comm); }, {"share: a sum of losses is a scalar, not (2)"});
+    expect_refusal([&] { share(scalar(1), -1, comm); }, {"share: of -1 samples"});
     expect_refusal([&] { MicroBatches({1, -2}, comm); }, {"MicroBatches: rank 0 has -2 rows in micro-batch 1"});
   });
 }

@@ -133,6 +133,10 @@ TEST_CASE("every collective is preceded by a comparison") {
   const std::vector<void (*)(const Var&, Communicator&)> collectives = {
       [](const Var& x, Communicator& comm) { all_reduce(x, comm); },
       [](const Var& x, Communicator& comm) { shift(x, 1, comm); },
+      [](const Var& x, Communicator& comm) { all_reduce(x, comm, ReduceOp::maximum); },
+      [](const Var& x, Communicator& comm) { all_reduce(x, comm, ReduceOp::product); },
+      [](const Var& x, Communicator& comm) { scan(x, comm, ReduceOp::minimum); },
+      [](const Var& x, Communicator& comm) { start(AllGather{}, x, comm); },
       [](const Var& x, Communicator& comm) { all_reduce_equal(x, comm); },
       [](const Var& x, Communicator& comm) { all_gather_equal(x, Rows(static_cast<size_t>(comm.size()), 2), comm); },
       [](const Var& x, Communicator& comm) { vary(spread_as(x, comm, I), comm); }};

@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "collectives/transports/self.h"
 #include "losses/adaptive_weight.h"
 #include "models/discriminator.h"
 #include "tests/on_each_device.h"
@@ -12,6 +13,7 @@ struct Trials : OnEachDevice {
       patch_discriminator("judge", 1, 4, {.key = {3}, .dtype = DType::f64, .device = device});
   const Tensor images = random({3, 8, 8, 1}, 1), made = random({3, 8, 8, 1}, 2);
   static constexpr int64_t patches = 3 * 2 * 2;
+  Communicator alone{connect_self()};
 };
 
 TEST_CASE_METHOD(Trials, "a discriminator has a verdict on every patch, of that image alone") {
@@ -22,7 +24,7 @@ TEST_CASE_METHOD(Trials, "a discriminator has a verdict on every patch, of that 
 }
 
 TEST_CASE_METHOD(Trials, "a trial's hinge loss and right verdicts are those of the definition") {
-  const Trial trial(*judge, images, made, patches);
+  const Trial trial(*judge, images, made, patches, alone);
   double hinge = 0, right = 0;
   for (const double x : values_of((*judge)(images))) hinge += std::max(0.0, 1 - x), right += x > 0;
   for (const double y : values_of((*judge)(made))) hinge += std::max(0.0, 1 + y), right += y < 0;
@@ -32,14 +34,14 @@ TEST_CASE_METHOD(Trials, "a trial's hinge loss and right verdicts are those of t
 }
 
 TEST_CASE_METHOD(Trials, "a trial's pull is the gradient of the mean verdict on what was made, turned round") {
-  const Trial trial(*judge, images, made, patches);
+  const Trial trial(*judge, images, made, patches, alone);
   const Tensor direction = random(made.shape(), 3);
   const auto loss = [&](double by) { return mean(-(*judge)(Var(made) + Var(direction) * by)).value().item(); };
   CHECK(sum(Var(trial.pull) * direction).value().item() == Approx((loss(1e-5) - loss(-1e-5)) / 2e-5).epsilon(1e-6));
 }
 
 TEST_CASE_METHOD(Trials, "the question for a trial's pull changes nothing in the backward that follows") {
-  Trial trial(*judge, images, made, patches);
+  Trial trial(*judge, images, made, patches, alone);
   Gradients after;
   int64_t hooks = 0;
   after.after_accumulate([&](const Parameter&, const Tensor&) { ++hooks; });
@@ -54,10 +56,10 @@ TEST_CASE_METHOD(Trials, "the question for a trial's pull changes nothing in the
 }
 
 TEST_CASE_METHOD(Trials, "the trials of a batch's parts add up to that of the whole") {
-  const Trial whole(*judge, images, made, patches);
+  const Trial whole(*judge, images, made, patches, alone);
   double hinge = 0, right = 0;
   for (const auto& [first, last] : std::vector<std::pair<int64_t, int64_t>>{{0, 1}, {1, 1}, {1, 3}}) {
-    const Trial part(*judge, images.slice(first, last), made.slice(first, last), patches);
+    const Trial part(*judge, images.slice(first, last), made.slice(first, last), patches, alone);
     hinge += part.hinge.value().item();
     right += part.right;
     CHECK(distance(part.pull, whole.pull.slice(first, last)) < 1e-15);

@@ -56,6 +56,28 @@ Var loss_of(const Var& x, const Var& y, const Var& weights) {
 
 }  // namespace
 
+TEST_CASE("a divided bf16 batch has the f32 statistics of one process, and counts that bf16 would round") {
+  on_ranks({1, 2, 3, 5, 8}, [](Communicator& comm) {
+    Rows rows(static_cast<size_t>(comm.size()), 0);
+    rows[0] = 300;  // twice that and 2 more are no bf16 numbers
+    rows.back() += 1;
+    const Batch batch{rows, 10};
+    const Init narrow = {.key = {11}, .dtype = DType::bf16};
+    DistributedBatchNorm norm("norm", width, narrow, comm);
+    BatchNorm single("norm", width, narrow);
+    const Var all = batch.whole([&](int r) { return Var(batch.part(r).to(DType::bf16)); });
+    Tape tape;
+    norm(tape.constant(batch.part(number(comm)).to(DType::bf16)), training);
+    single(all, training);
+    for (const auto average : {&BatchNorm::running_mean, &BatchNorm::running_variance}) {
+      const std::vector<double> divided = (norm.*average).value.values(), whole = (single.*average).value.values();
+      for (size_t i = 0; i < whole.size(); ++i)
+        expect(std::abs(divided[i] - whole[i]) < 1e-6 * std::abs(whole[i]),
+               text(divided[i]) + " is not " + text(whole[i]));
+    }
+  });
+}
+
 TEST_CASE("a divided batch is normalized as one process would, with its gradients of both orders", "[r19]") {
   on_ranks({1, 2, 3, 5, 8}, [](Communicator& comm) {
     for (const Rows& rows : divisions(comm.size()))

@@ -131,8 +131,8 @@ template <class Way> checks::State trained(const Made& quantizer, Communicator& 
     spread_over(tape, comm);
     const Tensor mine = images(10, 8, 8, 1, step).slice(first, last);
     const auto [made, tokens] = network(tape.constant(mine), pass, comm);
-    const Var error = share(sum(square(made - mine)), 10 * 8 * 8);
-    tape.backward(as_partial(error, comm) + tokens.loss, way.training.gradients());
+    const Var error = share(sum(square(made - mine)), 10 * 8 * 8, comm);
+    tape.backward(error + tokens.loss, way.training.gradients());
     way.training.step(0.1);
     network.quantizer().update(comm, {8, step});
   }

@@ -137,6 +137,25 @@ TEST_CASE_METHOD(Layers, "BatchNorm averages its statistics in training and uses
   CHECK_THROWS_WITH(norm(random({2, 3})), "BatchNorm: 'n.gamma' has 2 channels, the input is (2, 3)");
 }
 
+TEST_CASE_METHOD(Layers, "BatchNorm of bf16 inputs has its statistics and their averages in f32") {
+  BatchNorm norm("n", 2, {.key = init.key, .dtype = DType::bf16, .device = device});
+  BatchNorm wide("w", 2, {.key = init.key, .dtype = DType::f32, .device = device});
+  const Tensor x = affine(random({600, 2}), 1, 10).value().to(DType::bf16);
+  Var y, expected;
+  for (int step = 0; step < 1000; ++step) {
+    y = norm(x, training);
+    expected = wide(x.to(DType::f32), training);
+  }
+  CHECK(y.dtype() == DType::bf16);
+  CHECK(distance(y, expected.value().to(DType::bf16)) == 0);
+  for (const auto average : {&BatchNorm::running_mean, &BatchNorm::running_variance}) {
+    CHECK((norm.*average).value.dtype() == DType::f32);
+    CHECK((norm.*average).value.values() == (wide.*average).value.values());
+  }
+  CHECK(norm.running_mean.value.values()[0] == Approx(10).epsilon(1e-2));
+  CHECK(norm(x).dtype() == DType::bf16);
+}
+
 TEST_CASE_METHOD(Layers, "BatchNorm in training can be differentiated twice, by its input and its parameters") {
   BatchNorm norm("n", 3, init);
   const auto layer = [&](std::span<const Var> x) { return norm(x[0], training); };

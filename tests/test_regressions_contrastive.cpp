@@ -120,9 +120,8 @@ TEST_CASE("of OpenCLIP's four modes two train its loss, one 1/W of it in the tow
         [&](const Var& x, const Var& y, const Var& s) {
           const Var all_x = detach(own_slot_alone(x, comm)), all_y = detach(own_slot_alone(y, comm));
           const Var own = sum(x * detach(y)) + sum(y * detach(x));
-          return as_partial(share(sum(score_log_sum_exp(x, all_y, s) + score_log_sum_exp(y, all_x, s)) - s * own,
-                                  2 * all_x.shape()[0]),
-                            comm);
+          return share(sum(score_log_sum_exp(x, all_y, s) + score_log_sum_exp(y, all_x, s)) - s * own,
+                       2 * all_x.shape()[0], comm);
         },
         comm);
     expect_close(none.scale, right.scale);
@@ -148,7 +147,7 @@ TEST_CASE("the gradient of a travelling text is complete, not its own rank's par
         [&](auto& x, auto& y, auto& s) {
           const Var all = own_slot_alone(y, comm), bias = same_everywhere(scalar(-1));
           const int64_t total = all.shape()[0];
-          return as_partial(share(sum(score_softplus_sum(x, all, s, bias)) - s * sum(x * y), total), comm);
+          return share(sum(score_softplus_sum(x, all, s, bias)) - s * sum(x * y), total, comm);
         },
         comm);
     expect_close(lost.images, right.images);

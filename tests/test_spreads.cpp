@@ -100,7 +100,7 @@ TEST_CASE("an op's result is spread as its inputs make it") {
 
 TEST_CASE("an op that would count something once per rank, or drop a part of a sum, is refused and told what to do") {
   const char *complete = "complete the pending sum with all_reduce or reduce_scatter first",
-             *vary_it = "vary() the Invariant input",
+             *once = "keep_on adds it on one rank only", *vary_it = "vary() the Invariant input",
              *part = "it is not linear, and what one rank holds of a Partial input is a part of a sum";
   struct Row {
     Two call;
@@ -111,9 +111,9 @@ TEST_CASE("an op that would count something once per rank, or drop a part of a s
       {exponential, P, P, {"exp: ", part, complete}},
       {shifted, P, P, {"affine: ", part, complete}},
       {larger, P, P, {"maximum: ", part, complete}},
-      {add, P, R, {"add: input 2, which is Replicated, would be added once per rank to a Partial one", complete}},
-      {add, R, P, {"add: input 1, which is Replicated", "once per rank"}},
-      {subtract, P, V, {"sub: input 2, which is Varying, would be added once per rank"}},
+      {add, P, R, {"add: input 2, which is Replicated, would be added once per rank to a Partial one", once, complete}},
+      {add, R, P, {"add: input 1, which is Replicated", "once per rank", once}},
+      {subtract, P, V, {"sub: input 2, which is Varying, would be added once per rank", "with share or as_partial"}},
       {add_row, P, R, {"add_along: input 2, which is Replicated, would be added once per rank", complete}},
       {biased, P, R, {"linear with bias: ", part, complete}},
       {chosen, P, R, {"where: input 2, which is Replicated, would be added once per rank"}},

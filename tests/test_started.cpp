@@ -67,6 +67,24 @@ TEST_CASE("the adjoint of a started collective starts where its gradient is comp
     }));
 }
 
+TEST_CASE("a started extreme or product, whose gradient needs more than a verb, is refused if it is to have one") {
+  on_ranks([](Communicator& comm) {
+    Tape tape;
+    const Tensor plain = data_of(number(comm), {2 * comm.size(), 3});
+    const Var x = tape.watch(plain);
+    for (const ReduceOp op : {ReduceOp::maximum, ReduceOp::minimum, ReduceOp::product}) {
+      const std::string what = "the " + text(op) + " has no gradient here; take ";
+      expect_refusal([&] { start(AllReduce{op}, x, comm); }, {"all_reduce: ", (what + "all_reduce, in").c_str()});
+      expect_refusal([&] { start(Scan{.op = op}, x, comm); }, {"scan: ", (what + "scan, in one piece").c_str()});
+      expect_refusal([&] { start(Scan{false, false, op}, x, comm); }, {"exscan: ", what.c_str()});
+      expect_refusal([&] { start(ReduceScatter{{}, op}, x, comm); }, {"reduce_scatter: ", (what + "all_").c_str()});
+      expect_refusal([&] { start(Reduce{{0}, op}, x, comm); }, {"reduce: ", (what + "all_reduce and use").c_str()});
+      const Tensor whole = comm.all_reduce(plain, op);
+      expect_same_bits(start(AllReduce{op}, tape.constant(plain), comm).wait().value(), whole);
+    }
+  });
+}
+
 TEST_CASE("waiting for a started collective waits for ranks that have yet to start it") {
   on_ranks({2, 3}, [](Communicator& comm) {
     for (int late = 0; late < comm.size(); ++late) {

@@ -79,7 +79,8 @@ TEST_CASE("a question about a layer's weight is answered by all blocks and ranks
       for (int64_t i = 0; i < part.blocks(); ++i) {
         Tape tape;
         const int64_t first = part.first(i), last = part.first(i + 1);
-        const Var loss = share(sum(square(layer(tape.constant(x.slice(first, last))))), part.total());
+        const Var loss =
+            share(sum(square(layer(tape.constant(x.slice(first, last))))), part.total(), training.block_group());
         answer = (Var(answer) + training.gradient(loss, linear.weight)).value();
       }
       Tape whole;

@@ -222,7 +222,7 @@ TEST_CASE("OpenCLIP's loss of own rows without a gradient through the gather giv
       const Tensor labels = Tensor::arange(12).slice(4 * comm.rank().value, 4 * comm.rank().value + 4);
       return sum(cross_entropy(logits, derived(labels, own)));
     };
-    return as_partial(share(half(images, texts) + half(texts, images), 24), comm);
+    return share(half(images, texts) + half(texts, images), 24, comm);
   });
   CHECK(features_apart(c, anchors) <= exact);
 }
@@ -267,7 +267,7 @@ TEST_CASE("TorchMetrics' metric beside an ordinary mean weighs 1/W of it") {
   const auto weighted = [&](double weight) {
     return on_ranks_of(c, [=](Inputs x, Inputs, Communicator& comm) {
       const Var metric = keep_on(root_mean_squared_error(x[0], x[1], comm), {0}, comm);
-      return metric * weight + as_partial(share(sum(square(x[0])), 6), comm);
+      return metric * weight + share(sum(square(x[0])), 6, comm);
     });
   };
   CHECK(apart_on_one_process(c, weighted(1)) <= exact);

@@ -33,7 +33,7 @@ using Inputs = std::span<const Var>;
 
 // The part of a decoder: a weighted sum of each token's values, and the mean over all tokens.
 Var with_decoder(const Quantized& quantized, const Var& weights, Communicator& comm) {
-  return quantized.loss + as_partial(share(sum(weights * quantized.values), 12), comm);
+  return quantized.loss + share(sum(weights * quantized.values), 12, comm);
 }
 
 // This rank's part of what the library has of the whole batch.

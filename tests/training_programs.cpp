@@ -23,10 +23,10 @@ Var inputs(Tape& tape, const Step& step, const Shape& each) {
   return tape.constant(step.draws(each));
 }
 Var classified(const Var& logits, const Step& step) {
-  return share(sum(cross_entropy(logits, derived(step.labels(logits.shape()[1]), logits))), step.samples);
+  return share(sum(cross_entropy(logits, derived(step.labels(logits.shape()[1]), logits))), step.samples, step.comm);
 }
 Var squared_error(const Var& x, const Var& target, const Step& step) {
-  return share(sum(square(x - target)), step.samples);
+  return share(sum(square(x - target)), step.samples, step.comm);
 }
 
 struct Classifier final : Program {
@@ -87,7 +87,7 @@ struct Experts final : Program {
     if (begin == end) return {};
     const Var logits = (*experts[static_cast<size_t>(expert)])(slice(features, 0, begin, end));
     const Var labels = derived(step.labels(3).slice(begin, end), features);
-    return share(sum(cross_entropy(logits, labels)), step.samples);
+    return share(sum(cross_entropy(logits, labels)), step.samples, step.comm);
   }
   void step(const Step& step) override {
     for (int64_t e = 0; e < count; ++e) {
@@ -146,7 +146,7 @@ struct AdaptiveWeight final : Program {
   void step(const Step& step) override {
     Tape tape;
     const Var x = inputs(tape, step, {6}), y = decoder(encoder(x));
-    const Var error = squared_error(y, x, step), judged = share(sum(critic(y)), step.samples);
+    const Var error = squared_error(y, x, step), judged = share(sum(critic(y)), step.samples, step.comm);
     const auto size = [&](const Var& loss) {
       const Tensor mine = tape.gradient(loss, {tape.watch(decoder.weight)})[0].value();
       return norm(step.comm.all_reduce(mine)).value().item();
@@ -179,7 +179,7 @@ struct Accumulation final : Program {
         std::fill_n(rows.mutate<double>() + i * 16, 16, 1);
       }
     const Var h = any ? hidden(x) + rare(x) * derived(rows, x) : hidden(x);
-    return share(sum(cross_entropy(out(h), derived(labels, x))), step.samples);
+    return share(sum(cross_entropy(out(h), derived(labels, x))), step.samples, step.comm);
   }
   void step(const Step& step) override {
     const MicroBatches batch(rows(step), step.comm);
@@ -206,9 +206,9 @@ struct GradientPenalty final : Program {
     step.begin(tape);
     const Var x = tape.watch(step.draws({5})), y = step.through(critic, x, {});
     const Var slopes = tape.gradient(sum(y), {x}, Graph::create)[0];
-    const Var penalty = share(sum(square(norm(slopes, 1) - 1)), step.samples);
+    const Var penalty = share(sum(square(norm(slopes, 1) - 1)), step.samples, step.comm);
     step.last();
-    tape.backward(share(sum(y), step.samples) + penalty, step.gradients);
+    tape.backward(share(sum(y), step.samples, step.comm) + penalty, step.gradients);
   }
 };
 
@@ -229,7 +229,8 @@ struct SynchronizedPenalty final : Program {
   }
   void whole(const Step& step) override {
     Tape tape;
-    const Var loss = classified(network(inputs(tape, step, {5})), step);
+    const Var logits = network(inputs(tape, step, {5}));
+    const Var loss = mean(cross_entropy(logits, derived(step.labels(3), logits)));
     tape.backward(loss + sum(square(gradient(loss))), step.gradients);
   }
 };

@@ -50,7 +50,7 @@ struct Towers : Module {
         add_along(matmul(images, scaled, Transpose::no, Transpose::yes), repeat(tape.watch(bias), 0, all), -1);
     Tensor matches = Tensor::zeros({own, all}, DType::f64);
     for (int64_t i = 0; i < own; ++i) matches.mutate<double>()[i * all + first + i] = 1;
-    return share(sum(softplus(logits) - logits * derived(matches, images)), all);
+    return sum(softplus(logits) - logits * derived(matches, images)) / static_cast<double>(all);
   }
 };
 

@@ -51,7 +51,7 @@ double linear_probe(const LabelledFeatures& train, const LabelledFeatures& test,
   for (int64_t step = 0; step < steps; ++step) {
     Tape tape;
     const Var losses = cross_entropy(classifier(tape.constant(features)), tape.constant(train.labels));
-    tape.backward(share(sum(losses), static_cast<int64_t>(samples)), training.gradients());
+    tape.backward(share(sum(losses), static_cast<int64_t>(samples), comm), training.gradients());
     training.step(rate(step));
   }
   return part_that_is(argmax(classifier(scaled(test.rows)).value(), 1), test.labels, comm);

@@ -21,11 +21,20 @@ Var LayerNorm::apply(const Var& x, const Pass&) {
   return layer_norm(x, use(x, gamma), use(x, beta), epsilon_, activation_);
 }
 
+// In bf16 an average of 9.75 no longer moves towards 10, and a count above 256 is rounded.
+static DType wide(DType dtype) { return dtype == DType::bf16 ? DType::f32 : dtype; }
+
+static Var as(const Var& x, DType dtype) { return x.dtype() == dtype ? x : cast(x, dtype); }
+
+static Tensor buffer(int64_t width, double value, const Init& init) {
+  return Tensor::full({width}, value, wide(init.dtype), init.device);
+}
+
 BatchNorm::BatchNorm(const std::string& name, int64_t width, const Init& init, double momentum, double epsilon)
     : gamma(name + ".gamma", init.full({width}, 1)),
       beta(name + ".beta", init.full({width}, 0)),
-      running_mean(name + ".running_mean", init.full({width}, 0)),
-      running_variance(name + ".running_variance", init.full({width}, 1)),
+      running_mean(name + ".running_mean", buffer(width, 0, init)),
+      running_variance(name + ".running_variance", buffer(width, 1, init)),
       momentum_(momentum),
       epsilon_(epsilon) {
   has(gamma);
@@ -46,9 +55,10 @@ BatchNorm::Statistics BatchNorm::statistics(const Var& x) const {
   return {count, origin, mean, average(square(centered)), centered};
 }
 
-Var BatchNorm::apply(const Var& x, const Pass& pass) {
-  require(x.shape()[-1] == gamma.value.size(), "BatchNorm: '", gamma.name, "' has ", gamma.value.size(),
-          " channels, the input is ", x.shape());
+Var BatchNorm::apply(const Var& input, const Pass& pass) {
+  require(input.shape()[-1] == gamma.value.size(), "BatchNorm: '", gamma.name, "' has ", gamma.value.size(),
+          " channels, the input is ", input.shape());
+  const Var x = as(input, wide(input.dtype()));
   Var centered, variance;
   if (pass.training) {
     const Statistics batch = statistics(x);
@@ -61,7 +71,9 @@ Var BatchNorm::apply(const Var& x, const Pass& pass) {
     centered = sub_along(x, same_everywhere(running_mean.value), -1);
     variance = same_everywhere(running_variance.value);
   }
-  return add_along(mul_along(centered, use(x, gamma) * rsqrt(variance + epsilon_), -1), use(x, beta), -1);
+  const auto used = [&](const Parameter& parameter) { return as(use(input, parameter), x.dtype()); };
+  const Var y = add_along(mul_along(centered, used(gamma) * rsqrt(variance + epsilon_), -1), used(beta), -1);
+  return as(y, input.dtype());
 }
 
 // New tensors, not new values in the old ones: a tape may still hold those.

@@ -13,7 +13,7 @@ bool counts(int64_t sample) { return sample % 3 != 1; }
 }  // namespace
 
 Var with_decoder(const Quantized& quantized, const Var& weights, const LossCase::Inputs& x, Communicator& comm) {
-  return quantized.loss + as_partial(share(sum(quantized.values * weights), x.total), comm);
+  return quantized.loss + share(sum(quantized.values * weights), x.total, comm);
 }
 
 Var with_decoder(const Var& loss, const Var& values, const Var& weights) {

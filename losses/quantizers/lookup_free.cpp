@@ -42,10 +42,8 @@ Var LookupFree::codes(const Tensor& bits) const { return affine(bits, 2 * option
 
 Var LookupFree::loss(const Var& rows, const Var& quantized, int64_t total, Communicator& comm) const {
   const Var logits = rows * (4 * options_.inverse_temperature * options_.scale);
-  const Var own =
-      as_partial(share(options_.entropy_weight * entropy_of_assignments(logits), total) +
-                     share(options_.commitment_weight * sum(square(rows - quantized)), total * options_.bits),
-                 comm);
+  const Var own = share(options_.entropy_weight * entropy_of_assignments(logits), total, comm) +
+                  share(options_.commitment_weight * sum(square(rows - quantized)), total * options_.bits, comm);
   const double weight = options_.entropy_weight * options_.diversity;
   if (weight == 0) return own;
   const Var everyones = all_reduce_equal(assigned_to_corners(logits, options_.groups, options_.chunk), comm);

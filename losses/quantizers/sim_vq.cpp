@@ -34,7 +34,7 @@ Quantized SimVq::operator()(const Var& x, const Pass& pass, Communicator& comm, 
   Var loss = no_loss(x, comm);
   if (pass.training) {
     const Var of_map = sum(square(nearest - detach(rows))), of_tokens = sum(square(rows - detach(nearest)));
-    loss = as_partial(share(of_map + of_tokens * options_.commitment_weight, tokens.total(comm) * options_.dim), comm);
+    loss = share(of_map + of_tokens * options_.commitment_weight, tokens.total(comm) * options_.dim, comm);
   }
   return tokens.back(straight_through(nearest, rows), indices, loss);
 }

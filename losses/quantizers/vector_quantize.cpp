@@ -71,7 +71,7 @@ Var VectorQuantize::loss(const Found& found, int64_t total, const Pass& pass, Co
   const auto& [tokens, nearest, all, indices] = found;
   Var own = sum(square(tokens - detach(nearest))) * options_.commitment_weight;
   if (options_.codebook.learnable) own = own + sum(square(nearest - detach(tokens))) * options_.codebook_weight;
-  Var loss = as_partial(share(own, total * options_.codebook.dim), comm);
+  Var loss = share(own, total * options_.codebook.dim, comm);
   const auto add = [&](const Var& whole, double weight) { loss = loss + keep_on(whole * weight, {0}, comm); };
   if (options_.orthogonal_weight != 0) add(orthogonality(codes_to_part(found, pass, comm)), options_.orthogonal_weight);
   if (options_.diversity_weight != 0)
