@@ -114,8 +114,7 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
       });
     };
     // With --cached features are all that is kept in between, and blocks are encoded again on the way back.
-    const Tensor share = cached_backward(part.blocks(), encode, loss, training.gradients(), {},
-                                         settings.cached ? Between::features : Between::tapes);
+    const Tensor share = training.backward(part, encode, loss, settings.cached ? Between::features : Between::tapes);
     const double now = rate(run.steps_done());
     training.step(now);
     training.change(network.scale.log_scale, [&] { network.scale.limit(); });

@@ -109,7 +109,7 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
         return loss_of_views.share(views[0], views[1], settings.temperature, step, group);
       });
     };
-    const Tensor share = cached_backward(part.blocks(), encode, loss, training.gradients(), {}, Between::tapes);
+    const Tensor share = training.backward(part, encode, loss, Between::tapes);
     const double now = rate(run.steps_done());
     training.step(now);
     run.step(part.total(), {{"loss", share.item()}}, {{"rate", now}});

@@ -13,6 +13,7 @@
 #include "apps/shared/run.h"
 #include "apps/shared/training.h"
 #include "apps/shared/words.h"
+#include "collectives/debug.h"
 #include "collectives/share.h"
 #include "collectives/spreads.h"
 #include "data/fashion_mnist.h"
@@ -77,6 +78,7 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
       const Tensor images =
           run.data([&] { return take(data.train, part.block(i), init.dtype).images.to(rank.device); });
       Tape tape;
+      debug_if_asked(tape, rank.comm);
       const Pass pass = {.training = true, .key = step, .first_sample = part.first(i)};
       const auto [made, tokens] = network(tape.constant(images), pass, group);
       const Var error = share(sum(square(precise(made - images))), part.total() * pixels, group);

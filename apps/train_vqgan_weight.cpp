@@ -18,6 +18,7 @@
 #include "apps/shared/run.h"
 #include "apps/shared/training.h"
 #include "apps/shared/words.h"
+#include "collectives/debug.h"
 #include "collectives/share.h"
 #include "collectives/spreads.h"
 #include "data/fashion_mnist.h"
@@ -93,6 +94,7 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
       const Tensor images =
           run.data([&] { return take(data.train, part.block(i), init.dtype).images.to(rank.device); });
       Block& block = blocks.emplace_back();
+      debug_if_asked(block.tape, rank.comm);
       const Pass pass = {.training = true, .key = step, .first_sample = part.first(i)};
       const auto [made, tokens] = network(block.tape.constant(images), pass, group);
       block.error = share(sum(precise(square(made - images))), pixels, group);

@@ -12,6 +12,20 @@ uint64_t mixed(uint64_t hash, uint64_t word) {
   return hash ^ hash >> 29;
 }
 
+// Four independent chains, because each step waits for the multiplication before it.
+uint64_t mixed(uint64_t hash, std::string_view bytes) {
+  uint64_t chains[4] = {hash, hash + 1, hash + 2, hash + 3}, words[4];
+  size_t i = 0;
+  for (; i + sizeof words <= bytes.size(); i += sizeof words) {
+    std::memcpy(words, bytes.data() + i, sizeof words);
+    for (int c = 0; c < 4; ++c) chains[c] = mixed(chains[c], words[c]);
+  }
+  std::memset(words, 0, sizeof words);
+  if (i < bytes.size()) std::memcpy(words, bytes.data() + i, bytes.size() - i);
+  for (int c = 0; c < 4; ++c) hash = mixed(hash, mixed(chains[c], words[c]));
+  return hash;
+}
+
 std::string position(int64_t element, const Shape& shape) {
   std::string result;
   for (int axis = shape.rank(); axis-- > 0; element /= shape[axis])
@@ -30,23 +44,14 @@ std::string exactly(double x, DType dtype) {
 
 }  // namespace
 
-// Four independent chains, because each step waits for the multiplication before it.
 uint64_t checksum(const Tensor& x) {
   const Tensor host = x.to(Device::cpu);
   uint64_t hash = mixed(static_cast<uint64_t>(x.dtype()), static_cast<uint64_t>(x.size()));
   for (const int64_t extent : x.shape()) hash = mixed(hash, static_cast<uint64_t>(extent));
-  const auto* bytes = host.data<std::byte>();
-  uint64_t chains[4] = {hash, hash + 1, hash + 2, hash + 3}, words[4];
-  size_t i = 0;
-  for (; i + sizeof words <= host.bytes(); i += sizeof words) {
-    std::memcpy(words, bytes + i, sizeof words);
-    for (int c = 0; c < 4; ++c) chains[c] = mixed(chains[c], words[c]);
-  }
-  std::memset(words, 0, sizeof words);
-  if (i < host.bytes()) std::memcpy(words, bytes + i, host.bytes() - i);
-  for (int c = 0; c < 4; ++c) hash = mixed(hash, mixed(chains[c], words[c]));
-  return hash;
+  return mixed(hash, {host.data<char>(), host.bytes()});
 }
+
+uint64_t checksum(std::string_view text) { return mixed(text.size(), text); }
 
 std::vector<std::string> all_texts(const std::string& mine, Communicator& comm, Site site) {
   const Communicator::Rows sizes = comm.rows_of(static_cast<int64_t>(mine.size()), site);

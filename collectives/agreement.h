@@ -14,6 +14,7 @@ void expect_agreement(const std::string& what, std::span<const NamedTensor> valu
                       Site site = Site::here());
 
 uint64_t checksum(const Tensor& x);  // of its type, its shape and its bits
+uint64_t checksum(std::string_view text);
 
 // Every rank's text, on every rank.
 std::vector<std::string> all_texts(const std::string& mine, Communicator& comm, Site site);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <functional>
 #include <numeric>
 
 #include "collectives/agreement.h"
@@ -24,7 +23,7 @@ constexpr int digest_words = 3;
 template <class List> std::array<uint64_t, digest_words> digest(const List& list) {
   std::array<uint64_t, digest_words> result{list.size(), 0, 0};
   for (const auto& seen : list) {
-    result[1] = 31 * result[1] + std::hash<std::string>()(seen.kind);
+    result[1] = 31 * result[1] + checksum(seen.kind);
     result[2] = 31 * result[2] + seen.checksum;
   }
   return result;
@@ -140,7 +139,7 @@ DebugRanks::Marks DebugRanks::gather(const List& list) {
   Tensor mine({static_cast<int64_t>(list.size()), 2}, DType::i64);
   auto* words = mine.mutate<uint64_t>();
   for (const Seen& seen : list) {
-    *words++ = std::hash<std::string>()(seen.kind);
+    *words++ = checksum(seen.kind);
     *words++ = seen.checksum;
   }
   const Communicator::Rows sizes = comm_.rows_of(mine.shape()[0], Site::here("debug"));
@@ -185,7 +184,7 @@ void DebugRanks::report_part(const List& list, size_t entry) {
 }
 
 void DebugRanks::report_difference(const List& list, uint64_t kind, size_t first, size_t other) {
-  const auto mine = std::ranges::find(list, kind, [](const Seen& s) { return std::hash<std::string>()(s.kind); });
+  const auto mine = std::ranges::find(list, kind, [](const Seen& s) { return checksum(s.kind); });
   const bool here = mine != list.end();
   const std::string what = here ? mine->kind + " (" + mine->place + ")" : "";
   const std::vector<std::string> all = all_texts(what, comm_, Site::here("debug"));
@@ -194,12 +193,20 @@ void DebugRanks::report_difference(const List& list, uint64_t kind, size_t first
         first_difference(here ? mine->value : Tensor(), of_first, of_other, comm_, Site::here("debug"))});
 }
 
-std::unique_ptr<DebugRanks> debug_if_asked(Tape& tape, Communicator& comm) {
+bool debug_is_asked() {
   const char* given = std::getenv("WEFT_DEBUG");
   const std::string asked = given ? given : "0";
   require(asked == "0" || asked == "1", "WEFT_DEBUG: 0 or 1, not '", asked, "'");
+  return asked == "1";
+}
+
+void debug_if_asked(Tape& tape, Communicator& comm) {
   spread_over(tape, comm);  // as a DebugRanks does: gradients must not depend on whether there is one
-  return asked == "1" ? std::make_unique<DebugRanks>(tape, comm) : nullptr;
+  const bool there = std::ranges::any_of(tape.observers(), [&](const Tape::Observer* observer) {
+    const auto* debug = dynamic_cast<const DebugRanks*>(observer);
+    return debug && debug->is_of(comm);
+  });
+  if (debug_is_asked() && !there) tape.own(std::make_unique<DebugRanks>(tape, comm));
 }
 
 }  // namespace weft

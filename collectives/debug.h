@@ -6,8 +6,8 @@
 // says more.
 //
 //   Tape tape;
-//   const DebugRanks debug(tape, comm);           always
-//   const auto debug = debug_if_asked(tape, comm);  if WEFT_DEBUG=1
+//   debug_if_asked(tape, comm);          if WEFT_DEBUG=1, as long as the tape
+//   const DebugRanks debug(tape, comm);  always, as long as this object
 #include <memory>
 
 #include "collectives/communicator.h"
@@ -22,6 +22,7 @@ class DebugRanks final : public Tape::Observer {
   DebugRanks(const DebugRanks&) = delete;
   DebugRanks& operator=(const DebugRanks&) = delete;
 
+  bool is_of(const Communicator& comm) const { return &comm == &comm_; }
   void compare();  // now, for programs that end without backward
 
  private:
@@ -76,7 +77,9 @@ class DebugRanks final : public Tape::Observer {
   int walking_ = 0;
 };
 
-// By the environment: WEFT_DEBUG=1. Empty otherwise; the tape knows the group either way.
-std::unique_ptr<DebugRanks> debug_if_asked(Tape& tape, Communicator& comm);
+// By the environment: WEFT_DEBUG=1.
+bool debug_is_asked();
+// Twice on one tape is as good as once. The tape knows the group either way.
+void debug_if_asked(Tape& tape, Communicator& comm);
 
 }  // namespace weft

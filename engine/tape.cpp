@@ -18,6 +18,8 @@ void Var::report_change() const {
 Tape::Tape() = default;
 Tape::~Tape() { truncate(0); }
 
+void Tape::own(std::unique_ptr<Observer> observer) { owned_.push_back(std::move(observer)); }
+
 void Tape::must_be_usable(const char* what) const {
   require(!consumed_, what,
           ": this tape was used up by an earlier backward; pass Keep::tape there to walk it again, or record on a new "

@@ -159,6 +159,7 @@ class Tape {
   class Observer;
   using Observers = std::vector<Observer*, pool::Allocator<Observer*>>;
   void observe(Observer& observer) { observers_.push_back(&observer); }
+  void own(std::unique_ptr<Observer> observer);  // one that observes this tape: it is there as long as the tape
   void forget(Observer& observer) { std::erase(observers_, &observer); }
   const Observers& observers() const { return observers_; }
 
@@ -223,6 +224,7 @@ class Tape {
   std::array<Group, Spreads::max_groups> groups_{};
   int group_count_ = 0;
   Observers observers_;
+  std::vector<std::unique_ptr<Observer>> owned_;
   bool recording_ = true;
   bool spreading_ = true;
   bool recomputing_ = false;

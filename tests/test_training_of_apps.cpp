@@ -61,6 +61,40 @@ TEST_CASE("a watched parameter of a loss over the batch gets the gradient of one
   });
 }
 
+TEST_CASE("with WEFT_DEBUG=1 a weight that is wrong on one rank is named before the step, and in backward") {
+  setenv("WEFT_DEBUG", "1", 1);
+  for (const bool fast : {false, true})
+    on_ranks({2, 3, 5}, [&](Communicator& comm) {
+      Options options;
+      options.fast_reductions = fast;
+      Traffic traffic;
+      const Init init{.key = {5}, .dtype = DType::f64};
+      Linear linear("linear", 3, 2, init);
+      Training training({{linear.parameters(), Sgd{}}}, {comm, traffic, Device::cpu, ""}, options);
+      const std::vector<int64_t> samples = {0, 1, 2, 3, 4, 5, 6};
+      const Training::Part part = training.part(samples);
+      const auto backward = [&] {
+        const auto encode = [&](int64_t block, Tape& tape) -> Features {
+          return {linear(tape.constant(data_of(0, {7, 3}).slice(part.first(block), part.first(block + 1))))};
+        };
+        const auto loss = [&](Tape&, const Features& mine) {
+          return training.over_batch(mine, part, [&](const Features& all, Communicator& group) {
+            return share(sum(square(all[0])), part.total(), group);
+          });
+        };
+        training.backward(part, encode, loss, Between::tapes);
+      };
+      backward();
+      training.step(0.1);
+      backward();
+      if (number(comm) == comm.size() - 1) linear.weight.value.mutate<double>()[1] += 1e-9;
+      const std::string last = "on rank " + std::to_string(comm.size() - 1);
+      expect_refusal([&] { training.step(0.1); }, {"debug: a step: 'linear.weight' should be equal", last.c_str()});
+      expect_refusal(backward, {"debug: parameter 'linear.weight', Replicated f64 (3, 2)", last.c_str()});
+    });
+  unsetenv("WEFT_DEBUG");
+}
+
 TEST_CASE("a question about a layer's weight is answered by all blocks and ranks together, at any stage") {
   for (const int64_t stage : {0, 1, 2, 3})
     on_ranks([&](Communicator& comm) {

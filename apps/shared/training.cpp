@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "collectives/agreement.h"
+#include "collectives/debug.h"
 #include "collectives/ops.h"
 #include "collectives/spreads.h"
 #include "collectives/transports/self.h"
@@ -15,12 +17,13 @@ constexpr int64_t exact_blocks = 24;
 Training::Training(const std::vector<ParameterGroup>& groups, const Launch& rank, const Options& options)
     : comm_(rank.comm),
       alone_(connect_self()),
+      parameters_(parameters_of(groups)),
       blocks_(options.accumulate * (options.fast_reductions || options.zero == 3 ? 1 : exact_blocks)) {
   if (options.zero == 3) {
     sharded_ = std::make_unique<Sharded>(groups, comm_);
   } else {
     parallel_ = std::make_unique<DataParallel>(groups, comm_, DataParallel::Options{static_cast<int>(options.zero)});
-    if (!options.fast_reductions) exact_ = std::make_unique<ExactGradients>(parameters_of(groups), comm_);
+    if (!options.fast_reductions) exact_ = std::make_unique<ExactGradients>(parameters_, comm_);
   }
 }
 
@@ -65,6 +68,18 @@ Var Training::over_batch(const Features& mine, const Part& part, const BatchLoss
   return keep_on(loss(everyones, alone_), {0}, comm_);
 }
 
+Tensor Training::backward(const Part& part, const Encode& encode, const FeatureLoss& loss, Between keep) {
+  const auto encode_block = [&](int64_t block, Tape& tape) {
+    debug_if_asked(tape, comm_);
+    return encode(block, tape);
+  };
+  const auto loss_of_all = [&](Tape& tape, const Features& features) {
+    debug_if_asked(tape, comm_);
+    return loss(tape, features);
+  };
+  return cached_backward(part.blocks(), encode_block, loss_of_all, gradients(), {}, keep);
+}
+
 Tensor Training::gradient(const Var& loss, const Parameter& by) {
   if (sharded_) return sharded_->gradient(loss, by);
   return loss.tape()->gradient(loss, {loss.tape()->watch(by)})[0].value();
@@ -84,6 +99,11 @@ void Training::step(double rate) {
   if (sharded_) {
     sharded_->step(rate);
     return;
+  }
+  if (debug_is_asked()) {
+    std::vector<NamedTensor> values;
+    for (const Parameter* parameter : parameters_) values.push_back({parameter->name, parameter->value});
+    expect_agreement("debug: a step", values, comm_);
   }
   if (exact_) exact_->hand_over(parallel_->gradients());
   parallel_->step(rate);

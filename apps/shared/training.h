@@ -51,6 +51,9 @@ class Training {
   // computed of, and the group that has them.
   using BatchLoss = std::function<Var(const Features& features, Communicator& group)>;
   Var over_batch(const Features& mine, const Part& part, const BatchLoss& loss);
+  // cached_backward (optim/cached.h) of the blocks of a part. With WEFT_DEBUG=1 the ranks compare what happens on every
+  // tape, as a program does by debug_if_asked on a tape of its own.
+  Tensor backward(const Part& part, const Encode& encode, const FeatureLoss& loss, Between keep);
   // Who computes the loss of a block, where this asks for a group, as a quantizer's does: each block by itself, or all
   // ranks, which have a block each. It is the mean over what they have, so it is to be multiplied by `Part::weight`.
   Communicator& block_group() { return exact_ ? alone_ : comm_; }
@@ -60,7 +63,7 @@ class Training {
   // A parameter of such a loss.
   Var watch(Tape& tape, Parameter& parameter);
 
-  void step(double rate);
+  void step(double rate);  // with WEFT_DEBUG=1 all ranks must have the same parameters before it
   // After a step: `f` may change this parameter's values, on every rank alike.
   void change(Parameter& parameter, const std::function<void()>& f);
   Optimizer& optimizer() { return sharded_ ? sharded_->optimizer() : parallel_->optimizer(); }
@@ -69,6 +72,7 @@ class Training {
  private:
   Communicator& comm_;
   Communicator alone_;
+  const std::vector<Parameter*> parameters_;
   const int64_t blocks_;  // of a batch, or of this rank where nothing is exact
   std::unique_ptr<DataParallel> parallel_;
   std::unique_ptr<Sharded> sharded_;
