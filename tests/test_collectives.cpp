@@ -1,9 +1,10 @@
 // The checks that walk the distributed cases: every collective, and everything else that spans ranks and says what it
 // does. tests/mpi/collectives.cpp makes the same checks under mpiexec.
-#include <catch2/catch.hpp>
-
+#include "collectives/ops.h"
+#include "engine/ops/reduce.h"
 #include "tests/cuda_checks.h"
 #include "tests/distributed_checks.h"
+#include "tests/on_ranks.h"
 
 using namespace weft;
 
@@ -50,4 +51,25 @@ TEST_CASE("the same holds in groups that do not start at the first rank") {
       check_gradients(*c, *group);
     }));
   }
+}
+
+TEST_CASE("gather and scatter of vectors bring every gradient home, and refuse scalars and what does not divide") {
+  on_ranks([](Communicator& comm) {
+    Tape tape;
+    const int n = comm.size(), me = number(comm);
+    const GroupRank root{n - 1};
+    const Var mine = tape.watch(data_of(me, {2})), all = tape.watch(data_of(me, {2 * n}));
+    const Tensor weights = data_of(n, {2 * n});  // of the root's gathered elements, and of what was scattered
+    const Var gathered = gather(mine, root, comm), scattered = scatter(all, root, comm);
+    const Var of_gathered = comm.rank() == root ? sum(gathered * tape.constant(weights)) : sum(gathered);
+    const Var of_scattered = sum(scattered * tape.constant(weights.slice(2 * me, 2 * me + 2)));
+    expect_same_bits(tape.gradient(of_gathered, {mine})[0].value(), weights.slice(2 * me, 2 * me + 2));
+    expect_same_bits(tape.gradient(of_scattered, {all})[0].value(),
+                     comm.rank() == root ? weights : Tensor::zeros({2 * n}, DType::f64));
+
+    const Var one = tape.watch(scalar(1)), odd = tape.watch(data_of(me, {2 * n + 1, 2}));
+    expect_refusal([&] { gather(one, root, comm); }, {"gather: a scalar has no axis 0; reshape it to (1)"});
+    expect_refusal([&] { scatter(one, root, comm); }, {"scatter: a scalar has no axis 0; reshape it to (1)"});
+    if (n > 1) expect_refusal([&] { scatter(odd, root, comm); }, {"scatter: axis 0 of (", "use scatter_v"});
+  });
 }

@@ -119,3 +119,23 @@ TEST_CASE("a chunk has rows") {
         {"exchange: chunks of 0 rows"});
   });
 }
+
+TEST_CASE("with no keys anywhere a query's log-sum-exp is that of nothing, and its other sums are zero") {
+  on_ranks([](Communicator& comm) {
+    Tape tape;
+    const Var queries = tape.watch(data_of(number(comm), {number(comm) + 1, 3})), keys = data_of(0, {0, 3});
+    const Rows none(static_cast<size_t>(comm.size()), 0);
+    const Tensor least = Tensor::full({number(comm) + 1}, -INFINITY, DType::f64);
+    const Tensor zeros = Tensor::zeros({number(comm) + 1}, DType::f64);
+    for (const Exchange& exchange : every_way) {
+      const AllKeys all(keys, none, exchange, comm);
+      const AllKeys::Both both = all.log_sum_exp_both(queries, same_everywhere(scalar(2)));
+      expect_same_bits(both.of_queries.value(), least);
+      expect_same_bits(both.of_keys.value(), Tensor::zeros({0}, DType::f64));
+      expect_same_bits(both.of_targets.value(), zeros);
+      expect_same_bits(all.log_sum_exp(queries, same_everywhere(scalar(2))).value(), least);
+      const Var shift = same_everywhere(scalar(1));
+      expect_same_bits(all.softplus_sum(queries, same_everywhere(scalar(2)), shift).value(), zeros);
+    }
+  });
+}
