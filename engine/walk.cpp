@@ -43,6 +43,7 @@ class Walk {
   void end() {
     for (const auto& hook : into_->ends_) hook();
   }
+  static bool has_hooks_at_its_end(const Gradients& into) { return !into.ends_.empty(); }
 
   Var result(const Var& by) {
     if (by.tracked() && at(by.id_).defined()) return at(by.id_);
@@ -235,8 +236,9 @@ void Tape::backward(const Var& loss, Gradients& into, Keep keep) {
 void Tape::backward(const Var& of, const Tensor& seed, Gradients& into, Keep keep) {
   must_be_usable("backward");
   require(of.tape_ == this, "backward: the loss is not on this tape");
-  // With collectives on the tape even a constant loss takes part: other ranks wait for this one's share.
-  require(of.tracked() || replays_, "backward: the loss depends on nothing that is watched, so it has no gradient");
+  // Among ranks even a constant loss takes part: others wait for this one's share, in the walk or at its end.
+  const bool among_ranks = replays_ || group_count_ > 0 || Walk::has_hooks_at_its_end(into);
+  require(of.tracked() || among_ranks, "backward: the loss depends on nothing that is watched, so it has no gradient");
   require(seed.shape() == of.shape() && seed.dtype() == of.dtype(), "backward: the seed is ", seed.dtype(), " ",
           seed.shape(), ", the loss ", of.dtype(), " ", of.shape());
   struct Consume {  // also when a pullback throws: what was released cannot be walked again

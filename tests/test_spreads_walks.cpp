@@ -80,3 +80,16 @@ TEST_CASE("a tape takes two gradient penalties with collectives in them") {
     }
   });
 }
+
+TEST_CASE("a rank whose loss depends on nothing takes part in backward, with no collective on the tape, too") {
+  on_ranks([](Communicator& comm) {
+    const Parameter w("w", data_of(0, {3}));
+    Tape tape;
+    spread_over(tape, comm);
+    const Var own = tape.constant(data_of(number(comm), {3}, 1));
+    const Var loss = number(comm) == 0 ? sum(own) : sum(square(tape.watch(w) * own));
+    Gradients gradients;
+    tape.backward(loss, gradients);
+    expect(gradients.has(w) == (number(comm) > 0), "only a loss that depends on w has a gradient");
+  });
+}

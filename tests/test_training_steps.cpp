@@ -73,3 +73,21 @@ TEST_CASE("parameters that differ between ranks, and stages that are not here, a
     expect_refusal([&] { DataParallel(pair.groups(), comm); }, {"data parallel", "b"});
   });
 }
+
+TEST_CASE("a rank whose loss depends on nothing takes part in a step") {
+  on_ranks([](Communicator& comm) {
+    for (const int number : {0, 1, 2}) {
+      Pair pair;
+      DataParallel training(pair.groups(), comm, stage(number));
+      training.expect_last_pass();
+      if (weft::number(comm) == 0) {
+        Tape tape;
+        tape.backward(tape.constant(scalar(0)), training.gradients());
+      } else {
+        pair.backward(training.gradients(), 1);
+      }
+      training.step(0.5);
+      expect(pair.a.value.values() == std::vector<double>(2000, 1 - 0.5 * (comm.size() - 1)), "the others' sum");
+    }
+  });
+}
