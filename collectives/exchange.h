@@ -10,7 +10,7 @@
 
 namespace weft {
 
-// Collectives bring distributed cases of the same name instead of samples, and always replay.
+// Collectives bring distributed cases that compute them instead of samples, and always replay.
 struct CollectiveOp : Op {
   explicit CollectiveOp(std::string name) : Op(std::move(name), {}, Algebra::own, Replay::always) {}
 };

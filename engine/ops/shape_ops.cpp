@@ -43,7 +43,7 @@ const Op stack_op{"stack", {
     {"in front", {{2, 3}, {2, 3}}, [](auto x) { return stack(x, 0); }},
     {"at the end", {{2, 3}, {2, 3}}, [](auto x) { return stack(x, -1); }},
 }, Algebra::linear};
-const Op permute_op{"permute", {
+const Op permute_op{"permute_axes", {  // the collective is called permute
     {"", {{2, 3, 4}}, [](auto x) { return permute(x[0], {2, 0, 1}); }},
     {"four axes", {{2, 3, 2, 2}}, [](auto x) { return permute(x[0], {0, 3, 1, 2}); }},
 }, Algebra::linear};

@@ -231,7 +231,7 @@ table = {
     "concat": {"axis 0": lambda *x: torch.cat(x, 0), "middle axis": lambda *x: torch.cat(x, 1),
                "last axis": lambda *x: torch.cat(x, -1), "one part twice": lambda x: torch.cat((x, x))},
     "stack": {"in front": lambda *x: torch.stack(x), "at the end": lambda *x: torch.stack(x, -1)},
-    "permute": {"": lambda x: x.permute(2, 0, 1), "four axes": lambda x: x.permute(0, 3, 1, 2)},
+    "permute_axes": {"": lambda x: x.permute(2, 0, 1), "four axes": lambda x: x.permute(0, 3, 1, 2)},
     "swap_axes": lambda x: x.transpose(0, -1),
     "transpose": torch.t,
     "flip": {"axis 0": lambda x: x.flip(0), "middle axis": lambda x: x.flip(1), "last axis": lambda x: x.flip(-1)},
