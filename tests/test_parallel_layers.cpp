@@ -52,7 +52,7 @@ template <class F> void on_grids(std::initializer_list<int> sizes, F f) {
 
 // This rank's slice of what one process has.
 Var own(const Tensor& whole, int axis, const Communicator& group) {
-  const Features mine = own_features(whole.shape()[axis], group);
+  const FeatureRange mine = own_features(whole.shape()[axis], group);
   return slice(whole, axis, mine.begin, mine.end);
 }
 
@@ -188,7 +188,7 @@ TEST_CASE("a norm that every rank applies to its own heads has a weight whose gr
     constexpr int64_t heads = 4, width = 3;
     const Communicator& group = *grid.features;
     // The heads are divided, never a head: the weights are cut here, in units of heads.
-    const Features mine = own_features(heads, group);
+    const FeatureRange mine = own_features(heads, group);
     LayerNorm norm("norm", width, init);
     norm.gamma.value = data_of(0, {width}, 3);
     const Parameter up("up", data_of(0, {in, heads * width}, 4));

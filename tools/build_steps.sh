@@ -21,7 +21,7 @@ configure() {
   rm -rf "$folder"/{build.ninja,meson-private,meson-info,.configured_with}
   mkdir -p "$folder"
   log=$folder/configure.log
-  if ! meson setup "$folder" -Dtests=enabled -Dapps=enabled "${together[@]}" "${@:2}" >"$log" 2>&1; then
+  if ! meson setup "$folder" -Dtests=enabled -Dapps=enabled -Dbench=auto "${together[@]}" "${@:2}" >"$log" 2>&1; then
     tail -n 15 "$log" >&2
     die "configuring failed; all of its output is in $log"
   fi

@@ -7,7 +7,7 @@
 
 namespace weft {
 
-Features own_features(int64_t count, const Communicator& group) {
+FeatureRange own_features(int64_t count, const Communicator& group) {
   const int64_t rank = group.rank().value, ranks = group.size();
   return {count * rank / ranks, count * (rank + 1) / ranks};
 }
@@ -15,7 +15,7 @@ Features own_features(int64_t count, const Communicator& group) {
 // The whole weight is drawn and then cut. The copy lets go of the whole.
 static Tensor own_slice(const Init& init, const std::string& name, const Shape& shape, double gain, int axis,
                         const Communicator& group) {
-  const Features mine = own_features(shape[axis], group);
+  const FeatureRange mine = own_features(shape[axis], group);
   return slice(kaiming_uniform(init, name, shape, gain), axis, mine.begin, mine.end).value().clone();
 }
 static Tensor zeros(const Init& init, int64_t features, Bias bias) {

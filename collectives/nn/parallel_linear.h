@@ -14,10 +14,10 @@
 
 namespace weft {
 
-struct Features {
+struct FeatureRange {
   int64_t begin, end;
 };
-Features own_features(int64_t count, const Communicator& group);  // sizes differ by one at most
+FeatureRange own_features(int64_t count, const Communicator& group);  // sizes differ by one at most
 
 // activation(x w + bias) with this rank's columns of w: its own output features. x is whole on every rank: Invariant,
 // Replicated if its gradient is summed elsewhere (as all_gather does), or Same if it has none.
