@@ -1,6 +1,7 @@
 #pragma once
 // How far a loss on the ranks of a group is from one process with the whole batch: in its value, which the ranks'
-// shares add up to, and in its gradients. Every rank makes the comparison and gets the same result.
+// shares add up to, and in its gradients. Every rank makes the comparison and gets the same result; `check` throws where
+// it is too much.
 #include <algorithm>
 #include <cmath>
 
@@ -27,6 +28,15 @@ class LossComparison {
     for (const Shape& row : c.drawn.rows) rows_.push_back(draw(row.with_inserted(0, c.drawn.samples)));
     for (const Shape& shape : c.drawn.shared) shared_.push_back(draw(shape));
   }
+
+  void check(Communicator& comm) const {
+    const auto [value, gradient] = (*this)(comm);
+    require(value <= limit && gradient <= limit, case_.distributed.name,
+            ": the ranks' shares are not the loss of the whole batch on one process, the value is off by ", value,
+            " and gradients by ", gradient, "; divide sums by the count of all ranks, see share()");
+  }
+
+  static constexpr double limit = 1e-11;
 
   Result operator()(Communicator& comm) const {
     const Graded expected = graded(nullptr), actual = graded(&comm);

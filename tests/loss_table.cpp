@@ -12,7 +12,7 @@ using namespace weft;
 
 namespace {
 
-constexpr double limit = 1e-11;
+constexpr double limit = LossComparison::limit;
 constexpr int groups[] = {1, 2, 3, 5, 8};
 
 double on_ranks(const LossComparison& comparison, int ranks) {

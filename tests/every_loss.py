@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+"""Checks that every loss in losses/ is held against one process with the whole batch: that a LossCase calls it. Prints
+each that is not as file:line.
+
+    tests/every_loss.py [ROOT]
+"""
+import pathlib
+import re
+import sys
+
+# What losses are made of. Each is checked within theirs.
+parts = {"counted_once", "no_loss", "unevenness", "with_decoder"}
+
+arguments = r"\(((?:[^;{}]|\{\})*)\)"
+function = re.compile(r"^(?:Var|Quantized) (\w+)" + arguments + ";", re.M)
+call_operator = re.compile(r"^  (?:Var|Quantized) operator\(\)" + arguments + r"[^;{]*[;{]", re.M)
+class_head = re.compile(r"^(?:class|struct) (\w+)", re.M)
+
+
+def losses_of(header):
+    """Yields (line number, name) of every function and class that makes a loss together with other ranks."""
+    for found in function.finditer(header):
+        if "Communicator&" in found[2]:
+            yield header.count("\n", 0, found.start()) + 1, found[1]
+    for found in call_operator.finditer(header):
+        if "Communicator&" in found[1] and "= 0" not in found[0]:
+            name = [head[1] for head in class_head.finditer(header, 0, found.start())][-1]
+            yield header.count("\n", 0, found.start()) + 1, name
+
+
+def complaints(files):
+    """`files` are texts by name."""
+    cases = "\n".join(text[text.index("LossCase"):] for name, text in files.items()
+                      if name.endswith(".cpp") and "LossCase" in text)
+    for name, text in files.items():
+        if "DistributedCase" in text and pathlib.Path(name).stem != "case":
+            line = text.count("\n", 0, text.index("DistributedCase")) + 1
+            yield f"{name}:{line}: a DistributedCase is not compared with one process; register a LossCase (losses/case.h)"
+        for line, loss in losses_of(text) if name.endswith(".h") else ():
+            if loss not in parts and not re.search(rf"(?<!Var )\b{loss}\b\s*(?:\w+)?[({{]", cases):
+                yield f"{name}:{line}: no LossCase calls {loss}, so no test compares it with one process; register one " \
+                      "(losses/case.h)"
+
+
+def expect_to_notice():
+    """That this file finds what it is for."""
+    header = "Var mine(const Var& x, Communicator& comm);\nclass Yours {\n  Var operator()(const Var& x, Communicator& comm);\n};\n"
+    called = 'const LossCase both{"", "", [](auto& x, auto& comm) { return mine(x, comm) + Yours()(x, comm); }};'
+    assert list(complaints({"losses/a.h": header, "losses/a.cpp": called})) == []
+    for file, count in (("Var mine(const Var& x, Communicator& comm) { return x; }", 2), (called.replace("mine", "own_mine"), 1),
+                        (called.replace("Yours", "Their"), 1), (called.replace("LossCase", "DistributedCase"), 3)):
+        found = list(complaints({"losses/a.h": header, "losses/a.cpp": file}))
+        assert len(found) == count, (file, found)
+
+
+def main():
+    expect_to_notice()
+    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent)
+    files = {str(path.relative_to(root)): path.read_text() for path in sorted((root / "losses").rglob("*"))
+             if path.suffix in (".h", ".cpp")}
+    found = list(complaints(files))
+    print("\n".join(found) or f"{sum(1 for n, t in files.items() if n.endswith('.h') for _ in losses_of(t))} losses and "
+          "their parts are compared with one process")
+    return 1 if found else 0
+
+
+sys.exit(main())
