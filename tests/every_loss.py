@@ -35,20 +35,21 @@ def complaints(files):
     for name, text in files.items():
         if "DistributedCase" in text and pathlib.Path(name).stem != "case":
             line = text.count("\n", 0, text.index("DistributedCase")) + 1
-            yield f"{name}:{line}: a DistributedCase is not compared with one process; register a LossCase (losses/case.h)"
+            yield f"{name}:{line}: no test compares a DistributedCase with one process; register a LossCase"
         for line, loss in losses_of(text) if name.endswith(".h") else ():
             if loss not in parts and not re.search(rf"(?<!Var )\b{loss}\b\s*(?:\w+)?[({{]", cases):
-                yield f"{name}:{line}: no LossCase calls {loss}, so no test compares it with one process; register one " \
-                      "(losses/case.h)"
+                yield f"{name}:{line}: no LossCase calls {loss}, so no test compares it with one process"
 
 
 def expect_to_notice():
     """That this file finds what it is for."""
-    header = "Var mine(const Var& x, Communicator& comm);\nclass Yours {\n  Var operator()(const Var& x, Communicator& comm);\n};\n"
+    header = ("Var mine(const Var& x, Communicator& comm);\n"
+              "class Yours {\n  Var operator()(const Var& x, Communicator& comm);\n};\n")
     called = 'const LossCase both{"", "", [](auto& x, auto& comm) { return mine(x, comm) + Yours()(x, comm); }};'
     assert list(complaints({"losses/a.h": header, "losses/a.cpp": called})) == []
-    for file, count in (("Var mine(const Var& x, Communicator& comm) { return x; }", 2), (called.replace("mine", "own_mine"), 1),
-                        (called.replace("Yours", "Their"), 1), (called.replace("LossCase", "DistributedCase"), 3)):
+    for file, count in (("Var mine(const Var& x, Communicator& comm) { return x; }", 2),
+                        (called.replace("mine", "own_mine"), 1), (called.replace("Yours", "Their"), 1),
+                        (called.replace("LossCase", "DistributedCase"), 3)):
         found = list(complaints({"losses/a.h": header, "losses/a.cpp": file}))
         assert len(found) == count, (file, found)
 
@@ -59,8 +60,8 @@ def main():
     files = {str(path.relative_to(root)): path.read_text() for path in sorted((root / "losses").rglob("*"))
              if path.suffix in (".h", ".cpp")}
     found = list(complaints(files))
-    print("\n".join(found) or f"{sum(1 for n, t in files.items() if n.endswith('.h') for _ in losses_of(t))} losses and "
-          "their parts are compared with one process")
+    count = sum(1 for name, text in files.items() if name.endswith(".h") for _ in losses_of(text))
+    print("\n".join(found) or f"{count} losses and their parts are compared with one process")
     return 1 if found else 0
 
 

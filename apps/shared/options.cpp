@@ -99,7 +99,10 @@ void CommandLine::add_common() {
   add("--ranks", options_.ranks, "ranks as threads of this process; 0: one for each process", {0, 1024});
   add("--device", options_.device, "where to compute", {"auto", "cpu", "cuda"});
   add("--dtype", options_.dtype, "element type of the network", {"f32", "f64", "bf16"});
-  add("--zero", options_.zero, "what ranks divide: 0 nothing, 1 state, 2 gradients, 3 parameters, too", {0, 3});
+  add("--zero", options_.zero,
+      "what ranks divide: 0 nothing, 1 state, 2 gradients, 3 parameters, too, and then bits depend on the number of "
+      "ranks",
+      {0, 3});
   add("--accumulate", options_.accumulate, "backward passes per step", {1, 1 << 20});
   add("--epochs", options_.epochs, "passes over the training data", {1, most});
   add("--steps", options_.steps, "steps, if not 0, instead of epochs", {0, most});
@@ -109,7 +112,8 @@ void CommandLine::add_common() {
   add("--checkpoint-every", options_.checkpoint_every, "steps from one checkpoint to the next; 0: one at the end",
       {0, most});
   add("--timeout", options_.timeout, "seconds that a rank waits for the others", {0.1, 1e6});
-  add("--fast-reductions", options_.fast_reductions, "let sums over ranks have any order");
+  add("--fast-reductions", options_.fast_reductions,
+      "let sums over ranks have any order; then bits depend on the number of ranks");
   add("--dry-run", options_.dry_run, "show shapes, memory and traffic of one step, and end");
   add("--quiet", options_.quiet, "print the last line only");
   add("--json", options_.json, "print one JSON object per line");
