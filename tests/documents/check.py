@@ -1,0 +1,215 @@
+#!/usr/bin/env python3
+"""Checks what the documents say of files, names and commands, and runs the commands that train, in small. (Code,
+messages and pictures are checked by test_documents.) Prints what it has checked, and each mistake as file:line.
+
+    tests/documents/check.py ROOT BUILD PROGRAM [--mpiexec NAME]      (PROGRAM: the documents' own, made by generate.py)
+"""
+import argparse
+import json
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from blocks import all_documents, where
+
+small = {"--steps": 2, "--batch": 24, "--width": 2}  # unless a command says otherwise
+
+# Code in the text that is none of Weft's: of languages, of other programs, of whoever uses Weft.
+foreign = {"PascalCase", "snake_case", "MPI_ABORT", "num_codebooks", "--oversubscribe", "--allow-run-as-root",
+           "subprojects/weft", "run/step-000120.safetensors"}
+
+
+class Tree:
+    """What there is: files, names in the sources, and programs of a build."""
+
+    def __init__(self, root, build):
+        self.root = root
+        tops = [path for path in root.iterdir() if path.name not in ("build", "runs", ".git")]
+        self.paths = [path.relative_to(root) for top in tops for path in (top, *top.rglob("*"))]
+        files = [root / path for path in self.paths if path.suffix not in (".md", ".json")]
+        self.text = "\n".join(path.read_text(errors="ignore") for path in files if path.is_file())
+        self.words = set(re.findall(r"\w+", self.text))
+        targets = json.loads((build / "meson-info/intro-targets.json").read_text())
+        self.programs = {target["name"]: target["filename"][0] for target in targets if target["type"] == "executable"}
+
+    def has(self, name, beside="."):
+        """A path from the root, from a document's folder, or the end of one; under build/ the name of a program."""
+        name, last = name.rstrip("/").removeprefix("./"), name.rstrip("/").split("/")[-1]
+        if name.startswith("build/"):
+            return name.count("/") == 1 or last in self.programs or f"'{last}'" in self.text
+        ends = f"/{name}"
+        return bool(any(self.root.glob(name)) or (self.root / beside / name).exists() or
+                    any(f"/{path}".endswith(ends) for path in self.paths))
+
+
+class Checker:
+    def __init__(self, tree, folder, mpiexec):
+        self.tree, self.folder, self.mpiexec = tree, folder, mpiexec
+        self.complaints, self.done, self.not_run = [], {}, []
+
+    def expect(self, place, holds, what):
+        if not holds:
+            self.complaints.append(f"{where(place)}: {what}")
+        return holds
+
+    def count(self, what):
+        self.done[what] = self.done.get(what, 0) + 1
+
+    # Files and names.
+
+    def check_links(self, document):
+        text = "\n".join(document.text)
+        for found in re.finditer(r"\]\((?!http)([^)\s#]*)#?([^)\s]*)\)", text):
+            place = (document.name, text.count("\n", 0, found.start()) + 1)
+            path = self.tree.root / document.name
+            path = path.parent / found[1] if found[1] else path
+            if self.expect(place, path.exists(), f"there is no {found[1]}") and found[2]:
+                headings = re.findall(r"^#+ (.*)", path.read_text(), re.M)
+                anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+                self.expect(place, found[2] in anchors, f"there is no heading #{found[2]}")
+            self.count("links")
+
+    def check_inline(self, place, text):
+        if text in foreign:
+            return
+        if re.match(r"(\./|build/|tools/|tests/|bench/|meson |g\+\+ |weft_bench |train_)\S* ?", text) and " " in text:
+            self.check_commands(place, text)
+        elif re.fullmatch(r"\.?[\w.*-]+/[\w./*-]*", text):
+            self.expect(place, self.tree.has(text, pathlib.Path(place[0]).parent), f"there is no {text}")
+            self.count("paths in the text")
+        elif option := re.fullmatch(r"-D(?:weft:)?(\w+)=\S+|(--[a-z-]+)( \w+)?", text):
+            known = f"option('{option[1]}'" if option[1] else f'"{option[2]}"'
+            self.expect(place, known in self.tree.text, f"there is no option {text}")
+            self.count("options in the text")
+        else:
+            for word in re.findall(r"(?<![\w.<])[A-Za-z_]\w{2,}", text):
+                self.expect(place, word in self.tree.words, f"{word} in `{text}` is nowhere in the sources")
+            self.count("names in the text")
+
+    def check_quotation(self, block):
+        """Its lines are in the file, in this order."""
+        source, at = " ".join((self.tree.root / block.argument).read_text().split()), 0
+        for piece in (piece for line in block.lines for piece in " ".join(line.split()).split("...")):
+            found = source.find(piece.strip(), at)
+            if not self.expect(block.place, found >= 0, f"{block.argument} has not, or not here: {piece.strip()}"):
+                return
+            at = found + len(piece.strip())
+        self.count("quotations")
+
+    def check_tree(self, block):
+        for folder in re.findall(r"[\w/]+/(?=[\s)]|$)", "\n".join(block.lines)):
+            self.expect(block.place, self.tree.has(folder), f"there is no folder {folder}")
+        self.count("trees")
+
+    # Commands.
+
+    def check_commands(self, place, line):
+        for command in re.sub(r"(^|\s)#.*", "", line).split("&&"):
+            if command.strip():
+                self.check_command(place, command.strip())
+
+    def check_command(self, place, command):
+        words = shlex.split(re.sub(r"\$\([^)]*\)", "substituted", command))
+        launch, (program, *rest) = ([self.mpiexec, *words[1:3]], words[3:]) if words[0] == "mpiexec" else ([], words)
+        if program == "./run":
+            program = rest.pop(0) if rest and rest[0].startswith("train_") else "train_contrastive"
+            rest = rest if "--ranks" in rest else ["--ranks", "2", *rest]
+        name = program.split("/")[-1]
+        if name.startswith("train_"):
+            return self.check_training(place, command, launch, name, rest)
+        known = self.tree.has(program) or shutil.which(name) or f"'{name}'" in self.tree.text
+        self.expect(place, known, f"there is no program {program}")
+        script = self.tree.root / program
+        text = script.read_text() if script.is_file() else self.tree.text
+        for option in (word for word in rest if word.startswith("-")):
+            meson = re.match(r"-D(\w+)=", option)
+            there = f"option('{meson[1]}'" in self.tree.text if meson else option.lstrip("-").split("=")[0] in text
+            self.expect(place, there, f"{program} has no option {option}")
+        if name.startswith("test_") and name in self.tree.programs:  # which of its tests it names
+            names = [self.tree.programs[name], "--list-test-names-only", *rest]
+            self.expect(place, subprocess.run(names, capture_output=True).stdout.strip(), f"{name} has no test {rest}")
+        self.not_run.append(f"{where(place)}: {command}")
+
+    def check_training(self, place, command, launch, name, rest):
+        if name not in self.tree.programs or launch and not self.mpiexec:
+            return self.not_run.append(f"{where(place)}: {command}")
+        run = self.trained(launch, name, [*rest, "--quiet"])
+        ends = f"{command}, in small, ends with {run.returncode}: {run.stderr.strip()}"
+        self.expect(place, run.returncode == 0, ends)
+        self.count("commands that train, run in small")
+
+    def trained(self, launch, name, rest):
+        options = [str(word) for option, value in small.items() if option not in rest for word in (option, value)]
+        with tempfile.TemporaryDirectory(dir=self.folder) as out:
+            places = ["--data", self.folder / "data", "--out", f"{out}/runs/{name}"]
+            command = [*launch, self.tree.programs[name], *rest, *options, *places]
+            run = subprocess.run(command, capture_output=True, text=True)
+            run.stdout = run.stdout.replace(f"{out}/", "")
+            return run
+
+    def check_output(self, block):
+        """What the program prints, line by line, but for the numbers; a line may be broken in the document."""
+        def without_numbers(text):
+            text = re.sub(r"\d+:\d\d|\d[\d.]* m?s\b", "TIME", " ".join(text.split()))
+            return re.sub(r"\b[0-9a-f]{16}\b|\d[\d.]*k?", "N", text)
+        name, *rest = shlex.split(block.argument.removeprefix("of "))
+        if name not in self.tree.programs:
+            return self.not_run.append(f"{where(block.place)}: {block.argument}")
+        printed = {without_numbers(line) for line in self.trained([], name, rest).stdout.splitlines()}
+        left = without_numbers(" ".join(block.lines))
+        while left:
+            begin = max((line for line in printed if left.startswith(line)), key=len, default="")
+            if not self.expect(block.place, begin, f"{name} does not print: {left}; it prints: {sorted(printed)}"):
+                return
+            left = left[len(begin):].strip()
+        self.count("outputs")
+
+    def check_program(self, program):
+        for launch in [[], [self.mpiexec, "-n", "2"]] if self.mpiexec else [[]]:
+            run = subprocess.run([*launch, program], capture_output=True, text=True)
+            place = ("the documents' program", " ".join(launch))
+            self.expect(place, run.returncode == 0, f"ends with {run.returncode}: {run.stderr}")
+            self.count("runs of the program")
+
+    def check(self, document):
+        self.check_links(document)
+        for inline in document.inline():
+            self.check_inline(*inline)
+        for block in document.blocks:
+            if block.kind == "cpp" and (self.tree.root / block.argument).is_file():
+                self.check_quotation(block)
+            elif block.kind == "bash":
+                for line in block.lines:
+                    self.check_commands(block.place, line)
+            elif block.kind == "output":
+                self.check_output(block)
+            elif block.kind == "tree":
+                self.check_tree(block)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("root", type=pathlib.Path)
+    parser.add_argument("build", type=pathlib.Path)
+    parser.add_argument("program", type=pathlib.Path)
+    parser.add_argument("--mpiexec")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        make = options.root / "tests/apps/small_data.py"
+        subprocess.run([sys.executable, make, f"{folder}/data", "--train", "96", "--test", "32"], check=True)
+        checker = Checker(Tree(options.root, options.build), pathlib.Path(folder), options.mpiexec)
+        for document in all_documents(options.root):
+            checker.check(document)
+        checker.check_program(options.program)
+    for what, count in sorted(checker.done.items()):
+        print(f"{count:4} {what}")
+    print(f"{len(checker.not_run):4} commands whose programs and options exist, but which are not run:")
+    print("".join(f"       {command}\n" for command in checker.not_run), "\n".join(checker.complaints), sep="")
+    return 1 if checker.complaints else 0
+
+
+sys.exit(main())

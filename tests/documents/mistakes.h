@@ -1,0 +1,34 @@
+#pragma once
+// Programs that go wrong, for messages.cpp to hear what Weft says.
+#include <chrono>
+#include <vector>
+
+#include "collectives/spreads.h"
+
+namespace weft::documents {
+
+// One rank of one.
+struct Rank {
+  Communicator& comm;
+  const int me = comm.rank().value;
+  Tape tape = {};
+  Gradients gradients = {};
+
+  // Its own values, and values that all ranks have.
+  Var leaf(const Shape& shape, DType dtype = DType::f32) {
+    return tape.watch(Tensor::uniform(shape, {11, static_cast<uint64_t>(me)}, -1, 1, dtype));
+  }
+  Var equal(const Shape& shape) {
+    return spread_as(tape.watch(Tensor::uniform(shape, {11, 0}, -1, 1, DType::f64)), comm, Spread::replicated);
+  }
+};
+
+struct Mistake {
+  int ranks;
+  void (*make)(Rank& rank);
+  bool debugged = false;  // under DebugRanks
+  std::chrono::milliseconds deadline = std::chrono::seconds(20);
+};
+extern const std::vector<Mistake> mistakes;
+
+}  // namespace weft::documents

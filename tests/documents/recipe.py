@@ -1,0 +1,44 @@
+#!/usr/bin/env python3
+"""Follows CONTRIBUTING's recipe for an elementwise operation: writes the three files with what it adds into a folder
+from which recipe.cpp includes them. Beside the operation there is another one, wrong_erf, with a wrong sign in its
+second derivative.
+
+    tests/documents/recipe.py ROOT FOLDER STAMP
+"""
+import pathlib
+import re
+import sys
+
+from blocks import Document
+
+
+def wrong(text):
+    """The same operation, with the mistake that the recipe says to try."""
+    text = re.sub(r"(ddf\(T x\) const \{ return )(.*);", r"\1-(\2);", text)
+    return re.sub(r"(?<!maths::)\berf", "wrong_erf", text.replace("Erf", "WrongErf"))
+
+
+def added(name, text, addition):
+    """A file with what the recipe adds to it."""
+    both = addition + "\n" + wrong(addition) + "\n"
+    if name == "engine/scalar_ops.h":
+        names = "".join(f" X({found})" for found in re.findall(r"struct (\w+) :", both))
+        text, changed = re.subn(r"(#define WEFT_UNARY_OPS\(X\)(?:.*\\\n)*.*)", r"\1" + names, text)
+        assert changed == 1
+        at = text.index("// clang-format off\n#define WEFT_UNARY_OPS")
+    else:
+        at = text.rindex("}  // namespace weft")
+    return text[:at] + both + text[at:]
+
+
+def main():
+    root, folder, stamp = map(pathlib.Path, sys.argv[1:])
+    for block in Document(root, "CONTRIBUTING.md").blocks:
+        if block.argument.startswith("into "):
+            name = block.argument.removeprefix("into ")
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(added(name, (root / name).read_text(), "\n".join(block.lines)))
+    stamp.write_text("")
+
+
+main()
