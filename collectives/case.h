@@ -1,5 +1,6 @@
 #pragma once
-// Anything that spans ranks, a collective, a loss or a whole model, described so that tests find and check it.
+// Anything that spans ranks, a collective or a whole model, described so that tests find and check it. A loss has a
+// LossCase (losses/case.h) instead, which is held against one process, too.
 #include <functional>
 #include <span>
 #include <string>

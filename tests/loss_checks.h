@@ -1,7 +1,7 @@
 #pragma once
 // How far a loss on the ranks of a group is from one process with the whole batch: in its value, which the ranks'
-// shares add up to, and in its gradients. Every rank makes the comparison and gets the same result; `check` throws where
-// it is too much.
+// shares add up to, and in its gradients. Every rank makes the comparison and gets the same result; `check` throws
+// where it is too much.
 #include <algorithm>
 #include <cmath>
 

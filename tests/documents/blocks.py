@@ -7,7 +7,7 @@ behind its fence:
     cpp program             with a main(), run as processes; the one of its kind
     cpp into FILE           what a recipe adds to a file (recipe.py)
     cpp FILE                a quotation of that file; what is left out is written as ...
-    message                 what Weft says, whole messages (messages.cpp); ... and <name> stand for anything
+    message                 what Weft says, whole messages (mistakes.cpp); ... and <name> stand for anything
     picture NAME            what collectives make of numbers (pictures.cpp)
     bash                    commands
     output of COMMAND       what one prints, but for the numbers
