@@ -29,7 +29,7 @@ struct Page : OnRanks {
   using OnRanks::OnRanks;
   Mlp network{"network", {3, 4, 2}, {}};
   Var first = leaf({3, 2}), second = leaf({3, 2});
-  const Var loss = share(sum(square(network(tape.constant(draw({5, 3}))))), 5 * n);
+  const Var loss = share(sum(square(network(tape.constant(draw({5, 3}))))), 5 * n, comm);
   const double rate = 0.1;
 };
 }  // namespace readme
