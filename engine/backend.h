@@ -111,7 +111,7 @@ class Backend {
                       Tensor& y) = 0;
 
   // Sums over scores, which are never in memory all at once, of rows, then of columns, then the scores of targets. They
-  // are f32 for bf16; g, their cotangents, are as q is.
+  // are f64, and so are g, their cotangents.
   virtual void score_sums(ScoreSum kind, const Scores& z, Tensor& sums) = 0;
   virtual void score_gradients(ScoreSum kind, const Scores& z, const Tensor& sums, const Tensor& g,
                                ScoreGradients& to) = 0;

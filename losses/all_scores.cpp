@@ -23,7 +23,7 @@ Var found_in(const RowRuns& runs, const Tensor& keys, const Var& queries) {
 }
 
 Var nothing(const Var& queries, double value) {
-  return derived(Tensor::full({queries.shape()[0]}, value, queries.dtype(), queries.device()), queries);
+  return derived(Tensor::full({queries.shape()[0]}, value, DType::f64, queries.device()), queries);
 }
 
 int64_t rows_in(const RowRuns& runs) {
@@ -32,45 +32,49 @@ int64_t rows_in(const RowRuns& runs) {
   return sum;
 }
 
-Vars results(std::span<const Seen> seen) {
-  Vars all;
-  for (const Seen& part : seen) all.push_back(part.result);
-  return all;
-}
-
-}  // namespace
-
-Var AllKeys::log_sum_exp(const Var& queries, const Var& scale, const Tensor& excluded) const {
-  const SeenBlocks seen = look([=](const Block& block) {
-    return score_log_sum_exp(queries, block.rows, scale, found_in(block.runs, excluded, queries));
-  });
-  return seen.empty() ? nothing(queries, -INFINITY) : log_add_exp(results(seen));
-}
-
-AllKeys::Both AllKeys::log_sum_exp_both(const Var& queries, const Var& scale, const Tensor& targets) const {
-  SeenBlocks seen = look([=](const Block& block) {
-    return score_log_sum_exp_both(queries, block.rows, scale, found_in(block.runs, targets, queries));
-  });
-  if (seen.empty()) return {nothing(queries, -INFINITY), nothing(own_, -INFINITY), nothing(queries, 0)};
+// What was found of each block: of queries, of as many keys as `keys` says, and of targets that are in it. Leaves what
+// belongs to the keys.
+template <class Keys> AllKeys::LogSumExps taken_apart(SeenBlocks& seen, const Var& queries, Keys keys) {
   const int64_t count = queries.shape()[0];
   Vars of_queries;
   Var of_targets = nothing(queries, 0);
   for (Seen& part : seen) {
     const Var all = part.result;
-    const int64_t end_of_keys = count + rows_in(part.runs);
+    const int64_t end_of_keys = count + keys(part.runs);
     of_queries.push_back(slice(all, 0, 0, count));
     part.result = slice(all, 0, count, end_of_keys);
     if (end_of_keys < all.size()) of_targets = of_targets + slice(all, 0, end_of_keys, all.size());
   }
-  return {log_add_exp(of_queries), own_rows(all_reduce_log_sum_exp(in_order(seen), comm_), rows_, comm_), of_targets};
+  return {seen.empty() ? nothing(queries, -INFINITY) : log_add_exp(of_queries), of_targets};
 }
 
-Var AllKeys::softplus_sum(const Var& queries, const Var& scale, const Var& shift) const {
-  const Vars sums =
-      results(look([=](const Block& block) { return score_softplus_sum(queries, block.rows, scale, shift); }));
-  if (sums.empty()) return nothing(queries, 0);
-  Var total = sums[0];
-  for (size_t i = 1; i < sums.size(); ++i) total = total + sums[i];
+}  // namespace
+
+AllKeys::LogSumExps AllKeys::log_sum_exp(const Var& queries, const Var& scale, const Tensor& targets,
+                                         const Tensor& excluded) const {
+  SeenBlocks seen = look([=](const Block& block) {
+    return score_log_sum_exp(queries, block.rows, scale, found_in(block.runs, excluded, queries),
+                             found_in(block.runs, targets, queries));
+  });
+  return taken_apart(seen, queries, [](const RowRuns&) { return 0; });
+}
+
+AllKeys::LogSumExps AllKeys::log_sum_exp_both(const Var& queries, const Var& scale, const Tensor& targets) const {
+  SeenBlocks seen = look([=](const Block& block) {
+    return score_log_sum_exp_both(queries, block.rows, scale, found_in(block.runs, targets, queries));
+  });
+  LogSumExps sums = taken_apart(seen, queries, rows_in);
+  sums.of_keys =
+      seen.empty() ? nothing(own_, -INFINITY) : own_rows(all_reduce_log_sum_exp(in_order(seen), comm_), rows_, comm_);
+  return sums;
+}
+
+Var AllKeys::softplus_sum(const Var& queries, const Var& scale, const Var& shift, const Tensor& targets) const {
+  Var total = nothing(queries, 0);
+  for (const Seen& part : look([=](const Block& block) {
+         return score_softplus_sum(queries, block.rows, scale, shift, found_in(block.runs, targets, queries));
+       }))
+    total = total + part.result;
   return total;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 // The scores of this rank's queries with the keys of all ranks (engine/ops/scores.h), block by block as the keys come.
+// What is found of them is f64.
 #include "losses/exchange.h"
 
 namespace weft {
@@ -10,21 +11,20 @@ class AllKeys {
   AllKeys(Var own, Rows rows, const Exchange& exchange, Communicator& comm)
       : own_(std::move(own)), rows_(std::move(rows)), exchange_(exchange), comm_(comm) {}
 
-  // Of every query the log sum exp over all keys but those whose numbers are in its row of `excluded`, which is i64
-  // (queries, any) on the host, -1 for none.
-  Var log_sum_exp(const Var& queries, const Var& scale, const Tensor& excluded = {}) const;
-
-  struct Both {
-    Var of_queries;  // over all ranks' keys
-    Var of_keys;     // of this rank's keys, over all ranks' queries
-    Var of_targets;  // each query's score with its target
+  struct LogSumExps {
+    Var of_queries;    // over all ranks' keys
+    Var of_targets;    // each query's score with its target, which is never more
+    Var of_keys = {};  // of this rank's keys, over all ranks' queries
   };
-  // Keys alone travel; log-sum-exps over each rank's queries are combined, one number per key. `targets`, if there
-  // are any, are numbers of keys, i64 (queries) on the host.
-  Both log_sum_exp_both(const Var& queries, const Var& scale, const Tensor& targets = {}) const;
+  // `targets` are numbers of keys, i64 (queries) on the host, or there are none. Each query has all keys but those whose
+  // numbers are in its row of `excluded`, i64 (queries, any) on the host, -1 for none.
+  LogSumExps log_sum_exp(const Var& queries, const Var& scale, const Tensor& targets,
+                         const Tensor& excluded = {}) const;
+  // Keys alone travel; log-sum-exps over each rank's queries are combined, one number per key.
+  LogSumExps log_sum_exp_both(const Var& queries, const Var& scale, const Tensor& targets) const;
 
-  // Of every query the sum of log(1 + exp(score)).
-  Var softplus_sum(const Var& queries, const Var& scale, const Var& shift) const;
+  // Of every query the sum of log(1 + exp(score)), where the score with its target counts with the other sign.
+  Var softplus_sum(const Var& queries, const Var& scale, const Var& shift, const Tensor& targets) const;
 
  private:
   SeenBlocks look(const Look& look) const {

@@ -6,28 +6,37 @@
 #include "engine/ops/elementwise.h"
 #include "engine/ops/reduce.h"
 #include "engine/ops/scores.h"
+#include "engine/ops/shape_ops.h"
 #include "losses/pairs.h"
 
 namespace weft {
 namespace {
 
+// The sum of both losses of each pair, in f64.
 Var one_tower(const Pairs& pairs, const Var& scale, const Exchange& exchange, Communicator& comm) {
   const AllKeys texts(pairs.second, pairs.division.rows, exchange, comm);
-  const auto [of_images, of_texts, of_pairs] = texts.log_sum_exp_both(pairs.first, scale, pairs.numbers());
+  const auto [of_images, of_pairs, of_texts] = texts.log_sum_exp_both(pairs.first, scale, pairs.numbers());
   return sum(of_images + of_texts - 2 * of_pairs);
 }
 
 Var local_rows(const Pairs& pairs, const Var& scale, const Exchange& exchange, Communicator& comm) {
-  const AllKeys images(pairs.first, pairs.division.rows, exchange, comm),
-      texts(pairs.second, pairs.division.rows, exchange, comm);
-  return sum(texts.log_sum_exp(pairs.first, scale) + images.log_sum_exp(pairs.second, scale)) -
-         2 * scale * pairs.matches();
+  const auto picked = [&](const Var& queries, const Var& keys) {
+    const AllKeys all(keys, pairs.division.rows, exchange, comm);
+    const AllKeys::LogSumExps found = all.log_sum_exp(queries, scale, pairs.numbers());
+    return found.of_queries - found.of_targets;
+  };
+  const Var of_images = picked(pairs.first, pairs.second);  // now, so that ranks meet in the same order
+  return sum(of_images + picked(pairs.second, pairs.first));
 }
 
 Var replicated(const Pairs& pairs, const Var& scale, Communicator& comm) {
   const Var images = all_gather_v(pairs.first, pairs.division.rows, comm),
             texts = all_gather_v(pairs.second, pairs.division.rows, comm);
-  return sum(score_log_sum_exp_both(images, texts, scale)) - 2 * scale * sum(images * texts);
+  const int64_t b = pairs.division.total;
+  const Var own = same_everywhere(Tensor::arange(b, DType::i64, images.device()));
+  const Var found = score_log_sum_exp_both(images, texts, scale, own);
+  const auto part = [&](int64_t i) { return slice(found, 0, i * b, (i + 1) * b); };
+  return sum(part(0) + part(1) - 2 * part(2));
 }
 
 }  // namespace
@@ -36,10 +45,11 @@ Var clip_loss(const Var& images, const Var& texts, const Var& scale, const ClipO
   const Pairs pairs("clip_loss", images, texts, comm);
   expect_scalar("clip_loss", "the scale", scale, pairs.first);
   const int64_t count = 2 * pairs.division.total;
+  const auto narrow = [&](const Var& sum) { return cast(sum, pairs.first.dtype()); };
   if (options.form == ClipForm::replicated)
-    return share(keep_on(replicated(pairs, scale, comm), {0}, comm), count, comm);
+    return share(keep_on(narrow(replicated(pairs, scale, comm)), {0}, comm), count, comm);
   const auto sum_of_losses = options.form == ClipForm::one_tower ? one_tower : local_rows;
-  return share(sum_of_losses(pairs, scale, options.exchange, comm), count, comm);
+  return share(narrow(sum_of_losses(pairs, scale, options.exchange, comm)), count, comm);
 }
 
 }  // namespace weft

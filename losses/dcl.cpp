@@ -26,8 +26,9 @@ Var dcl(const Var& first, const Var& second, const DclOptions& options, Communic
   const Var weighted = options.weights == DclWeights::none
                            ? similarities
                            : weights(similarities, views.division, options, comm) * similarities;
-  const Var others = views.log_sum_exp(scale, TwoViews::Counterpart::without);
-  return share(sum(others) - sum(weighted) * (2 / options.temperature), 2 * views.division.total, comm);
+  const Var others = views.log_sum_exp(scale, TwoViews::Counterpart::without).of_queries;
+  const Var sum_of_losses = sum(others) - cast(sum(weighted), DType::f64) * (2 / options.temperature);
+  return share(cast(sum_of_losses, views.all.dtype()), 2 * views.division.total, comm);
 }
 
 }  // namespace weft

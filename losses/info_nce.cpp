@@ -10,18 +10,24 @@
 
 namespace weft {
 
-// The sum over this rank's samples of the log-sum-exps, of which the symmetric form has one more per sample.
-static Var log_sum_exps(const Var& queries, const Var& keys, const Var& scale, const Rows& rows,
-                        const InfoNceOptions& options, Communicator& comm) {
-  const AllKeys all(keys, rows, options.exchange, comm);
+// Of this rank's samples.
+static Var info_nce_losses(const Var& queries, const Var& keys, const Var& scale, const Pairs& pairs,
+                           const InfoNceOptions& options, Communicator& comm) {
+  const AllKeys all(keys, pairs.division.rows, options.exchange, comm);
   if (options.symmetric) {
-    const AllKeys::Both both = all.log_sum_exp_both(queries, scale);
-    return sum(both.of_queries + both.of_keys) / 2;
+    const auto [of_queries, of_pairs, of_keys] = all.log_sum_exp_both(queries, scale, pairs.numbers());
+    return (of_queries + of_keys) / 2 - of_pairs;
   }
-  const Var wide = repeat(scale, 0, queries.shape()[0]);
-  const Var among = options.in_batch ? all.log_sum_exp(queries, scale) : sum(queries * keys, 1) * wide;
-  if (!options.negatives.defined()) return sum(among);
-  return sum(log_add_exp({among, score_log_sum_exp(queries, options.negatives, scale)}));
+  AllKeys::LogSumExps found;
+  if (options.in_batch) {
+    found = all.log_sum_exp(queries, scale, pairs.numbers());
+  } else {
+    const Var positives = sum(queries * keys, 1) * repeat(scale, 0, queries.shape()[0]);
+    found.of_queries = found.of_targets = cast(positives, DType::f64);
+  }
+  if (options.negatives.defined())
+    found.of_queries = log_add_exp({found.of_queries, score_log_sum_exp(queries, options.negatives, scale)});
+  return found.of_queries - found.of_targets;
 }
 
 Var info_nce(const Var& queries, const Var& keys, const InfoNceOptions& options, Communicator& comm) {
@@ -31,8 +37,7 @@ Var info_nce(const Var& queries, const Var& keys, const InfoNceOptions& options,
   const Pairs pairs("info_nce", queries, keys, comm);
   const Var q = l2_normalize(pairs.first), k = l2_normalize(pairs.second);
   const Var scale = constant_scale(1 / options.temperature, q);
-  const Var sum_of_losses =
-      log_sum_exps(q, k, scale, pairs.division.rows, options, comm) - sum(q * k) / options.temperature;
+  const Var sum_of_losses = cast(sum(info_nce_losses(q, k, scale, pairs, options, comm)), q.dtype());
   return share(sum_of_losses, pairs.division.total, comm);
 }
 

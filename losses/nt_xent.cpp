@@ -12,11 +12,11 @@ namespace weft {
 Var nt_xent(const Var& first, const Var& second, const NtXentOptions& options, Communicator& comm) {
   const TwoViews views("nt_xent", first, second, options.exchange, comm);
   const Var scale = constant_scale(1 / options.temperature, views.all);
-  Var others = views.log_sum_exp(scale, TwoViews::Counterpart::with);
+  auto [others, positives, none] = views.log_sum_exp(scale, TwoViews::Counterpart::with);
   if (options.negatives.defined())
     others = log_add_exp({others, score_log_sum_exp(views.all, options.negatives, scale)});
-  const Var positives = sum(views.first * views.second) * (2 / options.temperature);
-  return share(sum(others) - positives, 2 * views.division.total, comm);
+  const Var sum_of_losses = cast(sum(others - positives), views.all.dtype());
+  return share(sum_of_losses, 2 * views.division.total, comm);
 }
 
 }  // namespace weft

@@ -2,7 +2,6 @@
 
 #include <numeric>
 
-#include "engine/ops/reduce.h"
 #include "losses/precision.h"
 
 namespace weft {
@@ -22,8 +21,6 @@ Tensor Pairs::numbers() const {
   std::iota(all.mutate<int64_t>(), all.mutate<int64_t>() + all.size(), division.first);
   return all;
 }
-
-Var Pairs::matches() const { return sum(first * second); }
 
 void expect_scalar(const char* loss, const char* what, const Var& scalar, const Var& features) {
   require(scalar.shape() == Shape() && scalar.dtype() == features.dtype(), loss, ": ", what, " is a scalar of ",

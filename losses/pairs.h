@@ -12,7 +12,6 @@ struct Pairs {
   Pairs(const char* loss, const Var& first, const Var& second, Communicator& comm);
 
   Tensor numbers() const;  // of this rank's pairs in the whole batch, i64 (b)
-  Var matches() const;     // the sum of first_i . second_i over this rank's pairs
 };
 
 // Error unless it is one number of the features' type.

@@ -11,16 +11,14 @@
 
 namespace weft {
 
-// log(1 + exp(-z)) = log(1 + exp(z)) - z.
 Var siglip_loss(const Var& images, const Var& texts, const Var& scale, const Var& bias, const Exchange& exchange,
                 Communicator& comm) {
   const Pairs pairs("siglip_loss", images, texts, comm);
   expect_scalar("siglip_loss", "the scale", scale, pairs.first);
   expect_scalar("siglip_loss", "the bias", bias, pairs.first);
   const AllKeys all_texts(pairs.second, pairs.division.rows, exchange, comm);
-  const Var as_if_none_matched = sum(all_texts.softplus_sum(pairs.first, scale, bias));
-  const Var matched = scale * pairs.matches() + bias * static_cast<double>(pairs.division.mine());
-  return share(as_if_none_matched - matched, pairs.division.total, comm);
+  const Var sum_of_losses = sum(all_texts.softplus_sum(pairs.first, scale, bias, pairs.numbers()));
+  return share(cast(sum_of_losses, pairs.first.dtype()), pairs.division.total, comm);
 }
 
 namespace {

@@ -50,15 +50,17 @@ Var supcon(const Var& features, const Tensor& labels, int64_t classes, const Sup
   const Var z = l2_normalize(precise(features)), scale = constant_scale(1 / options.temperature, z);
   if (division.total < 2) return as_partial(sum(z) * 0.0, comm);
 
-  const Var others = AllKeys(z, division.rows, options.exchange, comm).log_sum_exp(z, scale, self_numbers(division));
+  const AllKeys all(z, division.rows, options.exchange, comm);
+  const Var others = all.log_sum_exp(z, scale, {}, self_numbers(division)).of_queries;
   const Var own_class = derived(labels.to(z.device()), z);
   const Var sums = all_reduce(scatter_add_rows(z, own_class, classes), comm);
   const Tensor counts = class_counts(own_class, classes, z.dtype(), comm);
   const Tensor companions = (gather_rows(counts, own_class.value()) - 1).value(), none = like(companions, 0);
   const Var count = derived(maximum(companions, like(companions, 1)).value(), z);
   const Var positives = sum(z * (gather_rows(sums, own_class) - z), 1) / count / options.temperature;
-  const Var terms = where(derived(greater(companions, none), z), others - positives, derived(none, z));
-  return as_partial(sum(terms) / same_everywhere(anchors(counts)), comm);
+  const Var terms = cast(others - cast(positives, DType::f64), z.dtype());
+  const Var counted = where(derived(greater(companions, none), z), terms, derived(none, z));
+  return as_partial(sum(counted) / same_everywhere(anchors(counts)), comm);
 }
 
 namespace {

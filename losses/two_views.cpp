@@ -29,15 +29,15 @@ TwoViews::TwoViews(const char* loss, const Var& first_view, const Var& second_vi
       all(concat({first, second}, 0)),
       keys_(all, twice(division.rows), exchange, comm) {}
 
-Var TwoViews::log_sum_exp(const Var& scale, Counterpart counterpart) const {
-  const int64_t b = division.mine(), columns = counterpart == Counterpart::without ? 2 : 1;
-  Tensor excluded({2 * b, columns}, DType::i64);
-  auto* number = excluded.mutate<int64_t>();
+AllKeys::LogSumExps TwoViews::log_sum_exp(const Var& scale, Counterpart counterpart) const {
+  const int64_t b = division.mine();
+  Tensor itself({2 * b, 1}, DType::i64), counterparts({2 * b}, DType::i64);
   for (int64_t i = 0; i < 2 * b; ++i) {
-    *number++ = 2 * division.first + i;
-    if (counterpart == Counterpart::without) *number++ = 2 * division.first + (i + b) % (2 * b);
+    itself.mutate<int64_t>()[i] = 2 * division.first + i;
+    counterparts.mutate<int64_t>()[i] = 2 * division.first + (i + b) % (2 * b);
   }
-  return keys_.log_sum_exp(all, scale, excluded);
+  if (counterpart == Counterpart::with) return keys_.log_sum_exp(all, scale, counterparts, itself);
+  return keys_.log_sum_exp(all, scale, {}, concat({itself, counterparts.reshape({2 * b, 1})}, 1).value());
 }
 
 }  // namespace weft

@@ -15,9 +15,9 @@ class TwoViews {
   const Division division;  // of samples
   const Var all;            // this rank's features of both views, (2 b, d)
 
-  // Of every feature, over all others of all ranks; without its counterpart or with it.
+  // Of every feature, over all others of all ranks: without its counterpart, or with it for the target.
   enum class Counterpart : uint8_t { without, with };
-  Var log_sum_exp(const Var& scale, Counterpart counterpart) const;
+  AllKeys::LogSumExps log_sum_exp(const Var& scale, Counterpart counterpart) const;
 
  private:
   const AllKeys keys_;  // rank by rank; of each rank the first views before the second

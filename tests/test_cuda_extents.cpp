@@ -72,7 +72,8 @@ TEST_CASE("rows without scores have the sums of nothing, and targets nowhere sco
   const Tensors in = {sample({4, 3}, DType::f32), sample({0, 3}, DType::f32), Tensor::full({}, 2, DType::f32),
                       Tensor::full({4}, -1, DType::i64)};
   for (const ScoreSum kind : {ScoreSum::log_sum_exp, ScoreSum::log_sum_exp_both, ScoreSum::softplus})
-    compare(0, in, {sample({8}, DType::f32)}, [&](Backend& d, const Tensors& x, Tensors& y) {
-      d.score_sums(kind, Scores{x[0], x[1], x[2], nullptr, nullptr, &x[3]}, y[0]);
-    });
+    compare(0, in, {sample({kind == ScoreSum::softplus ? 4 : 8}, DType::f64)},
+            [&](Backend& d, const Tensors& x, Tensors& y) {
+              d.score_sums(kind, Scores{x[0], x[1], x[2], nullptr, nullptr, &x[3]}, y[0]);
+            });
 }

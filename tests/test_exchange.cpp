@@ -114,7 +114,7 @@ TEST_CASE("a chunk has rows") {
     const Tensor own = data_of(0, {2, 2});
     expect_refusal(
         [&] {
-          AllKeys(own, {2}, {Way::chunked, 0}, comm).log_sum_exp(own, scalar(1));
+          AllKeys(own, {2}, {Way::chunked, 0}, comm).log_sum_exp(own, scalar(1), {});
         },
         {"exchange: chunks of 0 rows"});
   });

@@ -27,6 +27,8 @@ const Op score_log_sum_exp_op{"score_log_sum_exp", {
     {"excluded", {{3, 2}, {4, 2}, {}}, [](auto x) { return score_log_sum_exp(x[0], x[1], x[2], some_excluded(x[0])); }},
     {"targets", {{3, 2}, {4, 2}, {}},
      [](auto x) { return score_log_sum_exp(x[0], x[1], x[2], {}, some_targets(x[0])); }},
+    {"excluded, targets", {{3, 2}, {4, 2}, {}},
+     [](auto x) { return score_log_sum_exp(x[0], x[1], x[2], some_excluded(x[0]), some_targets(x[0])); }},
     {"of itself", {{3, 2}, {}}, [](auto x) { return score_log_sum_exp(x[0], x[0], x[1]); }},
 }};
 const Op log_sum_exp_both_op{"score_log_sum_exp_both", {
@@ -53,6 +55,7 @@ struct Rule {
   Var sums = {};
 
   int64_t count_sums() const { return q.shape()[0] + (kind == ScoreSum::log_sum_exp_both ? k.shape()[0] : 0); }
+  bool scores_of_targets() const { return targets.defined() && kind != ScoreSum::softplus; }  // behind the sums
 
   Scores scores() const {
     const auto given = [](const Var& x) { return x.defined() ? &x.value() : nullptr; };
@@ -67,7 +70,8 @@ struct Rule {
   }
 
   Var apart(size_t input, const Var& g) const {
-    const Var products = matmul(q, k, Transpose::no, Transpose::yes), slopes = by_scores(products, g);
+    const Var products = matmul(q, k, Transpose::no, Transpose::yes);
+    const Var slopes = by_scores(products, cast(g, products.dtype()));
     switch (input) {
       case 0: return matmul(slopes, k) * everywhere(scale, q);
       case 1: return matmul(slopes, q, Transpose::yes) * everywhere(scale, k);
@@ -80,11 +84,16 @@ struct Rule {
   Var by_scores(const Var& products, const Var& g) const {
     const int64_t m = q.shape()[0], n = k.shape()[0];
     const Var z = products * everywhere(scale, products);
-    const Var by_sums = kind == ScoreSum::softplus ? mul_along(sigmoid(z + everywhere(shift, z)), slice(g, 0, 0, m), 0)
-                                                   : by_log_sum_exp(z, g);
+    if (kind == ScoreSum::softplus) return by_softplus(z + everywhere(shift, z), g);
+    const Var by_sums = by_log_sum_exp(z, g);
     if (!targets.defined()) return by_sums;
     const Var chosen = derived(mask(targets, m, n).to(z.dtype()), targets);
     return by_sums + mul_along(chosen, slice(g, 0, count_sums(), count_sums() + m), 0);
+  }
+  Var by_softplus(const Var& z, const Var& g) const {
+    if (!targets.defined()) return mul_along(sigmoid(z), g, 0);
+    const Var signs = derived(affine(mask(targets, z.shape()[0], z.shape()[1]).to(z.dtype()), -2, 1).value(), targets);
+    return mul_along(sigmoid(z * signs) * signs, g, 0);
   }
   Var by_log_sum_exp(Var z, const Var& g) const {
     const int64_t m = q.shape()[0], n = k.shape()[0];
@@ -148,15 +157,13 @@ void check(const Op& op, const Rule& x) {
 
 Var summed(const Op& op, Rule rule) {
   check(op, rule);
-  const int64_t count = rule.count_sums() + (rule.targets.defined() ? rule.q.shape()[0] : 0);
-  const DType type = rule.q.dtype();
-  Tensor sums({count}, type == DType::bf16 ? DType::f32 : type, rule.q.device());
+  const int64_t count = rule.count_sums() + (rule.scores_of_targets() ? rule.q.shape()[0] : 0);
+  Tensor sums({count}, DType::f64, rule.q.device());
   backend(rule.q.device()).score_sums(rule.kind, rule.scores(), sums);
   rule.sums = sums;
   const Joint joint(rule);
-  return record(op, sums.to(type), from(rule.q, joint.part(0)), from(rule.k, joint.part(1)),
-                from(rule.scale, joint.part(2)), from(rule.shift, joint.part(3)), data(rule.excluded),
-                data(rule.targets));
+  return record(op, sums, from(rule.q, joint.part(0)), from(rule.k, joint.part(1)), from(rule.scale, joint.part(2)),
+                from(rule.shift, joint.part(3)), data(rule.excluded), data(rule.targets));
 }
 
 }  // namespace

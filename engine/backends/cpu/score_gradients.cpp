@@ -1,4 +1,5 @@
 #include "engine/backends/cpu/score_tiles.h"
+#include "engine/log_sums.h"
 #include "engine/scalar_ops.h"
 
 namespace weft::cpu {
@@ -11,30 +12,30 @@ template <class T> int64_t count_sums(ScoreSum kind, const ScoreMatrix<T>& s) {
 // Turns the scores of a tile into the gradient by each of them, d sums / dz times g.
 template <class T> class Slopes {
  public:
-  Slopes(ScoreSum kind, const ScoreMatrix<T>& s, const T* sums, const T* g)
+  Slopes(ScoreSum kind, const ScoreMatrix<T>& s, const double* sums, const double* g)
       : way_(kind == ScoreSum::softplus      ? Way::softplus
              : kind == ScoreSum::log_sum_exp ? Way::rows
              : surely_small(s)               ? Way::small_both
                                              : Way::both),
+        s_(s),
+        sums_(sums),
         g_(g),
-        g_of_targets_(g + count_sums(kind, s)),
-        sums_(count_sums(kind, s)),
-        column_(s.m),
-        targets_(s.targets) {
-    // A sum over nothing has no gradient: e^(z - infinity) is zero.
-    constexpr T infinity = std::numeric_limits<T>::infinity();
-    for (int64_t i = 0; i < count_sums(kind, s); ++i) {
-      const T sum = sums[i] == -infinity ? infinity : sums[i];
-      sums_[i] = way_ == Way::small_both ? g[i] * maths::exp(-sum) : sum;
+        count_(count_sums(kind, s)),
+        shifts_(count_),
+        factors_(count_) {
+    for (int64_t i = 0; i < count_; ++i) {
+      const auto [shift, factor] = shifted_slope<T>(g[i], way_ == Way::softplus ? 0 : sums[i]);
+      shifts_[i] = shift;
+      factors_[i] = way_ == Way::small_both ? factor * maths::exp(-shift) : factor;
     }
   }
 
   void operator()(const ScoreTile<T>& t) const {
     for (int64_t i = 0; i < t.rows; ++i) {
-      row(t.columns, t.row + i, column_ + t.column, t.at(i));
-      if (!targets_) continue;
-      if (const int64_t j = place(targets_[t.row + i], t.column, t.columns); j >= 0)
-        t.at(i)[j] += g_of_targets_[t.row + i];
+      T* const target = target_in(t, s_, i);
+      if (target && way_ == Way::softplus) *target = -*target;
+      row(t.columns, t.row + i, s_.m + t.column, t.at(i));
+      if (target) *target = way_ == Way::softplus ? -*target : of_target(t.row + i);
     }
   }
 
@@ -42,30 +43,37 @@ template <class T> class Slopes {
   enum class Way : uint8_t { rows, both, small_both, softplus };
 
   void row(int64_t n, int64_t i, int64_t column, T* __restrict z) const {
-    const T g = g_[i], sum = sums_[i];
-    const T *const of_column = g_ + column, *const sum_of_column = sums_ + column;
+    const T factor = factors_[i], shift = shifts_[i];
+    const T *const of_column = factors_ + column, *const shift_of_column = shifts_ + column;
     switch (way_) {
       case Way::rows:
-        for (int64_t j = 0; j < n; ++j) z[j] = g * maths::exp(z[j] - sum);
+        for (int64_t j = 0; j < n; ++j) z[j] = factor * maths::exp(z[j] - shift);
         break;
       case Way::both:
         for (int64_t j = 0; j < n; ++j)
-          z[j] = g * maths::exp(z[j] - sum) + of_column[j] * maths::exp(z[j] - sum_of_column[j]);
+          z[j] = factor * maths::exp(z[j] - shift) + of_column[j] * maths::exp(z[j] - shift_of_column[j]);
         break;
-      case Way::small_both:  // sums are g e^-sum here
-        for (int64_t j = 0; j < n; ++j) z[j] = maths::exp(z[j]) * (sum + sum_of_column[j]);
+      case Way::small_both:  // without shifts
+        for (int64_t j = 0; j < n; ++j) z[j] = maths::exp(z[j]) * (factor + of_column[j]);
         break;
       case Way::softplus:
-        for (int64_t j = 0; j < n; ++j) z[j] = g * Sigmoid::of(z[j]);
+        for (int64_t j = 0; j < n; ++j) z[j] = factor * Sigmoid::of(z[j]);
         break;
     }
   }
 
+  // Nearly zero where the target is nearly all there is: a difference that f32 would round.
+  T of_target(int64_t i) const {
+    const auto slope = [&](int64_t of) { return slope_of_sum(g_[of], sums_[of], sums_[count_ + i]); };
+    const double by_sums = way_ == Way::rows ? slope(i) : slope(i) + slope(s_.m + s_.targets[i]);
+    return T(by_sums + g_[count_ + i]);
+  }
+
   const Way way_;
-  const T *const g_, *const g_of_targets_;
-  const Temporary<T> sums_;
-  const int64_t column_;  // where those of columns begin
-  const int64_t* const targets_;
+  const ScoreMatrix<T>& s_;
+  const double *const sums_, *const g_;
+  const int64_t count_;                  // of sums, behind which the scores of targets are
+  const Temporary<T> shifts_, factors_;  // small_both needs no shifts
 };
 
 // q and k get their gradients without the factor scale.
@@ -106,7 +114,8 @@ template <class T> class Gradients {
 }  // namespace
 
 template <class T>
-void score_gradients(ScoreSum kind, const ScoreMatrix<T>& s, const T* sums, const T* g, const ScoreSlopes<T>& to) {
+void score_gradients(ScoreSum kind, const ScoreMatrix<T>& s, const double* sums, const double* g,
+                     const ScoreSlopes<T>& to) {
   const int64_t q_size = s.m * s.d, k_size = to.k ? s.n * s.d : 0;
   const bool by_scale_alone = to.scale && !to.q;
   const Temporary<T> unwanted(by_scale_alone ? q_size : 0);
@@ -127,7 +136,7 @@ void score_gradients(ScoreSum kind, const ScoreMatrix<T>& s, const T* sums, cons
   for (int64_t i = 0; i < k_size; ++i) to.k[i] *= s.scale;
 }
 
-template void score_gradients(ScoreSum, const ScoreMatrix<float>&, const float*, const float*,
+template void score_gradients(ScoreSum, const ScoreMatrix<float>&, const double*, const double*,
                               const ScoreSlopes<float>&);
 template void score_gradients(ScoreSum, const ScoreMatrix<double>&, const double*, const double*,
                               const ScoreSlopes<double>&);

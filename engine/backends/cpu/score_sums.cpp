@@ -1,4 +1,7 @@
+#include <utility>
+
 #include "engine/backends/cpu/score_tiles.h"
+#include "engine/log_sums.h"
 #include "engine/scalar_ops.h"
 
 namespace weft::cpu {
@@ -9,12 +12,9 @@ template <class T> constexpr T infinity = std::numeric_limits<T>::infinity();
 // log sum(e^z), where e^z itself is summed.
 template <class T> class SmallSums {
  public:
-  SmallSums(int64_t m, T* rows, T* columns) : m_(m), rows_(rows), columns_(columns) { std::fill_n(rows, m, T(0)); }
-  ~SmallSums() {
-    for (int64_t i = 0; i < m_; ++i) rows_[i] = maths::log(rows_[i]);
+  SmallSums(int64_t m, double* rows, double* columns) : m_(m), rows_(rows), columns_(columns) {
+    std::fill_n(rows, m, 0.0);
   }
-  SmallSums(const SmallSums&) = delete;
-  SmallSums& operator=(const SmallSums&) = delete;
 
   void begin(int64_t, int64_t columns) { std::fill_n(total_, columns, T(0)); }
   void visit(const ScoreTile<T>& t) {
@@ -25,18 +25,21 @@ template <class T> class SmallSums {
         z[j] = maths::exp(z[j]);
         of_tile[j] += z[j];
       }
-      rows_[t.row + i] += sum<T>(t.columns, z);
+      rows_[t.row + i] += double(sum<T>(t.columns, z));
     }
     for (int64_t j = 0; j < t.columns; ++j) total_[j] += of_tile[j];
   }
   void end(int64_t column, int64_t columns) {
     if (!columns_) return;
-    for (int64_t j = 0; j < columns; ++j) columns_[column + j] = maths::log(total_[j]);
+    for (int64_t j = 0; j < columns; ++j) columns_[column + j] = maths::log(double(total_[j]));
+  }
+  void finish() {
+    for (int64_t i = 0; i < m_; ++i) rows_[i] = maths::log(rows_[i]);
   }
 
  private:
   const int64_t m_;
-  T *const rows_, *const columns_;  // columns may be null
+  double *const rows_, *const columns_;  // columns may be null
   T total_[widest_tile];
 };
 
@@ -47,19 +50,14 @@ template <class T> T factor(T before, T now) {
   const T ratio = maths::exp(finite(before) - finite(now));
   return before == -infinity<T> ? T(1) : ratio;
 }
-template <class T> T result(T greatest, T sum) { return finite(greatest) + maths::log(sum); }
+template <class T> double result(T greatest, double sum) { return double(finite(greatest)) + maths::log(sum); }
 
 template <class T> class RunningSums {
  public:
-  RunningSums(int64_t m, T* rows, T* columns) : m_(m), rows_(rows), columns_(columns), greatest_(m) {
-    std::fill_n(rows, m, T(0));
+  RunningSums(int64_t m, double* rows, double* columns) : m_(m), rows_(rows), columns_(columns), greatest_(m) {
+    std::fill_n(rows, m, 0.0);
     std::fill_n(static_cast<T*>(greatest_), m, -infinity<T>);
   }
-  ~RunningSums() {
-    for (int64_t i = 0; i < m_; ++i) rows_[i] = result<T>(greatest_[i], rows_[i]);
-  }
-  RunningSums(const RunningSums&) = delete;
-  RunningSums& operator=(const RunningSums&) = delete;
 
   void begin(int64_t, int64_t columns) {
     std::fill_n(total_, columns, T(0));
@@ -71,11 +69,14 @@ template <class T> class RunningSums {
   }
   void end(int64_t column, int64_t columns) {
     if (!columns_) return;
-    for (int64_t j = 0; j < columns; ++j) columns_[column + j] = result(of_columns_[j], total_[j]);
+    for (int64_t j = 0; j < columns; ++j) columns_[column + j] = result(of_columns_[j], double(total_[j]));
+  }
+  void finish() {
+    for (int64_t i = 0; i < m_; ++i) rows_[i] = result<T>(greatest_[i], rows_[i]);
   }
 
  private:
-  static void add_row(int64_t n, const T* z, T& greatest, T& total) {
+  static void add_row(int64_t n, const T* z, T& greatest, double& total) {
     Vector<T> most = broadcast(greatest);
     int64_t j = 0;
     for (; j + lanes<T> <= n; j += lanes<T>) {
@@ -88,7 +89,7 @@ template <class T> class RunningSums {
     const T shift = finite(greatest);
     alignas(vector_bytes) T e[widest_tile];
     for (j = 0; j < n; ++j) e[j] = maths::exp(z[j] - shift);
-    total = total * factor(before, greatest) + sum<T>(n, e);
+    total = total * double(factor(before, greatest)) + double(sum<T>(n, e));
   }
   void add_columns(const ScoreTile<T>& t) {
     alignas(vector_bytes) T greatest[widest_tile], of_tile[widest_tile] = {};
@@ -106,64 +107,77 @@ template <class T> class RunningSums {
   }
 
   const int64_t m_;
-  T *const rows_, *const columns_;  // columns may be null
-  const Temporary<T> greatest_;     // of rows
+  double *const rows_, *const columns_;  // columns may be null
+  const Temporary<T> greatest_;          // of rows
   T of_columns_[widest_tile], total_[widest_tile];
 };
 
 template <class T> struct SoftplusSums {
-  T* rows;
+  const ScoreMatrix<T>& s;
+  double* rows;
 
   void begin(int64_t, int64_t) {}
   void visit(const ScoreTile<T>& t) {
     for (int64_t i = 0; i < t.rows; ++i) {
       T* const z = t.at(i);
+      if (T* const target = target_in(t, s, i)) *target = -*target;
       for (int64_t j = 0; j < t.columns; ++j) z[j] = Softplus{}.f(z[j]);
-      rows[t.row + i] += sum<T>(t.columns, z);
+      rows[t.row + i] += double(sum<T>(t.columns, z));
     }
   }
   void end(int64_t, int64_t) {}
 };
 
-// A pass that also writes down the scores of targets.
+// A pass over all but the targets, whose scores it writes down and adds to the sums at last.
 template <class T, class Pass> class WithTargets {
  public:
-  WithTargets(const ScoreMatrix<T>& s, T* scores, Pass&& pass) : s_(s), scores_(scores), pass_(pass) {
-    if (s.targets) std::fill_n(scores, s.m, T(0));
+  WithTargets(const ScoreMatrix<T>& s, double* rows, double* columns, double* scores, Pass& pass)
+      : s_(s), rows_(rows), columns_(columns), scores_(scores), pass_(pass) {
+    if (s.targets) std::fill_n(scores, s.m, 0.0);
   }
   void begin(int64_t column, int64_t columns) { pass_.begin(column, columns); }
   void visit(const ScoreTile<T>& t) {
     for (int64_t i = 0; s_.targets && i < t.rows; ++i)
-      if (const int64_t j = place(s_.targets[t.row + i], t.column, t.columns); j >= 0) scores_[t.row + i] = t.at(i)[j];
+      if (T* const target = target_in(t, s_, i)) scores_[t.row + i] = double(std::exchange(*target, -infinity<T>));
     pass_.visit(t);
   }
   void end(int64_t column, int64_t columns) { pass_.end(column, columns); }
+  void finish() {
+    pass_.finish();
+    for (int64_t i = 0; s_.targets && i < s_.m; ++i) {
+      if (s_.targets[i] < 0) continue;
+      rows_[i] = log_add_exp(rows_[i], scores_[i]);
+      if (columns_) columns_[s_.targets[i]] = log_add_exp(columns_[s_.targets[i]], scores_[i]);
+    }
+  }
 
  private:
   const ScoreMatrix<T>& s_;
-  T* const scores_;
+  double *const rows_, *const columns_, *const scores_;  // columns may be null
   Pass& pass_;
 };
 
 }  // namespace
 
-template <class T> void score_sums(ScoreSum kind, const ScoreMatrix<T>& z, T* sums) {
-  const bool both = kind == ScoreSum::log_sum_exp_both;
-  T* const columns = both ? sums + z.m : nullptr;
-  const auto run = [&](auto&& pass) {
-    for_each_tile(z, WithTargets(z, sums + z.m + (both ? z.n : 0), std::move(pass)));
-  };
+template <class T> void score_sums(ScoreSum kind, const ScoreMatrix<T>& z, double* sums) {
   if (kind == ScoreSum::softplus) {
-    std::fill_n(sums, z.m, T(0));
-    run(SoftplusSums<T>{sums});
-  } else if (surely_small(z)) {
-    run(SmallSums<T>(z.m, sums, columns));
-  } else {
-    run(RunningSums<T>(z.m, sums, columns));
+    std::fill_n(sums, z.m, 0.0);
+    return for_each_tile(z, SoftplusSums<T>{z, sums});
   }
+  const bool both = kind == ScoreSum::log_sum_exp_both;
+  double* const columns = both ? sums + z.m : nullptr;
+  const auto run = [&](auto pass) {
+    WithTargets<T, decltype(pass)> all(z, sums, columns, sums + z.m + (both ? z.n : 0), pass);
+    for_each_tile(z, all);
+    all.finish();
+  };
+  if (surely_small(z))
+    run(SmallSums<T>(z.m, sums, columns));
+  else
+    run(RunningSums<T>(z.m, sums, columns));
 }
 
-template void score_sums(ScoreSum, const ScoreMatrix<float>&, float*);
+template void score_sums(ScoreSum, const ScoreMatrix<float>&, double*);
 template void score_sums(ScoreSum, const ScoreMatrix<double>&, double*);
 
 }  // namespace weft::cpu

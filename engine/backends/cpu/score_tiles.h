@@ -52,6 +52,12 @@ inline int64_t place(int64_t of, int64_t column, int64_t count) {
   return of >= column && of < column + count ? of - column : -1;
 }
 
+/// The score of row i of a tile with its target, if that is one of the tile's columns.
+template <class T> T* target_in(const ScoreTile<T>& t, const ScoreMatrix<T>& s, int64_t i) {
+  const int64_t j = s.targets ? place(s.targets[t.row + i], t.column, t.columns) : -1;
+  return j >= 0 ? t.at(i) + j : nullptr;
+}
+
 /// Makes scores of a row's products.
 template <class T> void finish_row(const ScoreMatrix<T>& s, int64_t row, int64_t column, int64_t count, T* z) {
   for (int64_t j = 0; j < count; ++j) z[j] = fma(s.scale, z[j], s.shift);

@@ -42,8 +42,7 @@ template <class T> class Wanted {
 }  // namespace
 
 void CpuBackend::score_sums(ScoreSum kind, const Scores& z, Tensor& sums) {
-  visit_floating(z.q.dtype(),
-                 [&]<class T>() { cpu::score_sums(kind, Matrix<T>(z).scores, sums.mutate<Compute<T>>()); });
+  visit_floating(z.q.dtype(), [&]<class T>() { cpu::score_sums(kind, Matrix<T>(z).scores, sums.mutate<double>()); });
 }
 
 void CpuBackend::score_gradients(ScoreSum kind, const Scores& z, const Tensor& sums, const Tensor& g,
@@ -51,7 +50,7 @@ void CpuBackend::score_gradients(ScoreSum kind, const Scores& z, const Tensor& s
   visit_floating(z.q.dtype(), [&]<class T>() {
     using C = Compute<T>;
     const Wanted<T> q(to.q), k(to.k), scale(to.scale), shift(to.shift);
-    cpu::score_gradients<C>(kind, Matrix<T>(z).scores, sums.data<C>(), cpu::Input<T>(g), {q, k, scale, shift});
+    cpu::score_gradients<C>(kind, Matrix<T>(z).scores, sums.data<double>(), g.data<double>(), {q, k, scale, shift});
   });
 }
 

@@ -20,14 +20,16 @@ template <class T> struct ScoreMatrix {
   const int64_t* targets;  // a column for each row, negative for none; or null
 };
 
-/// m sums of rows; for log_sum_exp_both, n of columns behind them; then, if there are targets, m scores of those.
-template <class T> void score_sums(ScoreSum kind, const ScoreMatrix<T>& z, T* sums);
+/// m sums of rows; for log_sum_exp_both, n of columns behind them; then, if there are targets, m scores of those, but for
+/// softplus, where a target's score counts in its row with the other sign.
+template <class T> void score_sums(ScoreSum kind, const ScoreMatrix<T>& z, double* sums);
 
 /// What is not wanted is null.
 template <class T> struct ScoreSlopes { T *q, *k, *scale, *shift; };
 
 /// From the sums and their cotangents g.
 template <class T>
-void score_gradients(ScoreSum kind, const ScoreMatrix<T>& z, const T* sums, const T* g, const ScoreSlopes<T>& to);
+void score_gradients(ScoreSum kind, const ScoreMatrix<T>& z, const double* sums, const double* g,
+                     const ScoreSlopes<T>& to);
 
 }  // namespace weft::cpu

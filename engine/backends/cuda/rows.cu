@@ -63,13 +63,13 @@ template <Normalizer kind, class T> struct NormalizePullback {
   }
 };
 
-template <class T> struct LogSumExpRows {
+template <class T, class Y> struct LogSumExpRows {
   int64_t n;
   const T* x;
-  T* y;
+  Y* y;
   template <class Team> __device__ void operator()(Team team, int64_t row) const {
     const auto total = log_sum_exp(team, x + row * n, n);
-    if (team.lane() == 0) y[row] = T(total.shift + total.rest);
+    if (team.lane() == 0) y[row] = Y(Compute<Y>(total.shift) + Compute<Y>(total.rest));
   }
 };
 
@@ -132,7 +132,10 @@ void CudaBackend::normalize_rows_pullback(Normalizer kind, const Tensor& y, cons
 }
 void CudaBackend::log_sum_exp_rows(const Tensor& x, Tensor& y) {
   visit_floating(x.dtype(), [&]<class T>() {
-    for_rows_of(x, [&](int64_t n) { return cuda::LogSumExpRows<T>{n, x.data<T>(), y.mutate<T>()}; });
+    const auto rows = [&]<class Y>() {
+      for_rows_of(x, [&](int64_t n) { return cuda::LogSumExpRows<T, Y>{n, x.data<T>(), y.mutate<Y>()}; });
+    };
+    y.dtype() == x.dtype() ? rows.template operator()<T>() : rows.template operator()<double>();
   });
 }
 void CudaBackend::cross_entropy_rows(const Tensor& x, const Tensor& targets, Tensor& losses) {

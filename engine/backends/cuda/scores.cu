@@ -4,6 +4,7 @@
 
 #include "engine/backends/cuda/cuda_backend.h"
 #include "engine/backends/cuda/launch.cuh"
+#include "engine/log_sums.h"
 
 namespace weft {
 namespace cuda {
@@ -49,44 +50,77 @@ template <class C> struct AddToColumns {
 };
 template <class C> struct FinishColumns {
   const C *greatest, *total;
-  C* sums;
-  WEFT_HD void operator()(int64_t j) const { sums[j] = shift_for(greatest[j]) + maths::log(total[j]); }
+  double* sums;
+  WEFT_HD void operator()(int64_t j) const { sums[j] = double(shift_for(greatest[j])) + maths::log(double(total[j])); }
 };
 
-// The scores of targets, one of each row, and what their cotangents add to the gradient by scores.
-template <class C> struct PickTargets {
+// The scores of targets, one of each row. They come to their row's sum last, in f64: see engine/backends/cpu/scores.h.
+template <class C> struct TakeTargets {
   int64_t n;
   const int64_t* targets;
-  const C* z;
-  C* scores;
-  WEFT_HD void operator()(int64_t i) const { scores[i] = targets[i] < 0 ? C(0) : z[i * n + targets[i]]; }
+  C* z;
+  double* scores;
+  WEFT_HD void operator()(int64_t i) const {
+    scores[i] = targets[i] < 0 ? 0 : double(z[i * n + targets[i]]);
+    if (targets[i] >= 0) z[i * n + targets[i]] = -infinity<C>();
+  }
 };
-template <class C> struct AddToTargets {
+struct AddTargets {
+  const int64_t* targets;
+  const double* scores;
+  double* sums;
+  WEFT_HD void operator()(int64_t i) const {
+    if (targets[i] >= 0) sums[i] = log_add_exp(sums[i], scores[i]);
+  }
+};
+template <class C> struct NegateTargets {
   int64_t n;
   const int64_t* targets;
-  const C* g;
   C* z;
   WEFT_HD void operator()(int64_t i) const {
-    if (targets[i] >= 0) z[i * n + targets[i]] += g[i];
+    if (targets[i] >= 0) z[i * n + targets[i]] = -z[i * n + targets[i]];
   }
 };
 
-// The gradient by each score of a tile, in its place. A sum over nothing has none.
-template <class C> WEFT_HD C share(C z, C sum) { return sum == -infinity<C>() ? C(0) : maths::exp(z - sum); }
+// The gradient by each score of a tile, in its place.
+template <class C> struct PrepareSlopes {
+  bool shifted;
+  const double *sums, *g;
+  C *shifts, *factors;
+  WEFT_HD void operator()(int64_t i) const {
+    const auto [shift, factor] = shifted_slope<C>(g[i], shifted ? sums[i] : 0);
+    shifts[i] = shift;
+    factors[i] = factor;
+  }
+};
 template <ScoreSum kind, class C> struct Slopes {
   int64_t n;
-  const C *sums, *g;                        // of the tile's rows
-  const C *sums_of_columns, *g_of_columns;  // for log_sum_exp_both
+  const C *shifts, *factors;                        // of the tile's rows
+  const C *shifts_of_columns, *factors_of_columns;  // for log_sum_exp_both
   C* z;
   WEFT_HD void operator()(int64_t i) const {
     const auto [row, column] = split(i, n);
     const C value = z[i];
     if constexpr (kind == ScoreSum::softplus)
-      z[i] = g[row] * Sigmoid::of(value);
+      z[i] = factors[row] * Sigmoid::of(value);
     else
-      z[i] = g[row] * share(value, sums[row]);
+      z[i] = factors[row] * maths::exp(value - shifts[row]);
     if constexpr (kind == ScoreSum::log_sum_exp_both)
-      z[i] += g_of_columns[column] * share(value, sums_of_columns[column]);
+      z[i] += factors_of_columns[column] * maths::exp(value - shifts_of_columns[column]);
+  }
+};
+template <class C> struct SlopesOfTargets {  // which are nearly zero where a target is nearly all there is
+  int64_t n;
+  const int64_t* targets;
+  const double *sums, *g, *scores, *g_of_scores;  // of the tile's rows
+  const double *sums_of_columns, *g_of_columns;   // or null
+  C* z;
+  WEFT_HD void operator()(int64_t i) const {
+    const int64_t j = targets[i];
+    if (j < 0) return;
+    double total = slope_of_sum(g[i], sums[i], scores[i]) + g_of_scores[i];
+    if (g_of_columns) total += slope_of_sum(g_of_columns[j], sums_of_columns[j], scores[i]);
+    z[i * n + j] = C(total);
   }
 };
 
@@ -142,22 +176,49 @@ class Tiles {
   const Tensor shift_, excluded_;
 };
 
-template <class C>
-void slopes(ScoreSum kind, const Tiles& tiles, int64_t row, const Tensor& sums, const Tensor& g, Tensor& scores) {
-  const C *const sum = sums.data<C>(), *const slope = g.data<C>();
-  const int64_t m = tiles.m(), n = tiles.n();
-  C* const z = scores.mutate<C>();
-  const auto run = [&]<ScoreSum k>() {
-    for_each(scores.size(), Slopes<k, C>{n, sum + row, slope + row, sum + m, slope + m, z});
-  };
-  using enum ScoreSum;
-  if (kind == softplus) run.template operator()<softplus>();
-  if (kind == log_sum_exp) run.template operator()<log_sum_exp>();
-  if (kind == log_sum_exp_both) run.template operator()<log_sum_exp_both>();
-  if (!tiles.targets.defined()) return;
-  const C* const of_targets = slope + m + (kind == log_sum_exp_both ? n : 0);
-  for_each(scores.shape()[0], AddToTargets<C>{n, tiles.targets.data<int64_t>() + row, of_targets + row, z});
-}
+// Turns a tile of scores into the gradient by each of them.
+template <class C> class SlopesOf {
+ public:
+  SlopesOf(ScoreSum kind, const Tiles& tiles, const Tensor& sums, const Tensor& g)
+      : kind_(kind),
+        tiles_(tiles),
+        sums_(sums.data<double>()),
+        g_(g.data<double>()),
+        count_(tiles.m() + (kind == ScoreSum::log_sum_exp_both ? tiles.n() : 0)),
+        shifts_(count_),
+        factors_(count_) {
+    for_each(count_, PrepareSlopes<C>{kind != ScoreSum::softplus, sums_, g_, shifts_.data(), factors_.data()});
+  }
+
+  void operator()(int64_t row, Tensor& scores) const {
+    const int64_t m = tiles_.m(), n = tiles_.n(), rows = scores.shape()[0];
+    C* const z = scores.mutate<C>();
+    const int64_t* const targets = tiles_.targets.defined() ? tiles_.targets.data<int64_t>() + row : nullptr;
+    const auto run = [&]<ScoreSum k>() {
+      const C *const shifts = shifts_.data(), *const factors = factors_.data();
+      for_each(scores.size(), Slopes<k, C>{n, shifts + row, factors + row, shifts + m, factors + m, z});
+    };
+    using enum ScoreSum;
+    if (kind_ == softplus) {
+      if (targets) for_each(rows, NegateTargets<C>{n, targets, z});
+      run.template operator()<softplus>();
+      if (targets) for_each(rows, NegateTargets<C>{n, targets, z});
+      return;
+    }
+    const bool both = kind_ == log_sum_exp_both;
+    both ? run.template operator()<log_sum_exp_both>() : run.template operator()<log_sum_exp>();
+    if (targets)
+      for_each(rows, SlopesOfTargets<C>{n, targets, sums_ + row, g_ + row, sums_ + count_ + row, g_ + count_ + row,
+                                        both ? sums_ + m : nullptr, both ? g_ + m : nullptr, z});
+  }
+
+ private:
+  const ScoreSum kind_;
+  const Tiles& tiles_;
+  const double *const sums_, *const g_;
+  const int64_t count_;  // of sums, behind which the scores of targets are
+  const Scratch<C> shifts_, factors_;
+};
 
 }  // namespace
 }  // namespace cuda
@@ -166,25 +227,30 @@ void CudaBackend::score_sums(ScoreSum kind, const Scores& z, Tensor& sums) {
   const cuda::Tiles tiles(*this, z);
   const bool both = kind == ScoreSum::log_sum_exp_both;
   const int64_t m = tiles.m(), n = tiles.n(), first_target = m + (both ? n : 0);
+  const bool softplus = kind == ScoreSum::softplus;
   Tensor of_targets = sums.slice(first_target, sums.size());
-  fill(kind == ScoreSum::softplus ? 0 : -std::numeric_limits<double>::infinity(), sums);
+  fill(softplus ? 0 : -std::numeric_limits<double>::infinity(), sums);
   fill(0, of_targets);
   if (tiles.empty()) return;
-  cuda::visit_wide(sums.dtype(), [&]<class C>() {
+  cuda::visit_wide(tiles.q.dtype(), [&]<class C>() {
     const cuda::Scratch<C> greatest(both ? n : 0), total(both ? n : 0);
-    C* const to = sums.mutate<C>();
+    double* const to = sums.mutate<double>();
     tiles.for_each([&](int64_t row, Tensor& scores) {
       const int64_t rows = scores.shape()[0];
-      const C* const values = scores.data<C>();
+      C* const values = scores.mutate<C>();
+      const int64_t* const targets = tiles.targets.defined() ? tiles.targets.data<int64_t>() + row : nullptr;
       Tensor of_rows = sums.slice(row, row + rows);
-      if (both) cuda::for_each(n, cuda::AddToColumns<C>{rows, n, row == 0, values, greatest.data(), total.data()});
-      if (of_targets.size() > 0) {
-        const int64_t* const targets = tiles.targets.data<int64_t>() + row;
-        cuda::for_each(rows, cuda::PickTargets<C>{n, targets, values, to + first_target + row});
+      if (softplus) {
+        if (targets) cuda::for_each(rows, cuda::NegateTargets<C>{n, targets, values});
+        unary(Unary::Softplus, {}, scores, scores);
+        Tensor narrow({rows}, scores.dtype(), Device::cuda);
+        reduce(Reduction::sum, scores, Along(rows, n, 1), narrow);
+        return cast(narrow, of_rows);
       }
-      if (kind != ScoreSum::softplus) return log_sum_exp_rows(scores, of_rows);
-      unary(Unary::Softplus, {}, scores, scores);
-      reduce(Reduction::sum, scores, Along(rows, n, 1), of_rows);
+      if (both) cuda::for_each(n, cuda::AddToColumns<C>{rows, n, row == 0, values, greatest.data(), total.data()});
+      if (targets) cuda::for_each(rows, cuda::TakeTargets<C>{n, targets, values, to + first_target + row});
+      log_sum_exp_rows(scores, of_rows);
+      if (targets) cuda::for_each(rows, cuda::AddTargets{targets, to + first_target + row, to + row});
     });
     if (both) cuda::for_each(n, cuda::FinishColumns<C>{greatest.data(), total.data(), to + m});
   });
@@ -193,13 +259,13 @@ void CudaBackend::score_sums(ScoreSum kind, const Scores& z, Tensor& sums) {
 void CudaBackend::score_gradients(ScoreSum kind, const Scores& z, const Tensor& sums, const Tensor& g,
                                   ScoreGradients& to) {
   const cuda::Tiles tiles(*this, z);
-  const Tensor wide_g = g.to(sums.dtype()), &q = tiles.q, &k = tiles.k, &scale = tiles.scale;
-  const auto zeros = [&](const Shape& shape) { return Tensor::zeros(shape, sums.dtype(), Device::cuda); };
+  const Tensor &q = tiles.q, &k = tiles.k, &scale = tiles.scale;
+  const auto zeros = [&](const Shape& shape) { return Tensor::zeros(shape, q.dtype(), Device::cuda); };
   Tensor dq = zeros(q.shape()), dk = zeros(k.shape()), dshift = zeros({}), part = zeros({}), term = Tensor::like(dk);
-  if (!tiles.empty())
+  const auto walk = [&](const auto& slopes) {
     tiles.for_each([&](int64_t row, Tensor& scores) {
       const int64_t end = row + scores.shape()[0];
-      cuda::visit_wide(sums.dtype(), [&]<class C>() { cuda::slopes<C>(kind, tiles, row, sums, wide_g, scores); });
+      slopes(row, scores);
       Tensor rows = dq.slice(row, end);
       if (to.q.defined() || to.scale.defined()) matmul(scores, false, k, false, {}, rows);
       if (to.k.defined()) {
@@ -211,6 +277,8 @@ void CudaBackend::score_gradients(ScoreSum kind, const Scores& z, const Tensor& 
         accumulate(1, part, dshift);
       }
     });
+  };
+  if (!tiles.empty()) cuda::visit_wide(q.dtype(), [&]<class C>() { walk(cuda::SlopesOf<C>(kind, tiles, sums, g)); });
   if (to.shift.defined()) cast(dshift, to.shift);
   if (to.scale.defined()) {  // d scale = sum over rows of q (dz k), which dq is before it is scaled
     Tensor products = Tensor::like(q);
