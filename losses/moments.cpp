@@ -71,14 +71,16 @@ Var outer(const Var& a, const Var& b) { return matmul(reshape(a, {a.size(), 1}),
 }  // namespace
 
 Moments moments(const Vars& matrices, std::initializer_list<std::pair<size_t, size_t>> pairs, Communicator& comm,
-                Site site) {
+                Columns columns, Site site) {
+  const bool all = columns == Columns::all;
   const auto [count, origins, rows] = near_mean(matrices, comm, site);
   Vars mine;
   for (const Var& x : rows) {
     mine.push_back(sum(x, 0));
     mine.push_back(sum(square(x), 0));
   }
-  for (const auto& [i, j] : pairs) mine.push_back(matmul(rows[i], rows[j], Transpose::yes, Transpose::no));
+  for (const auto& [i, j] : pairs)
+    mine.push_back(all ? matmul(rows[i], rows[j], Transpose::yes, Transpose::no) : sum(rows[i] * rows[j], 0));
 
   Vars averages;
   for (const Var& x : global_sums(mine, comm, site))
@@ -90,7 +92,8 @@ Moments moments(const Vars& matrices, std::initializer_list<std::pair<size_t, si
     result.variances.push_back(averages[2 * i + 1] - square(offset(i)));
   }
   for (const auto& [i, j] : pairs)
-    result.covariances.push_back(averages[2 * rows.size() + result.covariances.size()] - outer(offset(i), offset(j)));
+    result.covariances.push_back(averages[2 * rows.size() + result.covariances.size()] -
+                                 (all ? outer(offset(i), offset(j)) : offset(i) * offset(j)));
   return result;
 }
 

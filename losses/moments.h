@@ -28,11 +28,13 @@ struct Moments {
   int64_t count;     // of the rows of all ranks
   Vars means;        // of each matrix: (d)
   Vars variances;    // of each matrix: (d), divided by the count
-  Vars covariances;  // of each pair of matrices: (d, d), all columns of one by all of the other, divided by the count
+  Vars covariances;  // of each pair of matrices, divided by the count
 };
-// Two exchanges forward: of 1 + d numbers per matrix in f64, then of 2 d per matrix and d^2 per pair. None of them
+// Of a pair: all columns of one by all of the other, (d, d), or each by its counterpart alone, (d).
+enum class Columns : uint8_t { all, counterparts };
+// Two exchanges forward: of 1 + d numbers per matrix in f64, then of 2 d per matrix and d^2 or d per pair. None of them
 // costs more for a larger batch. Of no rows at all everything is zero.
 Moments moments(const Vars& matrices, std::initializer_list<std::pair<size_t, size_t>> pairs, Communicator& comm,
-                Site site = Site::here());
+                Columns columns = Columns::all, Site site = Site::here());
 
 }  // namespace weft

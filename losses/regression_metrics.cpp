@@ -9,6 +9,7 @@
 #include "engine/ops/reduce.h"
 #include "engine/ops/shape_ops.h"
 #include "losses/case.h"
+#include "losses/moments.h"
 #include "losses/precision.h"
 #include "losses/states.h"
 
@@ -32,28 +33,38 @@ Var mean_over_ranks(const char* name, const Var& per_sample, Communicator& comm,
   return result.value();
 }
 
-// What each rank has measured of its own samples, one row per rank, is that of all samples in two parts: deviations
-// within ranks, about their own means, and those of the means, weighted by samples. All terms of a square are squares,
-// so nothing cancels.
-class Deviations {
- public:
-  explicit Deviations(const Var& counts)
-      : counts_(detach(counts)), weights_(counts_ / repeat(sum(counts_), 0, counts_.size())) {}
-
-  Var of_means(const Var& means) const { return sub_along(means, sum(mul_along(means, weights_, 0), 0), -1); }
-  Var all(const Var& within, const Var& a, const Var& b) const { return sum(within + mul_along(a * b, counts_, 0), 0); }
-
- private:
-  Var counts_, weights_;
-};
-
-Var count_of(const Var& x) {
-  return derived(Tensor::full({}, static_cast<double>(x.shape()[0]), x.dtype(), x.device()), x);
-}
 // One per output, of which a vector of samples has one.
 Var columns(const Var& x) { return reshape(precise(x), {x.shape()[0], x.shape().product(1, x.shape().rank())}); }
 Var squared_error(const Var& predictions, const Var& targets) {
   return square(precise(predictions) - precise(targets));
+}
+
+Tensor zeros_like(const Var& x) { return Tensor::zeros(x.shape(), x.dtype(), x.device()); }
+Var full_like(const Var& x, double value) { return derived(Tensor::full(x.shape(), value, x.dtype(), x.device()), x); }
+
+// Its gradient is zero at zero.
+Var root(const Var& x) {
+  const Var none = derived(equal(x.value(), zeros_like(x)), x);
+  return where(none, full_like(x, 0), sqrt(where(none, full_like(x, 1), x)));
+}
+
+// Where all values were equal: what the rounding of their mean leaves of a variance is much less than this, and
+// different values leave more, unless one in 64 differs by a unit in its last place.
+Tensor vanishes(const Var& variance, const Var& mean) {
+  const double unit = variance.dtype() == DType::f64 ? 0x1p-52 : 0x1p-23;
+  return less_equal(variance.value(), square(Var(mean.value()) * (unit / 8)).value());
+}
+
+// 1 - errors / variance of the targets. Of targets that are all equal: 1 if there are no errors either, else 0.
+Var explained(const Var& errors, const Tensor& no_errors, const Var& variance, const Var& mean) {
+  const Var all_equal = derived(vanishes(variance, mean), variance);
+  const Var fixed = derived(no_errors.to(errors.dtype()), errors);
+  return where(all_equal, fixed, 1 - errors / where(all_equal, full_like(variance, 1), variance));
+}
+
+// Every rank has computed the same; what it makes of that is its own affair.
+Var of_outputs(const Var& metric, const Var& predictions, Communicator& comm, Site site) {
+  return reshape(vary(metric, comm, site), predictions.shape().without(0));
 }
 
 }  // namespace
@@ -65,7 +76,7 @@ Var mean_squared_error(const Var& predictions, const Var& targets, Communicator&
 
 Var root_mean_squared_error(const Var& predictions, const Var& targets, Communicator& comm, Site site) {
   check("root_mean_squared_error", predictions, targets, false);
-  return sqrt(mean_over_ranks("squared errors", squared_error(predictions, targets), comm, site));
+  return root(mean_over_ranks("squared errors", squared_error(predictions, targets), comm, site));
 }
 
 Var cosine_similarity(const Var& predictions, const Var& targets, Over reduction, Communicator& comm, Site site) {
@@ -80,32 +91,28 @@ Var cosine_similarity(const Var& predictions, const Var& targets, Over reduction
 
 Var pearson_correlation(const Var& predictions, const Var& targets, Communicator& comm, Site site) {
   check("pearson_correlation", predictions, targets, false);
-  const Var a = columns(predictions), b = columns(targets), mean_a = average(a), mean_b = average(b);
-  const Var own_a = sub_along(a, mean_a, -1), own_b = sub_along(b, mean_b, -1);
-  States states(comm);
-  const auto counts = states.stack("samples", count_of(a));
-  const auto means_a = states.stack("means of predictions", mean_a), means_b = states.stack("means of targets", mean_b);
-  const auto aa = states.stack("squares of predictions", sum(square(own_a), 0)),
-             bb = states.stack("squares of targets", sum(square(own_b), 0)),
-             ab = states.stack("products", sum(own_a * own_b, 0));
-  states.exchange(site);
-  const Deviations deviations(counts.value());
-  const Var da = deviations.of_means(means_a.value()), db = deviations.of_means(means_b.value());
-  const Var scale = sqrt(deviations.all(aa.value(), da, da)) * sqrt(deviations.all(bb.value(), db, db));
-  return reshape(deviations.all(ab.value(), da, db) / scale, predictions.shape().without(0));
+  const Moments both = moments({columns(predictions), columns(targets)}, {{0, 1}}, comm, Columns::counterparts, site);
+  const Var correlation = both.covariances[0] / sqrt(both.variances[0]) / sqrt(both.variances[1]);
+  return of_outputs(correlation, predictions, comm, site);
 }
 
 Var r2_score(const Var& predictions, const Var& targets, Communicator& comm, Site site) {
   check("r2_score", predictions, targets, false);
-  const Var a = columns(predictions), b = columns(targets), mean = average(b);
-  States states(comm);
-  const auto counts = states.stack("samples", count_of(b)), means = states.stack("means of targets", mean),
-             squares = states.stack("squares of targets", sum(square(sub_along(b, mean, -1)), 0)),
-             errors = states.sum("squared errors", sum(squared_error(a, b), 0));
-  states.exchange(site);
-  const Deviations deviations(counts.value());
-  const Var d = deviations.of_means(means.value());
-  return reshape(1 - errors.value() / deviations.all(squares.value(), d, d), predictions.shape().without(0));
+  const Var truth = columns(targets);
+  const auto [count, means, variances, none] =
+      moments({truth, truth - columns(predictions)}, {}, comm, Columns::counterparts, site);
+  const Var errors = variances[1] + square(means[1]);
+  const Tensor no_errors = equal(errors.value(), zeros_like(errors));
+  return of_outputs(explained(errors, no_errors, variances[0], means[0]), predictions, comm, site);
+}
+
+Var explained_variance(const Var& predictions, const Var& targets, Communicator& comm, Site site) {
+  check("explained_variance", predictions, targets, false);
+  const Var truth = columns(targets);
+  const auto [count, means, variances, none] =
+      moments({truth, truth - columns(predictions)}, {}, comm, Columns::counterparts, site);
+  const Tensor no_errors = vanishes(variances[1], means[1]);
+  return of_outputs(explained(variances[1], no_errors, variances[0], means[0]), predictions, comm, site);
 }
 
 namespace {
@@ -149,6 +156,12 @@ const LossCase r2_case{"R2",
                        {{{2}, {2}}},
                        counted_once([](auto& a, auto& b, auto& comm) { return r2_score(a, b, comm); }),
                        of_all([](auto& a, auto& b) { return 1 - mean_errors(a, b) / variance(b, 0); })};
+const LossCase explained_variance_case{
+    "explained variance",
+    "",
+    {{{2}, {2}}},
+    counted_once([](auto& a, auto& b, auto& comm) { return explained_variance(a, b, comm); }),
+    of_all([](auto& a, auto& b) { return 1 - variance(a - b, 0) / variance(b, 0); })};
 const LossCase cosine_mean_case{
     "cosine similarity",
     "mean",

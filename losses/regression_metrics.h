@@ -6,21 +6,24 @@
 //   const Var loss = keep_on(mean(pearson_correlation(y, targets, comm)), {0}, comm) * -1.0 + other_share;
 //
 // Predictions and targets are (samples) for a scalar, or (samples, outputs) for one value per output. Ranks may have
-// different numbers of samples, or none; each metric is one exchange of a few numbers per output.
+// different numbers of samples, or none; each metric is one or two exchanges of a few numbers per output.
 #include "collectives/communicator.h"
 #include "engine/tape.h"
 
 namespace weft {
 
-// Zero of no samples at all. The root has no gradient where it is zero.
+// Zero of no samples at all. The root's gradient is zero where it is zero.
 Var mean_squared_error(const Var& predictions, const Var& targets, Communicator& comm, Site site = Site::here());
 Var root_mean_squared_error(const Var& predictions, const Var& targets, Communicator& comm, Site site = Site::here());
 
-// Both from deviations about the mean over all ranks, so a large mean costs no digits. Where all targets (of a
-// correlation: or all predictions) are equal they are not defined: NaN, or minus infinity.
+// From deviations about the mean over all ranks (moments.h), so a large mean costs no digits. Where all predictions or
+// all targets are equal it is not defined: NaN, or what rounding has left.
 Var pearson_correlation(const Var& predictions, const Var& targets, Communicator& comm, Site site = Site::here());
-// 1 - sum of squared errors / sum of squared deviations of the targets
+// 1 - mean squared error / variance of the targets, and 1 - variance of the errors / variance of the targets: also from
+// deviations. Where all targets are equal both are 1 if there are no errors (or none that vary), else 0, with zero
+// gradients.
 Var r2_score(const Var& predictions, const Var& targets, Communicator& comm, Site site = Site::here());
+Var explained_variance(const Var& predictions, const Var& targets, Communicator& comm, Site site = Site::here());
 
 // Of each row (samples, d), zero if one of the two is; the mean over samples, or the sum. A scalar.
 enum class Over : uint8_t { mean, sum };

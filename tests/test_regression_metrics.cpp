@@ -81,6 +81,118 @@ TEST_CASE("a mean a million times the deviation costs a correlation no digit") {
   });
 }
 
+namespace {
+
+using Metric = std::function<Var(const Var&, const Var&, Communicator&)>;
+struct Graded {
+  Tensor value, predictions, targets;  // gradients of the mean over outputs, of all samples
+};
+// `whole` on one process, or this rank's part of it.
+template <class F> Graded graded(const F& metric, const Tensor& predictions, const Tensor& targets) {
+  Tape tape;
+  const Var a = tape.watch(predictions), b = tape.watch(targets);
+  const Var y = metric(a, b);
+  const auto g = tape.gradient(mean(y), Var(Tensor::full({}, 1, y.dtype())), {a, b});
+  return {y.value(), g[0].value(), g[1].value()};
+}
+double furthest(const Tensor& actual, const Tensor& expected) {
+  const Var a = actual.to(DType::f64), e = expected.to(DType::f64);
+  return max(abs(a - e)).value().item() / max(abs(e)).value().item();
+}
+
+struct OfDeviations {
+  const char* name;
+  Metric metric;
+  std::function<Var(const Var&, const Var&)> plain;
+};
+const std::vector<OfDeviations> of_deviations = {
+    {"pearson_correlation", [](auto& a, auto& b, auto& comm) { return pearson_correlation(a, b, comm); }, correlation},
+    {"r2_score", [](auto& a, auto& b, auto& comm) { return r2_score(a, b, comm); },
+     [](auto& a, auto& b) { return 1 - mean(square(a - b), 0) / variance(b, 0); }},
+    {"explained_variance", [](auto& a, auto& b, auto& comm) { return explained_variance(a, b, comm); },
+     [](auto& a, auto& b) { return 1 - variance(a - b, 0) / variance(b, 0); }},
+};
+
+// How far value and gradients are from those of one process in f64, of which the mean was taken out exactly. Samples of
+// every rank are about `shift` and a little that only they have.
+struct Off {
+  double value = 0, gradient = 0;
+};
+Off off_by_shift(const OfDeviations& m, DType dtype, double shift, Communicator& comm) {
+  const auto shifted = [&](const Tensor& x, int rank) {
+    return affine(x.to(DType::bf16).to(DType::f64), 1, shift + 0.125 * rank).value().to(dtype).to(DType::f64);
+  };
+  Vars parts[2];
+  for (int r = 0; r < comm.size(); ++r)
+    for (const int use : {0, 1}) parts[use].push_back(shifted(part(r, {2}, use), r));
+  const Var a = concat(parts[0], 0) - shift, b = concat(parts[1], 0) - shift;
+  const Graded truth = graded(m.plain, a.value(), b.value());
+  const auto me = static_cast<size_t>(number(comm));
+  const Graded found = graded([&](auto& x, auto& y) { return m.metric(x, y, comm); }, parts[0][me].value().to(dtype),
+                              parts[1][me].value().to(dtype));
+  const Rows rows = comm.rows_of(rows_on(number(comm)));
+  // The gradient of what every rank has is the sum of that of all; here every rank's is one.
+  const double ranks = comm.size();
+  const auto all = [&](const Tensor& g) { return (Var(comm.all_gather_v(g.to(DType::f64), rows)) / ranks).value(); };
+  return {furthest(found.value, truth.value),
+          std::max(furthest(all(found.predictions), truth.predictions), furthest(all(found.targets), truth.targets))};
+}
+
+}  // namespace
+
+TEST_CASE("a large mean costs no digit of a correlation or of what is explained, in value and gradients") {
+  for (const OfDeviations& m : of_deviations)
+    on_ranks({1, 2, 3, 5, 8}, [&](Communicator& comm) {
+      const Off wide = off_by_shift(m, DType::f64, 0x1p27, comm);
+      expect(
+          wide.value <= 4e-15 && wide.gradient <= 4e-15,
+          std::string(m.name) + " at 2^27 is off by " + text(wide.value) + ", its gradient by " + text(wide.gradient));
+      for (const double shift : {100.0, 200.0, 300.0}) {
+        const Off narrow = off_by_shift(m, DType::f32, shift, comm);
+        expect(narrow.value <= 1e-6 && narrow.gradient <= 1e-6, std::string(m.name) + " in f32 at " + text(shift) +
+                                                                    " is off by " + text(narrow.value) +
+                                                                    ", its gradient by " + text(narrow.gradient));
+      }
+    });
+}
+
+TEST_CASE("the root of no error at all has a gradient of zero") {
+  on_ranks({1, 2, 3, 5}, [](Communicator& comm) {
+    const Tensor x = part(number(comm), {2});
+    Tensor y = x.clone();
+    if (y.size() > 0) y.mutate<double>()[0] += 0.5;  // of the first output
+    const Graded found = graded([&](auto& a, auto& b) { return root_mean_squared_error(a, b, comm); }, x, y);
+    expect(found.value.values()[0] > 0 && found.value.values()[1] == 0, text(found.value));
+    const std::vector<double> g = found.predictions.values();
+    for (size_t i = 0; i < g.size(); ++i) expect(i == 0 ? g[i] != 0 : g[i] == 0, text(found.predictions));
+  });
+}
+
+TEST_CASE("where all targets are equal a prediction explains all of them or nothing, without a gradient") {
+  on_ranks({1, 2, 3, 5}, [](Communicator& comm) {
+    for (const DType dtype : {DType::f32, DType::f64})
+      for (const double target : {0.0, 0.1, -1e6 / 3}) {
+        const int64_t mine = rows_on(number(comm));
+        const Tensor equal = Tensor::full({mine}, target, dtype), other = part(number(comm), {}).to(dtype);
+        const Tensor apart = affine(equal, 1, target == 0 ? 1 : target).value();  // by the same everywhere
+        const auto check = [&](auto metric, const Tensor& predictions, double score) {
+          const Graded found = graded([&](auto& a, auto& b) { return metric(a, b, comm); }, predictions, equal);
+          expect(found.value.item() == score, text(found.value));
+          for (const Tensor* g : {&found.predictions, &found.targets})
+            for (const double x : g->values()) expect(x == 0, text(*g));
+        };
+        const auto r2 = [](auto& a, auto& b, auto& c) { return r2_score(a, b, c); };
+        const auto ev = [](auto& a, auto& b, auto& c) { return explained_variance(a, b, c); };
+        check(r2, equal, 1);
+        check(ev, equal, 1);
+        check(r2, apart, 0);
+        check(ev, apart, 1);
+        check(r2, other, 0);
+        check(ev, other, 0);
+      }
+  });
+}
+
 TEST_CASE("metrics of no samples at all, and of rows of zeros, are zero") {
   on_ranks({1, 2}, [](Communicator& comm) {
     Tape tape;
