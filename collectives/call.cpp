@@ -24,9 +24,14 @@ void put(char* to, size_t capacity, const char* from, size_t length) {
   std::memcpy(to, from, std::min(length, capacity - 1));
 }
 
+// As it is told: from the root of the project.
+const char* told_path(const char* path) {
+  while (std::strncmp(path, "../", 3) == 0) path += 3;
+  return path;
+}
 // The end of a path tells more than its beginning.
 void put_path(char* to, size_t capacity, const char* path) {
-  while (std::strncmp(path, "../", 3) == 0) path += 3;
+  path = told_path(path);
   const size_t length = std::strlen(path), cut = length < capacity ? 0 : length - (capacity - 1);
   put(to, capacity, path + cut, length - cut);
 }
@@ -93,6 +98,7 @@ Call describe(Verb verb, Site site, int root) {
   call.axes = -1;
   call.line = site.line;
   put(call.name, sizeof call.name, site.name, std::strlen(site.name));
+  std::copy(site.options.begin(), site.options.end(), call.counts);
   put_path(call.file, sizeof call.file, site.file);
   return call;
 }
@@ -114,30 +120,39 @@ Fault wrong_message(const Call& sent, GlobalRank sender, const Call& expected, G
                                          " is in " + expected.text());
 }
 
-// Without std::string, which would allocate in every call.
-Call with_counts(Call call, std::span<const int64_t> counts) {
-  constexpr size_t capacity = sizeof call.counts;
-  char* const end = call.counts + capacity - 1;
-  char* at = call.counts;
-  uint64_t hash = 0xcbf29ce484222325u;
-  bool fits = true;
-  const auto put_text = [&](std::string_view text) {
-    fits = fits && at + text.size() <= end;
-    if (fits) at = std::copy(text.begin(), text.end(), at);
-  };
-  for (const int64_t count : counts) {
-    char digits[24];
-    put_text(at == call.counts ? "[" : ", ");
-    put_text({digits, std::to_chars(digits, digits + sizeof digits, count).ptr});
-    hash = (hash ^ static_cast<uint64_t>(count)) * 0x100000001b3u;
-  }
-  put_text(at == call.counts ? "[]" : "]");
+std::string text(const Site& site) { return std::string(told_path(site.file)) + ":" + std::to_string(site.line); }
+
+void ShortText::add(std::string_view piece) {
   constexpr std::string_view cut = "... ";
-  if (!fits) {  // the beginning of the list, and a number that stands for all of it
-    at = std::copy(cut.begin(), cut.end(), std::min(at, end - cut.size() - 6));
-    at = std::to_chars(at, end, hash % 1000000).ptr;
+  constexpr size_t most = capacity - 1, digits = 6;
+  for (const char c : piece) hash_ = (hash_ ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  const bool fits = size_ + piece.size() <= most;
+  if (fits) std::copy(piece.begin(), piece.end(), text_.begin() + static_cast<std::ptrdiff_t>(size_));
+  size_ = fits ? size_ + piece.size() : capacity;
+  if (size_ + cut.size() + digits <= most) kept_ = size_;
+  if (fits) return;
+  char* at = std::copy(cut.begin(), cut.end(), text_.data() + kept_);
+  at = std::to_chars(at, text_.data() + most, hash_ % 1000000).ptr;
+  std::fill(at, text_.data() + capacity, 0);
+}
+void ShortText::add(double number) {
+  char digits[32];
+  add({digits, std::to_chars(digits, digits + sizeof digits, number).ptr});
+}
+void ShortText::add(int64_t number) {
+  char digits[24];
+  add({digits, std::to_chars(digits, digits + sizeof digits, number).ptr});
+}
+
+Call with_counts(Call call, std::span<const int64_t> counts) {
+  ShortText text;
+  text.add("[");
+  for (size_t i = 0; i < counts.size(); ++i) {
+    if (i > 0) text.add(", ");
+    text.add(counts[i]);
   }
-  std::fill(at, call.counts + capacity, 0);
+  text.add("]");
+  std::copy(text.characters().begin(), text.characters().end(), call.counts);
   return call;
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "engine/tensor.h"
 
@@ -54,15 +55,35 @@ std::string text(Verb verb);
 enum class ReduceOp : uint8_t { sum, mean, product, maximum, minimum };
 std::string text(ReduceOp op);
 
-// Where in the program a collective was called, and what the caller named its tensor.
+// A text in a fixed place, made without allocating. Of one that is too long it keeps the beginning, by whole pieces, and
+// a number that stands for all of it.
+class ShortText {
+ public:
+  static constexpr size_t capacity = 32;  // with the zero at its end
+  void add(std::string_view piece);
+  void add(double number);
+  void add(int64_t number);
+  const std::array<char, capacity>& characters() const { return text_; }
+
+ private:
+  std::array<char, capacity> text_{};
+  size_t size_ = 0, kept_ = 0;  // of all pieces, and of those before a number must stand
+  uint64_t hash_ = 0xcbf29ce484222325u;
+};
+
+// Where in the program a collective was called, what the caller named its tensor, and what else has to be equal on every
+// rank, such as the options of a loss.
 struct Site {
   const char* file;
   int line;
   const char* name;
+  std::array<char, ShortText::capacity> options{};
   static Site here(const char* name = "", const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
     return {file, line, name};
   }
+  Site named(const char* other) const { return {file, line, other, options}; }
 };
+std::string text(const Site& site);  // "losses/clip.cpp:42"
 
 // Trivially copyable; the texts are cut to fit.
 struct Call {
@@ -76,7 +97,7 @@ struct Call {
   std::array<int64_t, Shape::max_rank> extents{};  // -1 for an axis whose extent may differ between ranks
   int32_t axes = 0;
   char name[28] = {};
-  char counts[32] = {};  // what else must be equal: counts of rows, sources; long ones end in a hash
+  char counts[ShortText::capacity] = {};  // what else must be equal: counts of rows, sources, else options
   // The site may differ: branches of a program may meet in one collective.
   int32_t line = 0;
   char file[44] = {};

@@ -64,8 +64,8 @@ AllKeys::LogSumExps AllKeys::log_sum_exp_both(const Var& queries, const Var& sca
     return score_log_sum_exp_both(queries, block.rows, scale, found_in(block.runs, targets, queries));
   });
   LogSumExps sums = taken_apart(seen, queries, rows_in);
-  sums.of_keys =
-      seen.empty() ? nothing(own_, -INFINITY) : own_rows(all_reduce_log_sum_exp(in_order(seen), comm_), rows_, comm_);
+  sums.of_keys = seen.empty() ? nothing(own_, -INFINITY)
+                              : own_rows(all_reduce_log_sum_exp(in_order(seen), comm_, site_), rows_, comm_, site_);
   return sums;
 }
 
@@ -79,6 +79,15 @@ Var AllKeys::softplus_sum(const Var& queries, const Var& scale, const Var& shift
 }
 
 Var log_add_exp(std::span<const Var> terms) { return terms.size() == 1 ? terms[0] : log_sum_exp(stack(terms, 1), 1); }
+
+Var log_sum_exp_of_negatives(const Var& queries, const Var& negatives, const Var& scale) {
+  require(negatives.shape().rank() == 2 && negatives.shape()[1] == queries.shape()[1] &&
+              negatives.dtype() == queries.dtype(),
+          "negatives are (any, d) like the features, ", queries.dtype(), " ", queries.shape(), ", not ",
+          negatives.dtype(), " ", negatives.shape(),
+          negatives.dtype() == DType::bf16 ? "; make the bank that has them f32" : "");
+  return score_log_sum_exp(queries, negatives, scale);
+}
 
 Var constant_scale(double scale, const Var& features) {
   return same_everywhere(Tensor::full({}, scale, features.dtype(), features.device()));

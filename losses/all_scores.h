@@ -8,8 +8,8 @@ namespace weft {
 class AllKeys {
  public:
   // `rows` says how many keys each rank has; `own` are this rank's.
-  AllKeys(Var own, Rows rows, const Exchange& exchange, Communicator& comm)
-      : own_(std::move(own)), rows_(std::move(rows)), exchange_(exchange), comm_(comm) {}
+  AllKeys(Var own, Rows rows, const Exchange& exchange, Communicator& comm, Site site = Site::here())
+      : own_(std::move(own)), rows_(std::move(rows)), exchange_(exchange), comm_(comm), site_(site) {}
 
   struct LogSumExps {
     Var of_queries;    // over all ranks' keys
@@ -27,14 +27,13 @@ class AllKeys {
   Var softplus_sum(const Var& queries, const Var& scale, const Var& shift, const Tensor& targets) const;
 
  private:
-  SeenBlocks look(const Look& look) const {
-    return look_at_all(own_, rows_, exchange_, comm_, look, Site::here("keys"));
-  }
+  SeenBlocks look(const Look& look) const { return look_at_all(own_, rows_, exchange_, comm_, look, site_); }
 
   const Var own_;
   const Rows rows_;
   const Exchange exchange_;
   Communicator& comm_;
+  const Site site_;
 };
 
 // log(exp a + exp b + ...) of terms of one shape (n).
@@ -43,5 +42,8 @@ inline Var log_add_exp(std::initializer_list<Var> terms) { return log_add_exp({t
 
 // A factor for scores, in the features' type.
 Var constant_scale(double scale, const Var& features);
+
+// log sum exp of queries' scores with further keys that all ranks have.
+Var log_sum_exp_of_negatives(const Var& queries, const Var& negatives, const Var& scale);
 
 }  // namespace weft

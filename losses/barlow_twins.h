@@ -16,6 +16,7 @@ struct BarlowTwinsOptions {
 };
 
 // `first` and `second` (b, d): this rank's share. The batch must have two samples at least.
-Var barlow_twins(const Var& first, const Var& second, const BarlowTwinsOptions& options, Communicator& comm);
+Var barlow_twins(const Var& first, const Var& second, const BarlowTwinsOptions& options, Communicator& comm,
+                 Site caller = Site::here());
 
 }  // namespace weft

@@ -7,21 +7,24 @@
 #include "engine/ops/reduce.h"
 #include "engine/ops/scores.h"
 #include "engine/ops/shape_ops.h"
+#include "losses/loss_call.h"
 #include "losses/pairs.h"
 
 namespace weft {
 namespace {
 
+constexpr const char* names_of_forms[] = {"one tower", "local rows", "replicated"};
+
 // The sum of both losses of each pair, in f64.
-Var one_tower(const Pairs& pairs, const Var& scale, const Exchange& exchange, Communicator& comm) {
-  const AllKeys texts(pairs.second, pairs.division.rows, exchange, comm);
+Var one_tower(const Pairs& pairs, const Var& scale, const Exchange& exchange, Communicator& comm, Site site) {
+  const AllKeys texts(pairs.second, pairs.division.rows, exchange, comm, site);
   const auto [of_images, of_pairs, of_texts] = texts.log_sum_exp_both(pairs.first, scale, pairs.numbers());
   return sum(of_images + of_texts - 2 * of_pairs);
 }
 
-Var local_rows(const Pairs& pairs, const Var& scale, const Exchange& exchange, Communicator& comm) {
+Var local_rows(const Pairs& pairs, const Var& scale, const Exchange& exchange, Communicator& comm, Site site) {
   const auto picked = [&](const Var& queries, const Var& keys) {
-    const AllKeys all(keys, pairs.division.rows, exchange, comm);
+    const AllKeys all(keys, pairs.division.rows, exchange, comm, site);
     const AllKeys::LogSumExps found = all.log_sum_exp(queries, scale, pairs.numbers());
     return found.of_queries - found.of_targets;
   };
@@ -29,9 +32,9 @@ Var local_rows(const Pairs& pairs, const Var& scale, const Exchange& exchange, C
   return sum(of_images + picked(pairs.second, pairs.first));
 }
 
-Var replicated(const Pairs& pairs, const Var& scale, Communicator& comm) {
-  const Var images = all_gather_v(pairs.first, pairs.division.rows, comm),
-            texts = all_gather_v(pairs.second, pairs.division.rows, comm);
+Var replicated(const Pairs& pairs, const Var& scale, Communicator& comm, Site site) {
+  const Var images = all_gather_v(pairs.first, pairs.division.rows, comm, site),
+            texts = all_gather_v(pairs.second, pairs.division.rows, comm, site);
   const int64_t b = pairs.division.total;
   const Var own = same_everywhere(Tensor::arange(b, DType::i64, images.device()));
   const Var found = score_log_sum_exp_both(images, texts, scale, own);
@@ -41,15 +44,20 @@ Var replicated(const Pairs& pairs, const Var& scale, Communicator& comm) {
 
 }  // namespace
 
-Var clip_loss(const Var& images, const Var& texts, const Var& scale, const ClipOptions& options, Communicator& comm) {
-  const Pairs pairs("clip_loss", images, texts, comm);
-  expect_scalar("clip_loss", "the scale", scale, pairs.first);
+Var clip_loss(const Var& images, const Var& texts, const Var& scale, const ClipOptions& options, Communicator& comm,
+              Site caller) try {
+  const Site site =
+      LossCall("clip_loss", caller).choice(names_of_forms[static_cast<int>(options.form)]).exchange(options.exchange);
+  const Pairs pairs(images, texts, comm, site);
+  expect_scalar("the scale", scale, pairs.first);
   const int64_t count = 2 * pairs.division.total;
   const auto narrow = [&](const Var& sum) { return cast(sum, pairs.first.dtype()); };
   if (options.form == ClipForm::replicated)
-    return share(keep_on(narrow(replicated(pairs, scale, comm)), {0}, comm), count, comm);
+    return share(keep_on(narrow(replicated(pairs, scale, comm, site)), {0}, comm), count, comm);
   const auto sum_of_losses = options.form == ClipForm::one_tower ? one_tower : local_rows;
-  return share(narrow(sum_of_losses(pairs, scale, options.exchange, comm)), count, comm);
+  return share(narrow(sum_of_losses(pairs, scale, options.exchange, comm, site)), count, comm);
+} catch (Error& error) {
+  fail_in("clip_loss", caller, error);
 }
 
 }  // namespace weft

@@ -22,6 +22,7 @@ struct ClipOptions {
 };
 
 // This rank's share, of features (b, d).
-Var clip_loss(const Var& images, const Var& texts, const Var& scale, const ClipOptions& options, Communicator& comm);
+Var clip_loss(const Var& images, const Var& texts, const Var& scale, const ClipOptions& options, Communicator& comm,
+              Site caller = Site::here());
 
 }  // namespace weft

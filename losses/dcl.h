@@ -24,6 +24,6 @@ struct DclOptions {
 
 // This rank's share, of features (b, d) of two views, which need not be normalized. Of a single sample, which has no
 // negatives, the loss is zero.
-Var dcl(const Var& first, const Var& second, const DclOptions& options, Communicator& comm);
+Var dcl(const Var& first, const Var& second, const DclOptions& options, Communicator& comm, Site caller = Site::here());
 
 }  // namespace weft

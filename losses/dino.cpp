@@ -7,36 +7,40 @@
 #include "engine/ops/reduce.h"
 #include "engine/ops/shape_ops.h"
 #include "losses/division.h"
+#include "losses/loss_call.h"
 #include "losses/precision.h"
 #include "losses/swapped_prediction.h"
 
 namespace weft {
 
 Dino::Dino(const std::string& name, int64_t classes, const Init& init, const DinoOptions& options)
-    : options(options), center(name + ".center", init.full({classes}, 0)) {
+    : options(options), center(name + ".center", precise(init.full({classes}, 0)).value()) {
   has_buffer(center);
 }
 
-Var Dino::operator()(const Vars& teacher, const Vars& student, const Pass& pass, Communicator& comm, Site site) {
-  require(!teacher.empty() && !student.empty(), "Dino: ", teacher.size(), " views of the teacher and ", student.size(),
+Var Dino::operator()(const Vars& teacher, const Vars& student, const Pass& pass, Communicator& comm, Site caller) try {
+  const Site site = LossCall("Dino", caller)
+                        .positive("teacher temperature", options.teacher_temperature)
+                        .positive("student temperature", options.student_temperature);
+  require(!teacher.empty() && !student.empty(), teacher.size(), " views of the teacher and ", student.size(),
           " of the student");
-  require(options.teacher_temperature > 0 && options.student_temperature > 0, "Dino: temperatures ",
-          options.teacher_temperature, " and ", options.student_temperature, " must be positive");
   const Division division(student[0].shape()[0], comm, site);
   std::vector<Tensor> targets;
   for (const Var& view : teacher) {
     const Var outputs = precise(view.value());
-    require(outputs.shape().rank() == 2 && outputs.shape()[1] == center.value.size(), "Dino: the center has ",
+    require(outputs.shape().rank() == 2 && outputs.shape()[1] == center.value.size(), "the center has ",
             center.value.size(), " classes, the teacher's outputs are ", outputs.shape());
     targets.push_back(softmax(sub_along(outputs, center.value, -1) / options.teacher_temperature).value());
   }
   Vars predictions;
   for (const Var& view : student) predictions.push_back(precise(view) / options.student_temperature);
   const int64_t pairs = swapped_pairs(targets.size(), predictions.size());
-  const Var sum = swapped_cross_entropy("Dino", targets, predictions);
+  const Var sum = swapped_cross_entropy(targets, predictions);
   if (pass.training && !(student[0].tape() && student[0].tape()->recomputing()))
     for (const Var& view : teacher) remember(view.value());
   return share(sum, division.total * pairs, comm);
+} catch (Error& error) {
+  fail_in("Dino", caller, error);
 }
 
 void Dino::remember(const Tensor& outputs) {
@@ -45,7 +49,8 @@ void Dino::remember(const Tensor& outputs) {
   count_ += outputs.shape()[0];
 }
 
-void Dino::update(Communicator& comm, Site site) {
+void Dino::update(Communicator& comm, Site caller) try {
+  const Site site = LossCall("Dino", caller).number("center momentum", options.center_momentum);
   const int64_t classes = center.value.size();
   const Tensor zeros = Tensor::zeros({classes}, DType::f64, center.value.device()),
                count = Tensor::full({1}, static_cast<double>(count_), DType::f64, zeros.device());
@@ -57,6 +62,8 @@ void Dino::update(Communicator& comm, Site site) {
   center.value = (before * options.center_momentum + said * ((1 - options.center_momentum) / total))
                      .value()
                      .to(center.value.dtype());
+} catch (Error& error) {
+  fail_in("Dino", caller, error);
 }
 
 }  // namespace weft

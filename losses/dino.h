@@ -24,12 +24,12 @@ class Dino final : public Module {
 
   // This rank's share.
   Var operator()(const Vars& teacher, const Vars& student, const Pass& pass, Communicator& comm,
-                 Site site = Site::here());
+                 Site caller = Site::here());
 
   // After the passes of a training step: moves the center towards the mean of what the teacher said in all of them, on
   // all ranks, in all views. Ranks' sums are added in f64, rank 0 first: the center has the same bits on every rank,
   // and how the batch is divided changes it by rounding alone. Where there was nothing, it stays.
-  void update(Communicator& comm, Site site = Site::here());
+  void update(Communicator& comm, Site caller = Site::here());
 
   DinoOptions options;  // which may change between steps, such as in a warm-up
   Parameter center;     // a buffer; zero at first

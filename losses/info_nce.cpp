@@ -6,14 +6,15 @@
 #include "engine/ops/normalize.h"
 #include "engine/ops/reduce.h"
 #include "engine/ops/scores.h"
+#include "losses/loss_call.h"
 #include "losses/pairs.h"
 
 namespace weft {
 
 // Of this rank's samples.
 static Var info_nce_losses(const Var& queries, const Var& keys, const Var& scale, const Pairs& pairs,
-                           const InfoNceOptions& options, Communicator& comm) {
-  const AllKeys all(keys, pairs.division.rows, options.exchange, comm);
+                           const InfoNceOptions& options, Communicator& comm, Site site) {
+  const AllKeys all(keys, pairs.division.rows, options.exchange, comm, site);
   if (options.symmetric) {
     const auto [of_queries, of_pairs, of_keys] = all.log_sum_exp_both(queries, scale, pairs.numbers());
     return (of_queries + of_keys) / 2 - of_pairs;
@@ -26,19 +27,25 @@ static Var info_nce_losses(const Var& queries, const Var& keys, const Var& scale
     found.of_queries = found.of_targets = cast(positives, DType::f64);
   }
   if (options.negatives.defined())
-    found.of_queries = log_add_exp({found.of_queries, score_log_sum_exp(queries, options.negatives, scale)});
+    found.of_queries = log_add_exp({found.of_queries, log_sum_exp_of_negatives(queries, options.negatives, scale)});
   return found.of_queries - found.of_targets;
 }
 
-Var info_nce(const Var& queries, const Var& keys, const InfoNceOptions& options, Communicator& comm) {
-  require(options.in_batch || options.negatives.defined(), "info_nce: there is nothing to pick from; give negatives");
+Var info_nce(const Var& queries, const Var& keys, const InfoNceOptions& options, Communicator& comm, Site caller) try {
+  LossCall call("info_nce", caller);
+  call.positive("temperature", options.temperature).exchange(options.exchange);
+  if (options.symmetric || !options.in_batch) call.choice(options.symmetric ? "symmetric" : "negatives alone");
+  const Site site = call;
+  require(options.in_batch || options.negatives.defined(), "there is nothing to pick from; give negatives");
   require(!options.symmetric || (options.in_batch && !options.negatives.defined()),
-          "info_nce: the symmetric form is of a batch alone, since negatives are keys and no queries");
-  const Pairs pairs("info_nce", queries, keys, comm);
+          "the symmetric form is of a batch alone, since negatives are keys and no queries");
+  const Pairs pairs(queries, keys, comm, site);
   const Var q = l2_normalize(pairs.first), k = l2_normalize(pairs.second);
   const Var scale = constant_scale(1 / options.temperature, q);
-  const Var sum_of_losses = cast(sum(info_nce_losses(q, k, scale, pairs, options, comm)), q.dtype());
+  const Var sum_of_losses = cast(sum(info_nce_losses(q, k, scale, pairs, options, comm, site)), q.dtype());
   return share(sum_of_losses, pairs.division.total, comm);
+} catch (Error& error) {
+  fail_in("info_nce", caller, error);
 }
 
 }  // namespace weft

@@ -18,6 +18,7 @@ struct InfoNceOptions {
 };
 
 // This rank's share, of features (b, d) that need not be normalized.
-Var info_nce(const Var& queries, const Var& keys, const InfoNceOptions& options, Communicator& comm);
+Var info_nce(const Var& queries, const Var& keys, const InfoNceOptions& options, Communicator& comm,
+             Site caller = Site::here());
 
 }  // namespace weft

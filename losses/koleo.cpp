@@ -12,6 +12,7 @@
 #include "engine/ops/reduce.h"
 #include "engine/ops/shape_ops.h"
 #include "losses/division.h"
+#include "losses/loss_call.h"
 #include "losses/precision.h"
 
 namespace weft {
@@ -36,14 +37,18 @@ Tensor nearest(const Tensor& x, const Tensor& all, int64_t first, int64_t k) {
 
 }  // namespace
 
-Var koleo(const Var& x, const KoleoOptions& options, Communicator& comm) {
-  require(x.shape().rank() == 2 && is_floating(x.dtype()), "koleo: features (samples, features) are needed, not ",
-          x.dtype(), " ", x.shape());
-  require(options.neighbours > 0, "koleo: ", options.neighbours, " neighbours; at least one is needed");
-  const Division division(x.shape()[0], comm);
+Var koleo(const Var& x, const KoleoOptions& options, Communicator& comm, Site caller) try {
+  const Site site = LossCall("koleo", caller)
+                        .count("neighbours", options.neighbours)
+                        .choice(options.among == Neighbours::of_all_ranks ? "of all" : "of own rank")
+                        .not_negative("epsilon", options.epsilon);
+  require(x.shape().rank() == 2 && is_floating(x.dtype()), "features (samples, features) are needed, not ", x.dtype(),
+          " ", x.shape());
+  require(options.neighbours > 0, options.neighbours, " neighbours; at least one is needed");
+  const Division division(x.shape()[0], comm, site);
   const Var own = l2_normalize(precise(x), options.epsilon);
   const bool of_all = options.among == Neighbours::of_all_ranks;
-  const Var all = of_all ? all_gather_v(own, division.rows, comm) : own;
+  const Var all = of_all ? all_gather_v(own, division.rows, comm, site) : own;
   int64_t counted = 0;
   for (const int64_t rows : division.rows)
     if ((of_all ? division.total : rows) > options.neighbours) counted += rows;
@@ -53,6 +58,8 @@ Var koleo(const Var& x, const KoleoOptions& options, Communicator& comm) {
   const Var neighbours = gather_rows(all, derived(indices, own));
   const Var distances = norm(repeat(own, 1, options.neighbours) - neighbours, -1);
   return share(-sum(log(distances + options.epsilon)), counted * options.neighbours, comm);
+} catch (Error& error) {
+  fail_in("koleo", caller, error);
 }
 
 }  // namespace weft

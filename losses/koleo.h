@@ -24,6 +24,6 @@ struct KoleoOptions {
 
 // `x` (b, d) need not be normalized: this rank's share. Samples that have not so many others to choose from count
 // nothing, so the loss of a single sample is zero. Equal features have no direction to move apart: zero gradients.
-Var koleo(const Var& x, const KoleoOptions& options, Communicator& comm);
+Var koleo(const Var& x, const KoleoOptions& options, Communicator& comm, Site caller = Site::here());
 
 }  // namespace weft

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "engine/ops/elementwise.h"
+#include "losses/loss_call.h"
 
 namespace weft {
 
@@ -10,6 +11,9 @@ LogitScale::LogitScale(const std::string& name, const Init& init, const Range& r
     : log_scale(name + ".log_scale", init.full({}, std::log(range.initial))),
       least_(std::log(range.least)),
       most_(std::log(range.most)) {
+  expect_positive("LogitScale: of '" + name + "' ", "initial scale", range.initial);
+  expect_positive("LogitScale: of '" + name + "' ", "least scale", range.least);
+  expect_positive("LogitScale: of '" + name + "' ", "most scale", range.most);
   has(log_scale);
 }
 

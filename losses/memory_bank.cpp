@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/ops/normalize.h"
+#include "losses/loss_call.h"
 #include "losses/precision.h"
 
 namespace weft {
@@ -16,9 +17,10 @@ MemoryBank::MemoryBank(const std::string& name, int64_t size, int64_t width, con
 }
 
 // In place: the bank may be large. A tape that still needs the old keys will say so.
-void MemoryBank::push(const Tensor& own, Communicator& comm, Site site) {
+void MemoryBank::push(const Tensor& own, Communicator& comm, Site caller) try {
+  const Site site = LossCall("MemoryBank", caller);
   const int64_t size = keys.value.shape()[0], width = keys.value.shape()[1];
-  require(own.shape().rank() == 2 && own.shape()[1] == width, "MemoryBank: '", keys.name, "' is ", keys.value.shape(),
+  require(own.shape().rank() == 2 && own.shape()[1] == width, "'", keys.name, "' is ", keys.value.shape(),
           ", keys are ", own.shape());
   const Tensor mine = l2_normalize(precise(own)).value().to(keys.value.dtype());
   const Tensor all = comm.all_gather_v(mine, comm.rows_of(mine.shape()[0], site), site);
@@ -33,6 +35,8 @@ void MemoryBank::push(const Tensor& own, Communicator& comm, Site site) {
     left -= count;
   }
   at %= size;
+} catch (Error& error) {
+  fail_in("MemoryBank", caller, error);
 }
 
 }  // namespace weft

@@ -19,7 +19,7 @@ class MemoryBank final : public Module {
   Var negatives() const { return same_everywhere(keys.value); }
 
   // After backward: this rank's keys (b, width), which need not be normalized, and all others'. Costs one all_gather.
-  void push(const Tensor& own, Communicator& comm, Site site = Site::here());
+  void push(const Tensor& own, Communicator& comm, Site caller = Site::here());
 };
 
 }  // namespace weft

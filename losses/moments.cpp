@@ -28,19 +28,21 @@ Var row_count(const Var& x) {
   return with_spreads(Tensor::full({}, static_cast<double>(x.shape()[0]), x.dtype(), x.device()), x.spreads());
 }
 
-Var counted_once(const Var& whole, Communicator& comm) { return keep_on(vary(whole, comm), {0}, comm); }
+Var counted_once(const Var& whole, Communicator& comm, Site site) {
+  return keep_on(vary(whole, comm, site), {0}, comm);
+}
 
 Var identity(const Var& like) {
   const int64_t n = like.shape()[0];
   return same_everywhere(one_hot(Tensor::arange(n, DType::i64, like.device()), n, like.dtype()).value());
 }
 
-void expect_views(const char* loss, const Var& first, const Var& second) {
-  require(first.shape().rank() == 2 && first.shape() == second.shape(), loss,
-          ": two views of the same samples are needed, each (samples, features), not ", first.shape(), " and ",
+void expect_views(const Var& first, const Var& second) {
+  require(first.shape().rank() == 2 && first.shape() == second.shape(),
+          "two views of the same samples are needed, each (samples, features), not ", first.shape(), " and ",
           second.shape());
-  require(is_floating(first.dtype()) && first.dtype() == second.dtype(), loss,
-          ": features of one floating type are needed, not ", first.dtype(), " and ", second.dtype());
+  require(is_floating(first.dtype()) && first.dtype() == second.dtype(),
+          "features of one floating type are needed, not ", first.dtype(), " and ", second.dtype());
 }
 
 namespace {

@@ -18,11 +18,11 @@ Vars global_sums(std::span<const Var> mine, Communicator& comm, Site site = Site
 // How many rows x has, a scalar, to be summed along with what is summed over them. Exact in f32 up to 2^24.
 Var row_count(const Var& x);
 // The shares of a loss that every rank has computed whole, from sums over ranks.
-Var counted_once(const Var& whole, Communicator& comm);
+Var counted_once(const Var& whole, Communicator& comm, Site site = Site::here());
 
 Var identity(const Var& like);  // the unit matrix, of a square matrix's size and type
 // Error unless these are matrices of the same shape and type, each with a row for every sample.
-void expect_views(const char* loss, const Var& first, const Var& second);
+void expect_views(const Var& first, const Var& second);
 
 struct Moments {
   int64_t count;     // of the rows of all ranks

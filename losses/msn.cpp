@@ -10,21 +10,20 @@
 #include "engine/ops/normalize.h"
 #include "engine/ops/reduce.h"
 #include "losses/division.h"
+#include "losses/loss_call.h"
 #include "losses/precision.h"
 #include "losses/sinkhorn.h"
 
 namespace weft {
 namespace {
 
-void check(const Vars& anchors, const Var& targets, const Var& prototypes, const MsnOptions& options) {
-  require(!anchors.empty(), "msn: there are no anchors");
+void check(const Vars& anchors, const Var& targets, const Var& prototypes) {
+  require(!anchors.empty(), "there are no anchors");
   require(prototypes.shape().rank() == 2 && prototypes.shape()[0] > 0 && targets.shape().rank() == 2 &&
               targets.shape()[1] == prototypes.shape()[1],
-          "msn: targets ", targets.shape(), " cannot be compared with prototypes ", prototypes.shape());
+          "targets ", targets.shape(), " cannot be compared with prototypes ", prototypes.shape());
   for (const Var& view : anchors)
-    require(view.shape() == targets.shape(), "msn: anchors ", view.shape(), " for targets ", targets.shape());
-  require(options.temperature > 0 && options.target_temperature > 0, "msn: temperatures ", options.temperature, " and ",
-          options.target_temperature, " must be positive");
+    require(view.shape() == targets.shape(), "anchors ", view.shape(), " for targets ", targets.shape());
 }
 
 // With prototypes of unit length, divided by the temperature.
@@ -43,8 +42,14 @@ Var regularization(const Var& mean, const std::optional<double>& power_law) {
 }  // namespace
 
 Var msn(const Vars& anchors, const Var& targets, const Var& prototypes, const MsnOptions& options, Communicator& comm,
-        Site site) {
-  check(anchors, targets, prototypes, options);
+        Site caller) try {
+  const Site site = LossCall("msn", caller)
+                        .positive("temperature", options.temperature)
+                        .positive("target temperature", options.target_temperature)
+                        .count("iterations", options.iterations)
+                        .number("regularization weight", options.regularization_weight)
+                        .number("power law", options.power_law.value_or(0));
+  check(anchors, targets, prototypes);
   const Division division(targets.shape()[0], comm, site);
   const Var unit = l2_normalize(precise(prototypes));
   const double target_temperature = options.temperature * options.target_temperature;
@@ -63,6 +68,8 @@ Var msn(const Vars& anchors, const Var& targets, const Var& prototypes, const Ms
   if (options.regularization_weight == 0 || count == 0) return loss;
   const Var mean = all_reduce(predictions, comm, ReduceOp::sum, site) / static_cast<double>(count);
   return loss + keep_on(regularization(mean, options.power_law) * options.regularization_weight, {0}, comm);
+} catch (Error& error) {
+  fail_in("msn", caller, error);
 }
 
 }  // namespace weft

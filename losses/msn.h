@@ -27,6 +27,6 @@ struct MsnOptions {
 // Targets, and the prototypes in them, have no gradient. p' is not linear in the loss: it is completed over ranks by an
 // all_reduce of K values, and again in backward. Besides, Sinkhorn's sums and the counts cross ranks.
 Var msn(const Vars& anchors, const Var& targets, const Var& prototypes, const MsnOptions& options, Communicator& comm,
-        Site site = Site::here());
+        Site caller = Site::here());
 
 }  // namespace weft

@@ -17,6 +17,7 @@ struct NtXentOptions {
 };
 
 // This rank's share, of features (b, d) that need not be normalized.
-Var nt_xent(const Var& first, const Var& second, const NtXentOptions& options, Communicator& comm);
+Var nt_xent(const Var& first, const Var& second, const NtXentOptions& options, Communicator& comm,
+            Site caller = Site::here());
 
 }  // namespace weft

@@ -6,15 +6,15 @@
 
 namespace weft {
 
-static const Var& checked(const char* loss, const Var& features, const Var& others) {
+static const Var& checked(const Var& features, const Var& others) {
   require(features.shape().rank() == 2 && features.shape() == others.shape() && features.dtype() == others.dtype(),
-          loss, ": features of pairs are (b, d) on both sides, not ", features.dtype(), " ", features.shape(), " and ",
+          "features of pairs are (b, d) on both sides, not ", features.dtype(), " ", features.shape(), " and ",
           others.dtype(), " ", others.shape());
   return features;
 }
 
-Pairs::Pairs(const char* loss, const Var& first, const Var& second, Communicator& comm)
-    : first(precise(checked(loss, first, second))), second(precise(second)), division(first.shape()[0], comm) {}
+Pairs::Pairs(const Var& first, const Var& second, Communicator& comm, Site site)
+    : first(precise(checked(first, second))), second(precise(second)), division(first.shape()[0], comm, site) {}
 
 Tensor Pairs::numbers() const {
   Tensor all({division.mine()}, DType::i64);
@@ -22,9 +22,10 @@ Tensor Pairs::numbers() const {
   return all;
 }
 
-void expect_scalar(const char* loss, const char* what, const Var& scalar, const Var& features) {
-  require(scalar.shape() == Shape() && scalar.dtype() == features.dtype(), loss, ": ", what, " is a scalar of ",
-          features.dtype(), ", not ", scalar.dtype(), " ", scalar.shape());
+void expect_scalar(const char* what, const Var& scalar, const Var& features) {
+  require(scalar.shape() == Shape() && scalar.dtype() == features.dtype(), what, " is a scalar of ", features.dtype(),
+          ", not ", scalar.dtype(), " ", scalar.shape(),
+          scalar.dtype() == DType::bf16 ? "; make the module that learns it f32" : "");
 }
 
 }  // namespace weft

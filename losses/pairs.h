@@ -9,12 +9,12 @@ struct Pairs {
   const Var first, second;  // this rank's features, (b, d) each
   const Division division;  // of pairs
 
-  Pairs(const char* loss, const Var& first, const Var& second, Communicator& comm);
+  Pairs(const Var& first, const Var& second, Communicator& comm, Site site = Site::here());
 
   Tensor numbers() const;  // of this rank's pairs in the whole batch, i64 (b)
 };
 
 // Error unless it is one number of the features' type.
-void expect_scalar(const char* loss, const char* what, const Var& scalar, const Var& features);
+void expect_scalar(const char* what, const Var& scalar, const Var& features);
 
 }  // namespace weft

@@ -9,6 +9,7 @@
 #include "engine/ops/reduce.h"
 #include "engine/ops/shape_ops.h"
 #include "losses/case.h"
+#include "losses/loss_call.h"
 #include "losses/moments.h"
 #include "losses/precision.h"
 #include "losses/states.h"
@@ -16,11 +17,11 @@
 namespace weft {
 namespace {
 
-void check(const char* metric, const Var& predictions, const Var& targets, bool of_rows) {
+void check(const Var& predictions, const Var& targets, bool of_rows) {
   const int rank = predictions.shape().rank();
-  require(predictions.shape() == targets.shape(), metric, ": predictions ", predictions.shape(), " for targets ",
+  require(predictions.shape() == targets.shape(), "predictions ", predictions.shape(), " for targets ",
           targets.shape());
-  require(rank == 2 || (rank == 1 && !of_rows), metric, of_rows ? ": rows" : ": one value or row for each sample",
+  require(rank == 2 || (rank == 1 && !of_rows), of_rows ? "rows" : "one value or row for each sample",
           " are needed, not ", predictions.shape());
 }
 
@@ -69,50 +70,68 @@ Var of_outputs(const Var& metric, const Var& predictions, Communicator& comm, Si
 
 }  // namespace
 
-Var mean_squared_error(const Var& predictions, const Var& targets, Communicator& comm, Site site) {
-  check("mean_squared_error", predictions, targets, false);
+Var mean_squared_error(const Var& predictions, const Var& targets, Communicator& comm, Site caller) try {
+  const Site site = LossCall("mean_squared_error", caller);
+  check(predictions, targets, false);
   return mean_over_ranks("squared errors", squared_error(predictions, targets), comm, site);
+} catch (Error& error) {
+  fail_in("mean_squared_error", caller, error);
 }
 
-Var root_mean_squared_error(const Var& predictions, const Var& targets, Communicator& comm, Site site) {
-  check("root_mean_squared_error", predictions, targets, false);
+Var root_mean_squared_error(const Var& predictions, const Var& targets, Communicator& comm, Site caller) try {
+  const Site site = LossCall("root_mean_squared_error", caller);
+  check(predictions, targets, false);
   return root(mean_over_ranks("squared errors", squared_error(predictions, targets), comm, site));
+} catch (Error& error) {
+  fail_in("root_mean_squared_error", caller, error);
 }
 
-Var cosine_similarity(const Var& predictions, const Var& targets, Over reduction, Communicator& comm, Site site) {
-  check("cosine_similarity", predictions, targets, true);
+Var cosine_similarity(const Var& predictions, const Var& targets, Over reduction, Communicator& comm, Site caller) try {
+  const Site site = LossCall("cosine_similarity", caller).choice(reduction == Over::mean ? "mean" : "sum");
+  check(predictions, targets, true);
   const Var cosines = sum(l2_normalize(precise(predictions)) * l2_normalize(precise(targets)), 1);
   if (reduction == Over::mean) return mean_over_ranks("cosines", cosines, comm, site);
   States states(comm);
   const auto result = states.sum("cosines", sum(cosines));
   states.exchange(site);
   return result.value();
+} catch (Error& error) {
+  fail_in("cosine_similarity", caller, error);
 }
 
-Var pearson_correlation(const Var& predictions, const Var& targets, Communicator& comm, Site site) {
-  check("pearson_correlation", predictions, targets, false);
+Var pearson_correlation(const Var& predictions, const Var& targets, Communicator& comm, Site caller) try {
+  const Site site = LossCall("pearson_correlation", caller);
+  check(predictions, targets, false);
   const Moments both = moments({columns(predictions), columns(targets)}, {{0, 1}}, comm, Columns::counterparts, site);
   const Var correlation = both.covariances[0] / sqrt(both.variances[0]) / sqrt(both.variances[1]);
   return of_outputs(correlation, predictions, comm, site);
+} catch (Error& error) {
+  fail_in("pearson_correlation", caller, error);
 }
 
-Var r2_score(const Var& predictions, const Var& targets, Communicator& comm, Site site) {
-  check("r2_score", predictions, targets, false);
+Var r2_score(const Var& predictions, const Var& targets, Communicator& comm, Site caller) try {
+  const Site site = LossCall("r2_score", caller);
+  check(predictions, targets, false);
   const Var truth = columns(targets);
   const auto [count, means, variances, none] =
       moments({truth, truth - columns(predictions)}, {}, comm, Columns::counterparts, site);
   const Var errors = variances[1] + square(means[1]);
   const Tensor no_errors = equal(errors.value(), zeros_like(errors));
   return of_outputs(explained(errors, no_errors, variances[0], means[0]), predictions, comm, site);
+} catch (Error& error) {
+  fail_in("r2_score", caller, error);
 }
 
-Var explained_variance(const Var& predictions, const Var& targets, Communicator& comm, Site site) {
-  check("explained_variance", predictions, targets, false);
+Var explained_variance(const Var& predictions, const Var& targets, Communicator& comm, Site caller) try {
+  const Site site = LossCall("explained_variance", caller);
+  check(predictions, targets, false);
   const Var truth = columns(targets);
   const auto [count, means, variances, none] =
       moments({truth, truth - columns(predictions)}, {}, comm, Columns::counterparts, site);
   const Tensor no_errors = vanishes(variances[1], means[1]);
   return of_outputs(explained(variances[1], no_errors, variances[0], means[0]), predictions, comm, site);
+} catch (Error& error) {
+  fail_in("explained_variance", caller, error);
 }
 
 namespace {

@@ -7,18 +7,22 @@
 #include "engine/ops/reduce.h"
 #include "engine/ops/shape_ops.h"
 #include "losses/case.h"
+#include "losses/loss_call.h"
 #include "losses/pairs.h"
 
 namespace weft {
 
 Var siglip_loss(const Var& images, const Var& texts, const Var& scale, const Var& bias, const Exchange& exchange,
-                Communicator& comm) {
-  const Pairs pairs("siglip_loss", images, texts, comm);
-  expect_scalar("siglip_loss", "the scale", scale, pairs.first);
-  expect_scalar("siglip_loss", "the bias", bias, pairs.first);
-  const AllKeys all_texts(pairs.second, pairs.division.rows, exchange, comm);
+                Communicator& comm, Site caller) try {
+  const Site site = LossCall("siglip_loss", caller).exchange(exchange);
+  const Pairs pairs(images, texts, comm, site);
+  expect_scalar("the scale", scale, pairs.first);
+  expect_scalar("the bias", bias, pairs.first);
+  const AllKeys all_texts(pairs.second, pairs.division.rows, exchange, comm, site);
   const Var sum_of_losses = sum(all_texts.softplus_sum(pairs.first, scale, bias, pairs.numbers()));
   return share(cast(sum_of_losses, pairs.first.dtype()), pairs.division.total, comm);
+} catch (Error& error) {
+  fail_in("siglip_loss", caller, error);
 }
 
 namespace {

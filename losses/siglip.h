@@ -11,6 +11,6 @@ namespace weft {
 
 // This rank's share, of features (b, d).
 Var siglip_loss(const Var& images, const Var& texts, const Var& scale, const Var& bias, const Exchange& exchange,
-                Communicator& comm);
+                Communicator& comm, Site caller = Site::here());
 
 }  // namespace weft

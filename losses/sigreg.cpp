@@ -11,6 +11,7 @@
 #include "engine/ops/reduce.h"
 #include "engine/ops/shape_ops.h"
 #include "engine/record.h"
+#include "losses/loss_call.h"
 #include "losses/moments.h"
 #include "losses/precision.h"
 
@@ -64,47 +65,55 @@ struct Statistic {
   Var share;
   int64_t samples;  // of all ranks
 };
-Statistic statistic(const Var& x, Random key, const SigregOptions& options, Communicator& comm) {
+Statistic statistic(const Var& x, Random key, const SigregOptions& options, Communicator& comm, Site site) {
   const int64_t mine = x.shape()[0], views = x.shape().product(1, x.shape().rank() - 1), knots = options.knots - 1;
   const Var projections = matmul(reshape(x, {mine * views, x.shape()[-1]}), directions(key, options.directions, x),
                                  Transpose::no, Transpose::yes);
   const double spacing = options.t_max / static_cast<double>(knots);
   const Var waves = wave_sums(reshape(projections, {mine, views * options.directions}), spacing, knots);
-  const Vars sums = global_sums({{row_count(x), waves}}, comm);
+  const Vars sums = global_sums({{row_count(x), waves}}, comm, site);
   const double samples = sums[0].value().item();
   const auto [normal, weights] = knots_of(spacing, knots, x);
   const Var apart = sub_along(sums[1] / std::max(samples, 1.0), normal, 0);
   const Var total = sum(mul_along(square(apart), weights, 0));
-  return {counted_once(total * (samples / static_cast<double>(views * options.directions)), comm),
+  return {counted_once(total * (samples / static_cast<double>(views * options.directions)), comm, site),
           std::llround(samples)};
 }
 
-void check(const char* loss, const SigregOptions& options) {
-  require(options.directions > 0 && options.knots > 1 && options.t_max > 0, loss, ": ", options.directions,
-          " directions, ", options.knots, " knots and t_max ", options.t_max,
-          "; at least 1 direction, 2 knots and a positive t_max are needed");
+LossCall checked(LossCall call, Random key, const SigregOptions& options) {
+  require(options.directions > 0 && options.knots > 1, options.directions, " directions, ", options.knots,
+          " knots; at least 1 direction and 2 knots are needed");
+  return call.key(key)
+      .count("directions", options.directions)
+      .count("knots", options.knots)
+      .positive("t_max", options.t_max);
 }
 
 }  // namespace
 
-Var sigreg(const Var& x, Random key, const SigregOptions& options, Communicator& comm) {
+Var sigreg(const Var& x, Random key, const SigregOptions& options, Communicator& comm, Site caller) try {
+  const Site site = checked(LossCall("sigreg", caller), key, options);
   require(x.shape().rank() > 1 && x.shape().product(1, x.shape().rank()) > 0 && is_floating(x.dtype()),
-          "sigreg: features (samples, ..., features) are needed, not ", x.dtype(), " ", x.shape());
-  check("sigreg", options);
-  return statistic(precise(x), key, options, comm).share;
+          "features (samples, ..., features) are needed, not ", x.dtype(), " ", x.shape());
+  return statistic(precise(x), key, options, comm, site).share;
+} catch (Error& error) {
+  fail_in("sigreg", caller, error);
 }
 
-Var lejepa(const Var& global, const Var& local, Random key, const LejepaOptions& options, Communicator& comm) {
+Var lejepa(const Var& global, const Var& local, Random key, const LejepaOptions& options, Communicator& comm,
+           Site caller) try {
+  const Site site = checked(LossCall("lejepa", caller).number("lambda", options.lambda), key, options.sigreg);
   require(global.shape().rank() == 3 && local.shape().rank() == 3 &&
               global.shape().without(1) == local.shape().without(1) && global.shape()[1] > 0 && global.shape()[2] > 0,
-          "lejepa: global views (samples, views, features) and local ones of the same samples are needed, not ",
-          global.shape(), " and ", local.shape());
-  check("lejepa", options.sigreg);
+          "global views (samples, views, features) and local ones of the same samples are needed, not ", global.shape(),
+          " and ", local.shape());
   const Var views = precise(concat({global, local}, 1)), center = mean(precise(global), 1);
   const int64_t count = views.shape()[1];
-  const auto [normality, samples] = statistic(views, key, options.sigreg, comm);
+  const auto [normality, samples] = statistic(views, key, options.sigreg, comm, site);
   const Var apart = share(sum(square(views - repeat(center, 1, count))), samples * count * views.shape()[2], comm);
   return normality * options.lambda + apart * (1 - options.lambda);
+} catch (Error& error) {
+  fail_in("lejepa", caller, error);
 }
 
 }  // namespace weft

@@ -21,7 +21,7 @@ struct SigregOptions {
 
 // x is (b, ..., d): where there are axes between, such as views, the mean of the statistics of each. `key` is to be the
 // same on every rank, and another in every step. Saves the projections for backward, and no cos or sin of them.
-Var sigreg(const Var& x, Random key, const SigregOptions& options, Communicator& comm);
+Var sigreg(const Var& x, Random key, const SigregOptions& options, Communicator& comm, Site caller = Site::here());
 
 // LeJEPA: lambda SIGReg(views) + (1 - lambda) mean |view - mean of the global views|^2, over the elements of all views,
 // global (b, g, d) and local (b, v, d), of the same samples. The second term crosses nowhere.
@@ -29,6 +29,7 @@ struct LejepaOptions {
   double lambda = 0.05;
   SigregOptions sigreg = {};
 };
-Var lejepa(const Var& global, const Var& local, Random key, const LejepaOptions& options, Communicator& comm);
+Var lejepa(const Var& global, const Var& local, Random key, const LejepaOptions& options, Communicator& comm,
+           Site caller = Site::here());
 
 }  // namespace weft

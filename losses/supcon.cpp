@@ -4,6 +4,7 @@
 
 #include "collectives/ops.h"
 #include "collectives/spreads.h"
+#include "engine/ops/checks.h"
 #include "engine/ops/elementwise.h"
 #include "engine/ops/index.h"
 #include "engine/ops/matmul.h"
@@ -13,15 +14,17 @@
 #include "losses/all_scores.h"
 #include "losses/case.h"
 #include "losses/division.h"
+#include "losses/loss_call.h"
 #include "losses/precision.h"
 
 namespace weft {
 namespace {
 
 // How many features of all ranks are in each class, in their type.
-Tensor class_counts(const Var& labels, int64_t classes, DType dtype, Communicator& comm) {
+Tensor class_counts(const Var& labels, int64_t classes, DType dtype, Communicator& comm, Site site) {
   const Tensor ones = Tensor::full({labels.size(), 1}, 1, dtype, labels.device());
-  return comm.all_reduce(scatter_add_rows(ones, labels.value(), classes).value().reshape({classes}));
+  return comm.all_reduce(scatter_add_rows(ones, labels.value(), classes).value().reshape({classes}), ReduceOp::sum,
+                         site);
 }
 
 Tensor like(const Tensor& x, double value) { return Tensor::full(x.shape(), value, x.dtype(), x.device()); }
@@ -40,27 +43,34 @@ Tensor self_numbers(const Division& division) {
 
 }  // namespace
 
-Var supcon(const Var& features, const Tensor& labels, int64_t classes, const SupConOptions& options,
-           Communicator& comm) {
+Var supcon(const Var& features, const Tensor& labels, int64_t classes, const SupConOptions& options, Communicator& comm,
+           Site caller) try {
+  const Site site = LossCall("supcon", caller)
+                        .positive("temperature", options.temperature)
+                        .count("classes", classes)
+                        .exchange(options.exchange);
   require(features.shape().rank() == 2 && labels.dtype() == DType::i64 && labels.shape().rank() == 1 &&
               labels.shape()[0] == features.shape()[0],
-          "supcon: features are (b, d) and labels i64 (b), not ", features.shape(), " and ", labels.dtype(), " ",
+          "features are (b, d) and labels i64 (b), not ", features.shape(), " and ", labels.dtype(), " ",
           labels.shape());
-  const Division division(features.shape()[0], comm);
+  within("labels", labels, classes, "class");
+  const Division division(features.shape()[0], comm, site);
   const Var z = l2_normalize(precise(features)), scale = constant_scale(1 / options.temperature, z);
   if (division.total < 2) return as_partial(sum(z) * 0.0, comm);
 
-  const AllKeys all(z, division.rows, options.exchange, comm);
+  const AllKeys all(z, division.rows, options.exchange, comm, site);
   const Var others = all.log_sum_exp(z, scale, {}, self_numbers(division)).of_queries;
   const Var own_class = derived(labels.to(z.device()), z);
-  const Var sums = all_reduce(scatter_add_rows(z, own_class, classes), comm);
-  const Tensor counts = class_counts(own_class, classes, z.dtype(), comm);
+  const Var sums = all_reduce(scatter_add_rows(z, own_class, classes), comm, ReduceOp::sum, site);
+  const Tensor counts = class_counts(own_class, classes, z.dtype(), comm, site);
   const Tensor companions = (gather_rows(counts, own_class.value()) - 1).value(), none = like(companions, 0);
   const Var count = derived(maximum(companions, like(companions, 1)).value(), z);
   const Var positives = sum(z * (gather_rows(sums, own_class) - z), 1) / count / options.temperature;
   const Var terms = cast(others - cast(positives, DType::f64), z.dtype());
   const Var counted = where(derived(greater(companions, none), z), terms, derived(none, z));
   return as_partial(sum(counted) / same_everywhere(anchors(counts)), comm);
+} catch (Error& error) {
+  fail_in("supcon", caller, error);
 }
 
 namespace {

@@ -18,7 +18,7 @@ struct SupConOptions {
 };
 
 // This rank's share, of features (b, d) that need not be normalized and labels i64 (b), from 0 to classes - 1.
-Var supcon(const Var& features, const Tensor& labels, int64_t classes, const SupConOptions& options,
-           Communicator& comm);
+Var supcon(const Var& features, const Tensor& labels, int64_t classes, const SupConOptions& options, Communicator& comm,
+           Site caller = Site::here());
 
 }  // namespace weft

@@ -8,13 +8,13 @@
 
 namespace weft {
 
-Var swapped_cross_entropy(const char* loss, std::span<const Tensor> targets, std::span<const Var> views) {
-  require(swapped_pairs(targets.size(), views.size()) > 0, loss, ": ", targets.size(), " views with targets and ",
-          views.size(), " in all have no pair of different views");
+Var swapped_cross_entropy(std::span<const Tensor> targets, std::span<const Var> views) {
+  require(swapped_pairs(targets.size(), views.size()) > 0, targets.size(), " views with targets and ", views.size(),
+          " in all have no pair of different views");
   for (const Var& view : views)
     for (const Tensor& target : targets)
-      require(view.shape().rank() == 2 && view.shape() == target.shape(), loss,
-              ": all views are (samples, classes) alike, but there are ", target.shape(), " and ", view.shape());
+      require(view.shape().rank() == 2 && view.shape() == target.shape(),
+              "all views are (samples, classes) alike, but there are ", target.shape(), " and ", view.shape());
   Var total;
   for (size_t v = 0; v < views.size(); ++v) {
     Var others;

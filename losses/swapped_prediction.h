@@ -10,7 +10,7 @@ namespace weft {
 //   - sum over samples, and over i and v != i, of targets[i] . log softmax(views[v])
 //
 // is a scalar, this rank's. Targets have no gradient.
-Var swapped_cross_entropy(const char* loss, std::span<const Tensor> targets, std::span<const Var> views);
+Var swapped_cross_entropy(std::span<const Tensor> targets, std::span<const Var> views);
 // How many pairs of different views a sample has: what the mean divides by.
 int64_t swapped_pairs(size_t targets, size_t views);
 

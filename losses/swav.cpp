@@ -4,6 +4,7 @@
 #include "collectives/spreads.h"
 #include "engine/ops/shape_ops.h"
 #include "losses/division.h"
+#include "losses/loss_call.h"
 #include "losses/precision.h"
 #include "losses/sinkhorn.h"
 #include "losses/swapped_prediction.h"
@@ -11,12 +12,14 @@
 namespace weft {
 
 Var swav(const Vars& high, const Vars& low, const SwavOptions& options, Communicator& comm, const Vars& queued,
-         Site site) {
-  require(!high.empty(), "swav: there is no crop of high resolution");
-  require(queued.empty() || queued.size() == high.size(), "swav: ", queued.size(), " queues for ", high.size(),
+         Site caller) try {
+  const Site site = LossCall("swav", caller)
+                        .positive("temperature", options.temperature)
+                        .positive("epsilon", options.epsilon)
+                        .count("iterations", options.iterations);
+  require(!high.empty(), "there is no crop of high resolution");
+  require(queued.empty() || queued.size() == high.size(), queued.size(), " queues for ", high.size(),
           " crops of high resolution");
-  require(options.temperature > 0 && options.epsilon > 0, "swav: temperature ", options.temperature, " and epsilon ",
-          options.epsilon, " must be positive");
   const Division division(high[0].shape()[0], comm, site);
   std::vector<Tensor> logits;
   for (size_t i = 0; i < high.size(); ++i) {
@@ -31,7 +34,9 @@ Var swav(const Vars& high, const Vars& low, const SwavOptions& options, Communic
   for (const Vars* crops : {&high, &low})
     for (const Var& scores : *crops) predictions.push_back(precise(scores) / options.temperature);
   const int64_t pairs = swapped_pairs(codes.size(), predictions.size());
-  return share(swapped_cross_entropy("swav", codes, predictions), division.total * pairs, comm);
+  return share(swapped_cross_entropy(codes, predictions), division.total * pairs, comm);
+} catch (Error& error) {
+  fail_in("swav", caller, error);
 }
 
 }  // namespace weft

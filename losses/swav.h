@@ -19,6 +19,6 @@ struct SwavOptions {
 // Codes have no gradient. `queued`, if there are any, are scores of earlier features for each high crop, this rank's
 // (m, prototypes), which take part in finding the codes. What crosses ranks: Sinkhorn's sums, and the counts.
 Var swav(const Vars& high, const Vars& low, const SwavOptions& options, Communicator& comm, const Vars& queued = {},
-         Site site = Site::here());
+         Site caller = Site::here());
 
 }  // namespace weft

@@ -10,6 +10,7 @@
 #include "engine/ops/reduce.h"
 #include "engine/ops/shape_ops.h"
 #include "losses/case.h"
+#include "losses/loss_call.h"
 #include "losses/moments.h"
 #include "losses/precision.h"
 
@@ -20,17 +21,18 @@ Tico::Tico(const std::string& name, int64_t width, const Init& init, const TicoO
   has_buffer(covariance);
 }
 
-Var Tico::operator()(const Var& first, const Var& second, const Pass& pass, Communicator& comm) {
-  expect_views("Tico", first, second);
+Var Tico::operator()(const Var& first, const Var& second, const Pass& pass, Communicator& comm, Site caller) try {
+  const Site site = LossCall("Tico", caller).number("beta", options_.beta).number("rho", options_.rho);
+  expect_views(first, second);
   const Var a = l2_normalize(precise(first)), b = l2_normalize(precise(second));
   const Tensor& before = covariance.value;
-  require(a.shape()[1] == before.shape()[0] && a.dtype() == before.dtype(), "Tico: '", covariance.name, "' is ",
+  require(a.shape()[1] == before.shape()[0] && a.dtype() == before.dtype(), "'", covariance.name, "' is ",
           before.dtype(), " ", before.shape(), ", the features are ", a.dtype(), " ", a.shape());
 
   const Var fixed = detach(a);
-  const Vars sums = global_sums({{row_count(a), matmul(fixed, fixed, Transpose::yes, Transpose::no)}}, comm);
+  const Vars sums = global_sums({{row_count(a), matmul(fixed, fixed, Transpose::yes, Transpose::no)}}, comm, site);
   const int64_t samples = std::llround(sums[0].value().item());
-  require(samples > 0, "Tico: the batch of all ranks is empty");
+  require(samples > 0, "the batch of all ranks is empty");
   if (pass.training && !(a.tape() && a.tape()->recomputing())) {
     products_ = samples_ == 0 ? sums[1].value() : (Var(products_) + Var(sums[1].value())).value();
     samples_ += samples;
@@ -38,6 +40,8 @@ Var Tico::operator()(const Var& first, const Var& second, const Pass& pass, Comm
   const Var now = same_everywhere(moved(sums[1].value(), samples));
   const Var apart = static_cast<double>(a.shape()[0]) - sum(a * b), along = sum(matmul(a, now) * a);
   return share(apart + along * options_.rho, samples, comm);
+} catch (Error& error) {
+  fail_in("Tico", caller, error);
 }
 
 void Tico::update() {

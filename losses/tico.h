@@ -21,7 +21,7 @@ class Tico final : public Module {
   Tico(const std::string& name, int64_t width, const Init& init, const TicoOptions& options = {});
 
   // `first` and `second` (b, d) need not be normalized: this rank's share.
-  Var operator()(const Var& first, const Var& second, const Pass& pass, Communicator& comm);
+  Var operator()(const Var& first, const Var& second, const Pass& pass, Communicator& comm, Site caller = Site::here());
 
   // After the passes of a training step: M_before moves on by the mean over all their samples. The same bits on every
   // rank; for another number of ranks the same up to the rounding of sums.

@@ -7,9 +7,9 @@
 namespace weft {
 namespace {
 
-Var normalized(const char* loss, const Var& view, const Var& other) {
-  require(view.shape().rank() == 2 && view.shape() == other.shape() && view.dtype() == other.dtype(), loss,
-          ": two views are (b, d) each, not ", view.dtype(), " ", view.shape(), " and ", other.dtype(), " ",
+Var normalized(const Var& view, const Var& other) {
+  require(view.shape().rank() == 2 && view.shape() == other.shape() && view.dtype() == other.dtype(),
+          "two views are (b, d) each, not ", view.dtype(), " ", view.shape(), " and ", other.dtype(), " ",
           other.shape());
   return l2_normalize(precise(view));
 }
@@ -21,13 +21,13 @@ Rows twice(Rows rows) {
 
 }  // namespace
 
-TwoViews::TwoViews(const char* loss, const Var& first_view, const Var& second_view, const Exchange& exchange,
-                   Communicator& comm)
-    : first(normalized(loss, first_view, second_view)),
-      second(normalized(loss, second_view, first_view)),
-      division(first.shape()[0], comm),
+TwoViews::TwoViews(const Var& first_view, const Var& second_view, const Exchange& exchange, Communicator& comm,
+                   Site site)
+    : first(normalized(first_view, second_view)),
+      second(normalized(second_view, first_view)),
+      division(first.shape()[0], comm, site),
       all(concat({first, second}, 0)),
-      keys_(all, twice(division.rows), exchange, comm) {}
+      keys_(all, twice(division.rows), exchange, comm, site) {}
 
 AllKeys::LogSumExps TwoViews::log_sum_exp(const Var& scale, Counterpart counterpart) const {
   const int64_t b = division.mine();

@@ -9,7 +9,7 @@ namespace weft {
 class TwoViews {
  public:
   // Features are (b, d) and need not be normalized.
-  TwoViews(const char* loss, const Var& first, const Var& second, const Exchange& exchange, Communicator& comm);
+  TwoViews(const Var& first, const Var& second, const Exchange& exchange, Communicator& comm, Site site = Site::here());
 
   const Var first, second;  // normalized
   const Division division;  // of samples

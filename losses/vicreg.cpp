@@ -7,17 +7,23 @@
 #include "engine/ops/reduce.h"
 #include "engine/ops/shape_ops.h"
 #include "losses/case.h"
+#include "losses/loss_call.h"
 #include "losses/moments.h"
 #include "losses/precision.h"
 
 namespace weft {
 
-Var vicreg(const Var& first, const Var& second, const VicregOptions& options, Communicator& comm) {
-  expect_views("vicreg", first, second);
+Var vicreg(const Var& first, const Var& second, const VicregOptions& options, Communicator& comm, Site caller) try {
+  const Site site = LossCall("vicreg", caller)
+                        .number("lambda", options.lambda)
+                        .number("mu", options.mu)
+                        .number("nu", options.nu)
+                        .number("gamma", options.gamma)
+                        .not_negative("epsilon", options.epsilon);
+  expect_views(first, second);
   const Var a = precise(first), b = precise(second);
-  const Moments views = moments({a, b}, {{0, 0}, {1, 1}}, comm);
-  require(views.count > 1, "vicreg: the batch of all ranks has ", views.count,
-          " samples; a variance needs at least two");
+  const Moments views = moments({a, b}, {{0, 0}, {1, 1}}, comm, Columns::all, site);
+  require(views.count > 1, "the batch of all ranks has ", views.count, " samples; a variance needs at least two");
   const double unbiased = static_cast<double>(views.count) / static_cast<double>(views.count - 1);
   const double features = static_cast<double>(a.shape()[1]);
   const Var others = 1.0 - identity(views.covariances[0]);
@@ -32,7 +38,9 @@ Var vicreg(const Var& first, const Var& second, const VicregOptions& options, Co
   const Var spread =
       (too_little_variance(0) + too_little_variance(1)) * (options.mu / 2) + (common(0) + common(1)) * options.nu;
   const Var apart = share(sum(square(a - b)), a.shape()[1] * views.count, comm) * options.lambda;
-  return apart + counted_once(spread, comm);
+  return apart + counted_once(spread, comm, site);
+} catch (Error& error) {
+  fail_in("vicreg", caller, error);
 }
 
 namespace {

@@ -21,6 +21,7 @@ struct VicregOptions {
 };
 
 // `first` and `second` (b, d): this rank's share. The batch must have two samples at least.
-Var vicreg(const Var& first, const Var& second, const VicregOptions& options, Communicator& comm);
+Var vicreg(const Var& first, const Var& second, const VicregOptions& options, Communicator& comm,
+           Site caller = Site::here());
 
 }  // namespace weft

@@ -108,8 +108,8 @@ TEST_CASE("views that agree with their own targets count nowhere") {
   const Tensor certain = Tensor::from({1, 2}, {1, 0}), logits = Tensor::from({1, 2}, {0, 40}, DType::f32);
   const std::vector<Tensor> targets = {certain, certain};
   const std::vector<Var> same = {logits, logits}, more = {logits, logits, logits};
-  CHECK(swapped_cross_entropy("loss", targets, same).value().item() == 80);
-  CHECK(swapped_cross_entropy("loss", targets, more).value().item() == 160);
+  CHECK(swapped_cross_entropy(targets, same).value().item() == 80);
+  CHECK(swapped_cross_entropy(targets, more).value().item() == 160);
   CHECK(swapped_pairs(2, 2) == 2);
   CHECK(swapped_pairs(2, 10) == 18);
   CHECK(swapped_pairs(1, 1) == 0);
@@ -266,11 +266,11 @@ TEST_CASE("losses of assignments refuse what they cannot compare, and say why") 
     expect_refusal([&] { swav({four, few}, {}, {}, comm); }, {"swav: ", "(4, 3)", "(2, 3)"});
     expect_refusal([&] { swav({four}, {few}, {}, comm); }, {"swav: all views", "(4, 3)", "(2, 3)"});
     expect_refusal([&] { swav({four}, {four}, {}, comm, {four, four}); }, {"swav: 2 queues for 1"});
-    expect_refusal([&] { swav({four}, {four}, {.epsilon = 0}, comm); }, {"swav: temperature 0.1 and epsilon 0"});
+    expect_refusal([&] { swav({four}, {four}, {.epsilon = 0}, comm); }, {"swav: the epsilon is 0, but must be positive and finite"});
     expect_refusal([&] { msn({}, four, four, {}, comm); }, {"msn: there are no anchors"});
     expect_refusal([&] { msn({few}, four, four, {}, comm); }, {"msn: anchors (2, 3) for targets (4, 3)"});
     expect_refusal([&] { msn({four}, four, wide, {}, comm); }, {"msn: targets (4, 3)", "prototypes (4, 5)"});
-    expect_refusal([&] { msn({four}, four, four, {.temperature = 0}, comm); }, {"msn: temperatures 0 and 0.25"});
+    expect_refusal([&] { msn({four}, four, four, {.temperature = 0}, comm); }, {"msn: the temperature is 0, but must be positive and finite"});
     Dino dino("dino", 3, f64);
     expect_refusal([&] { dino({wide}, {four, four}, training, comm); }, {"Dino: the center has 3 classes", "(4, 5)"});
     expect_refusal([&] { dino({four}, {four}, training, comm); }, {"Dino: 1 views with targets and 1 in all"});

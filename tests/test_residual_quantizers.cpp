@@ -196,7 +196,7 @@ TEST_CASE("mistakes in residual quantization are refused") {
     expect_refusal([&] { FiniteScalar({3, 3})(some({2, 3}), {}, comm); }, {"FiniteScalar: (samples, ..., 2)"});
     expect_refusal([&] { ResidualFiniteScalar({3, 3}, 2)(some({2, 3}), {}, comm); }, {"3 features", "levels for 2"});
     SimVq f32("codes", {.dim = 3, .codes = 5}, {});
-    expect_refusal([&] { f32(some({2, 3}), {}, comm); }, {"SimVq: tokens are f64, codes f32"});
+    expect_refusal([&] { f32(some({2, 3}), {}, comm); }, {"SimVq: tokens are f64, 'codes.table' is f32"});
     GroupedResidual::Groups groups;
     for (int g = 0; g < 2; ++g) groups.push_back(finer_corners(2));
     GroupedResidual grouped(std::move(groups));

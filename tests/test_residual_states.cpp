@@ -28,15 +28,16 @@ class Recorder final : public Quantizer {
   struct Seen {
     std::vector<Random> passes, updates;
   };
-  explicit Recorder(Seen& seen) : seen_(seen), corners_({.bits = 3, .dtype = DType::f64}) {}
-  Quantized operator()(const Var& x, const Pass& pass, Communicator& comm, const Var& mask) override {
-    seen_.passes.push_back(pass.key);
-    return corners_(x, pass, comm, mask);
-  }
-  Var decode(const Var& indices) override { return corners_.decode(indices); }
-  void update(Communicator&, const Random& key) override { seen_.updates.push_back(key); }
+  explicit Recorder(Seen& seen) : Quantizer("Recorder"), seen_(seen), corners_({.bits = 3, .dtype = DType::f64}) {}
 
  private:
+  Quantized apply(const Var& x, const Pass& pass, Communicator& comm, const Var& mask, Site caller) override {
+    seen_.passes.push_back(pass.key);
+    return part(corners_, x, pass, comm, mask, caller);
+  }
+  Var decoded(const Var& indices) override { return decoded_part(corners_, indices); }
+  void learn(Communicator&, const Random& key, Site) override { seen_.updates.push_back(key); }
+
   Seen& seen_;
   LookupFree corners_;
 };

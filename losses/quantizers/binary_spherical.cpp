@@ -10,6 +10,7 @@ namespace {
 
 // Between points of the sphere |u - c|^2 = 2 - 2 u.c.
 LookupFreeOptions on_the_sphere(const BinarySphericalOptions& options) {
+  expect_positive("BinarySpherical: ", "temperature", options.temperature);
   return {.bits = options.bits,
           .groups = options.groups,
           .scale = 1 / std::sqrt(static_cast<double>(options.bits)),
@@ -23,11 +24,11 @@ LookupFreeOptions on_the_sphere(const BinarySphericalOptions& options) {
 }  // namespace
 
 BinarySpherical::BinarySpherical(const BinarySphericalOptions& options)
-    : bits_(options.bits), corners_(on_the_sphere(options), "BinarySpherical") {}
+    : Quantizer("BinarySpherical"), bits_(options.bits), corners_(on_the_sphere(options)) {}
 
-Quantized BinarySpherical::operator()(const Var& x, const Pass& pass, Communicator& comm, const Var& mask) {
-  const Tokens tokens("BinarySpherical", x, bits_, mask);
-  const Quantized found = corners_(l2_normalize(tokens.rows()), pass, comm);
+Quantized BinarySpherical::apply(const Var& x, const Pass& pass, Communicator& comm, const Var& mask, Site caller) {
+  const Tokens tokens(x, bits_, mask);
+  const Quantized found = part(corners_, l2_normalize(tokens.rows()), pass, comm, {}, caller);
   return tokens.back(found.values, found.indices.value(), found.loss);
 }
 

@@ -24,10 +24,10 @@ class BinarySpherical final : public Quantizer {
  public:
   explicit BinarySpherical(const BinarySphericalOptions& options);
 
-  Quantized operator()(const Var& x, const Pass& pass, Communicator& comm, const Var& mask = {}) override;
-  Var decode(const Var& indices) override { return corners_.decode(indices); }
-
  private:
+  Quantized apply(const Var& x, const Pass& pass, Communicator& comm, const Var& mask, Site caller) override;
+  Var decoded(const Var& indices) override { return decoded_part(corners_, indices); }
+
   int64_t bits_;
   LookupFree corners_;
 };

@@ -15,9 +15,12 @@ namespace weft {
 namespace {
 
 Tensor first_codes(const std::string& name, const CodebookOptions& options, const Init& init) {
-  require(options.codes > 0 && options.dim > 0, "Codebook: ", options.codes, " codes of ", options.dim, " features");
-  require(options.decay >= 0 && options.decay <= 1, "Codebook: decay ", options.decay, " is not in 0..1");
-  require(init.dtype != DType::bf16, "Codebook: moving averages in bf16 would stand still; make the codes f32");
+  require(options.codes > 0 && options.dim > 0, "Codebook: '", name, "' has ", options.codes, " codes of ", options.dim,
+          " features");
+  require(options.decay >= 0 && options.decay <= 1, "Codebook: '", name, "' has a decay of ", options.decay,
+          ", which is not in 0..1");
+  require(init.dtype != DType::bf16, "Codebook: '", name,
+          "' is bf16, in which moving averages would stand still; make its module f32");
   const Tensor codes = init.normal(name, {options.codes, options.dim}, 1 / std::sqrt(static_cast<double>(options.dim)));
   return options.unit ? l2_normalize(codes).value() : codes;
 }
@@ -41,9 +44,9 @@ Codebook::Codebook(const std::string& name, const CodebookOptions& options, cons
   has_buffer(started);
 }
 
-void Codebook::start(const Tensor& tokens, Communicator& comm, const Random& key) {
+void Codebook::start(const Tensor& tokens, Communicator& comm, const Random& key, Site caller) {
   const auto [centers, counts] = k_means(tokens, options_.codes, std::max<int64_t>(options_.k_means_iterations, 1),
-                                         options_.unit, comm, key, Site::here("k-means"));
+                                         options_.unit, comm, key, caller.named("k-means"));
   if (!centers.defined()) return;
   sizes.value = maximum(counts, Tensor::full(counts.shape(), 1, counts.dtype(), counts.device())).value();
   sums.value = times_rows(centers, sizes.value);
@@ -58,15 +61,15 @@ void Codebook::observe(const Tensor& tokens, const Tensor& indices) {
   if (options_.dead_below > 0) tokens_.push_back(tokens.clone());
 }
 
-void Codebook::update(Communicator& comm, const Random& key) {
+void Codebook::update(Communicator& comm, const Random& key, Site caller) {
   replaced_ = 0;
   if (options_.learnable && options_.dead_below <= 0) return;
   if (!step_) step_.emplace(options_.codes, options_.dim, codes.value.device());
-  const CodeSums::Total step = step_->over(comm, codes.value.dtype(), Site::here("codebook statistics"));
+  const CodeSums::Total step = step_->over(comm, codes.value.dtype(), caller.named("codebook statistics"));
   step_.reset();
   if (step.tokens > 0) {
     average(step);
-    if (options_.dead_below > 0) replace_dead(step.tokens, comm, key);
+    if (options_.dead_below > 0) replace_dead(step.tokens, comm, key, caller);
   }
   tokens_.clear();
 }
@@ -85,7 +88,7 @@ void Codebook::average(const CodeSums::Total& step) {
   write_codes((options_.unit ? l2_normalize(means) : means).value());
 }
 
-void Codebook::replace_dead(int64_t tokens, Communicator& comm, const Random& key) {
+void Codebook::replace_dead(int64_t tokens, Communicator& comm, const Random& key, Site caller) {
   const std::vector<double> size = sizes.value.values();
   std::vector<double> from(size.size()), reset = size;  // row k becomes row from[k] of codes and chosen tokens
   for (size_t k = 0; k < size.size(); ++k) {
@@ -99,7 +102,7 @@ void Codebook::replace_dead(int64_t tokens, Communicator& comm, const Random& ke
   Vars parts = {Tensor(none, table.dtype(), table.device())};
   parts.insert(parts.end(), tokens_.begin(), tokens_.end());
   const Tensor chosen = rows_by_number(concat(parts, 0).value(), chosen_numbers(replaced_, tokens, key), comm,
-                                       Site::here("tokens for dead codes"));
+                                       caller.named("tokens for dead codes"));
   const Tensor rows = Tensor::from({options_.codes}, from, DType::i64, table.device());
   sizes.value = Tensor::from({options_.codes}, reset, table.dtype(), table.device());
   const auto replaced = [&](const Tensor& old, const Tensor& by) {

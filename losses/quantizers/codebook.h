@@ -30,13 +30,13 @@ class Codebook final : public Module {
 
   bool has_started() const { return started.value.item() != 0; }
   // By k-means over the tokens of all ranks, if any rank has one.
-  void start(const Tensor& tokens, Communicator& comm, const Random& key);
+  void start(const Tensor& tokens, Communicator& comm, const Random& key, Site caller = Site::here());
 
   // What an update will be made of, from any number of passes.
   void observe(const Tensor& tokens, const Tensor& indices);
   // One all_reduce; with a dead code, one small meeting and an all_gather of the tokens that replace such codes. These
   // are chosen from all since the last update, counted rank by rank. Nothing changes where there were none.
-  void update(Communicator& comm, const Random& key);
+  void update(Communicator& comm, const Random& key, Site caller = Site::here());
 
   // For reports: by the moving averages, how many codes are used as if equally often; how many are below this size; how
   // many the last update replaced. (A learnable codebook has averages only if dead codes are replaced.)
@@ -46,7 +46,7 @@ class Codebook final : public Module {
 
  private:
   void average(const CodeSums::Total& step);
-  void replace_dead(int64_t tokens, Communicator& comm, const Random& key);
+  void replace_dead(int64_t tokens, Communicator& comm, const Random& key, Site caller);
   void write_codes(const Tensor& values);
 
   CodebookOptions options_;

@@ -9,7 +9,7 @@ namespace weft {
 
 // A little more than the outermost levels, so that they are reached; the shift makes zero go to zero.
 FiniteScalar::FiniteScalar(const std::vector<int64_t>& levels, DType dtype)
-    : radix_("FiniteScalar", levels, MixedRadix::First::least), dtype_(dtype) {
+    : Quantizer("FiniteScalar"), radix_("FiniteScalar", levels, MixedRadix::First::least), dtype_(dtype) {
   for (const int64_t level : levels) {
     const double reach = static_cast<double>(level - 1) / 2 * 1.001, offset = level % 2 == 0 ? 0.5 : 0;
     reach_.push_back(reach);
@@ -19,15 +19,17 @@ FiniteScalar::FiniteScalar(const std::vector<int64_t>& levels, DType dtype)
   }
 }
 
-Quantized FiniteScalar::operator()(const Var& x, const Pass&, Communicator& comm, const Var& mask) {
-  const Tokens tokens("FiniteScalar", x, static_cast<int64_t>(half_.size()), mask);
+Quantized FiniteScalar::apply(const Var& x, const Pass&, Communicator& comm, const Var& mask, Site) {
+  const Tokens tokens(x, static_cast<int64_t>(half_.size()), mask);
   const Var continuous = bounded(tokens.rows()), half = per_feature(half_, continuous);
   const Var digits = add_along(round(detach(continuous)), half, -1);
   const Var values = straight_through(codes(digits), div_along(continuous, half, -1));
   return tokens.back(values, radix_.number(digits.value()), no_loss(x, comm));
 }
 
-Var FiniteScalar::decode(const Var& indices) { return codes(derived(radix_.digits(indices.value(), dtype_), indices)); }
+Var FiniteScalar::decoded(const Var& indices) {
+  return codes(derived(radix_.digits(indices.value(), dtype_), indices));
+}
 
 Var FiniteScalar::codes(const Var& digits) const {
   const Var half = per_feature(half_, digits);

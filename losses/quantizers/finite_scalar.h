@@ -13,11 +13,11 @@ class FiniteScalar final : public Quantizer {
   // `dtype` is that of what decode gives.
   explicit FiniteScalar(const std::vector<int64_t>& levels, DType dtype = DType::f32);
 
-  Quantized operator()(const Var& x, const Pass& pass, Communicator& comm, const Var& mask = {}) override;
-  Var decode(const Var& indices) override;        // the first feature counts least
   int64_t size() const { return radix_.size(); }  // how many codes there are
 
  private:
+  Quantized apply(const Var& x, const Pass& pass, Communicator& comm, const Var& mask, Site caller) override;
+  Var decoded(const Var& indices) override;  // the first feature counts least
   using Features = std::vector<double>;
   Var bounded(const Var& rows) const;
   Var codes(const Var& digits) const;

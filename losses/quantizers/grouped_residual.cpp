@@ -5,23 +5,23 @@
 
 namespace weft {
 
-GroupedResidual::GroupedResidual(Groups groups) : groups_(std::move(groups)) {
+GroupedResidual::GroupedResidual(Groups groups) : Quantizer("GroupedResidual"), groups_(std::move(groups)) {
   require(!groups_.empty(), "GroupedResidual: no groups");
   for (const auto& group : groups_) has(*group);
 }
 
-Quantized GroupedResidual::operator()(const Var& x, const Pass& pass, Communicator& comm, const Var& mask) {
+Quantized GroupedResidual::apply(const Var& x, const Pass& pass, Communicator& comm, const Var& mask, Site caller) {
   const auto count = static_cast<int64_t>(groups_.size());
-  require(x.shape().rank() > 1 && x.shape()[-1] % count == 0, "GroupedResidual: ", x.shape(),
-          " cannot be divided into ", count, " equal groups of features");
+  require(x.shape().rank() > 1 && x.shape()[-1] % count == 0, x.shape(), " cannot be divided into ", count,
+          " equal groups of features");
   const int64_t width = x.shape()[-1] / count, used = groups_[0]->used(pass);
   Var loss;
   Vars values, indices;
   for (int64_t g = 0; g < count; ++g) {
     Pass own = pass;
     own.key = pass.key.fork(static_cast<uint64_t>(g));
-    const Var part = slice(x, -1, g * width, (g + 1) * width);
-    const Quantized q = groups_[static_cast<size_t>(g)]->quantize(part, used, own, comm, mask);
+    const Var features = slice(x, -1, g * width, (g + 1) * width);
+    const Quantized q = groups_[static_cast<size_t>(g)]->quantize(features, used, own, comm, mask, caller);
     values.push_back(q.values);
     indices.push_back(q.indices);
     loss = g == 0 ? q.loss : loss + q.loss;
@@ -29,18 +29,19 @@ Quantized GroupedResidual::operator()(const Var& x, const Pass& pass, Communicat
   return {concat(values, -1), stack(indices, -2), loss};
 }
 
-Var GroupedResidual::decode(const Var& indices) {
+Var GroupedResidual::decoded(const Var& indices) {
   const Shape& shape = indices.shape();
   const auto count = static_cast<int64_t>(groups_.size());
-  require(shape.rank() > 1 && shape[-2] == count, "GroupedResidual: indices ", shape, " for ", count, " groups");
+  require(shape.rank() > 1 && shape[-2] == count, "indices ", shape, " for ", count, " groups");
   Vars values;
   for (int64_t g = 0; g < count; ++g)
-    values.push_back(groups_[static_cast<size_t>(g)]->decode(reshape(slice(indices, -2, g, g + 1), shape.without(-2))));
+    values.push_back(
+        decoded_part(*groups_[static_cast<size_t>(g)], reshape(slice(indices, -2, g, g + 1), shape.without(-2))));
   return concat(values, -1);
 }
 
-void GroupedResidual::update(Communicator& comm, const Random& key) {
-  for (size_t g = 0; g < groups_.size(); ++g) groups_[g]->update(comm, key.fork(g));
+void GroupedResidual::learn(Communicator& comm, const Random& key, Site caller) {
+  for (size_t g = 0; g < groups_.size(); ++g) update_part(*groups_[g], comm, key.fork(g), caller);
 }
 
 }  // namespace weft

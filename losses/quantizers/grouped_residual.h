@@ -10,11 +10,11 @@ class GroupedResidual final : public Quantizer {
   explicit GroupedResidual(Groups groups);
 
   // Indices have two last axes: groups, and the quantizers of a group. Every group uses as many in a pass as the first.
-  Quantized operator()(const Var& x, const Pass& pass, Communicator& comm, const Var& mask = {}) override;
-  Var decode(const Var& indices) override;
-  void update(Communicator& comm, const Random& key) override;
-
  private:
+  Quantized apply(const Var& x, const Pass& pass, Communicator& comm, const Var& mask, Site caller) override;
+  Var decoded(const Var& indices) override;
+  void learn(Communicator& comm, const Random& key, Site caller) override;
+
   Groups groups_;
 };
 

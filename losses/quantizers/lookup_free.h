@@ -26,17 +26,15 @@ struct LookupFreeOptions {
 
 class LookupFree final : public Quantizer {
  public:
-  explicit LookupFree(const LookupFreeOptions& options, const std::string& name = "LookupFree");
-
-  Quantized operator()(const Var& x, const Pass& pass, Communicator& comm, const Var& mask = {}) override;
-  Var decode(const Var& indices) override;  // the first bit of an index counts most
+  explicit LookupFree(const LookupFreeOptions& options);
 
  private:
+  Quantized apply(const Var& x, const Pass& pass, Communicator& comm, const Var& mask, Site caller) override;
+  Var decoded(const Var& indices) override;  // the first bit of an index counts most
   Var codes(const Tensor& bits) const;
-  Var loss(const Var& rows, const Var& quantized, int64_t total, Communicator& comm) const;
+  Var loss(const Var& rows, const Var& quantized, int64_t total, Communicator& comm, Site site) const;
 
   LookupFreeOptions options_;
-  std::string name_;
   MixedRadix radix_;
 };
 

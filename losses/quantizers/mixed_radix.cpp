@@ -8,7 +8,7 @@
 namespace weft {
 
 MixedRadix::MixedRadix(const std::string& name, const std::vector<int64_t>& levels, First first)
-    : name_(name), levels_(levels.begin(), levels.end()), places_(levels.size()) {
+    : levels_(levels.begin(), levels.end()), places_(levels.size()) {
   constexpr int64_t limit = int64_t{1} << 48;  // f64 must hold numbers and tell quotients from their neighbours
   require(!levels.empty(), name, ": codes of no digits");
   const size_t n = levels.size();
@@ -28,7 +28,7 @@ Tensor MixedRadix::number(const Tensor& digits) const {
 }
 
 Tensor MixedRadix::digits(const Tensor& numbers, DType dtype) const {
-  within(name_, numbers, size_, "index");
+  within("indices", numbers, size_, "index");
   const auto n = static_cast<int64_t>(places_.size());
   const auto row = [&](const std::vector<double>& values) {
     return Var(Tensor::from({n}, values, DType::f64, numbers.device()));

@@ -17,7 +17,6 @@ class MixedRadix {
   Tensor digits(const Tensor& numbers, DType dtype) const;  // i64 (...) to (..., levels)
 
  private:
-  std::string name_;
   std::vector<double> levels_, places_;
   int64_t size_ = 1;
 };

@@ -16,8 +16,8 @@ Random stream(const Random& key, int64_t layer) { return key.fork(static_cast<ui
 
 }  // namespace
 
-ResidualQuantizer::ResidualQuantizer(Layers layers, const QuantizerDropout& dropout)
-    : layers_(std::move(layers)), dropout_(dropout) {
+ResidualQuantizer::ResidualQuantizer(Layers layers, const QuantizerDropout& dropout, const char* kind)
+    : Quantizer(kind), layers_(std::move(layers)), dropout_(dropout) {
   const auto all = static_cast<int64_t>(layers_.size());
   require(all > 0, "ResidualQuantizer: no quantizers");
   require(dropout.least >= 0 && dropout.least <= all && dropout.multiple_of > 0,
@@ -34,16 +34,16 @@ int64_t ResidualQuantizer::used(const Pass& pass) const {
   return std::min(all, (used + unit - 1) / unit * unit);
 }
 
-Quantized ResidualQuantizer::quantize(const Var& x, int64_t used, const Pass& pass, Communicator& comm,
-                                      const Var& mask) {
-  const Tokens tokens("ResidualQuantizer", x, x.shape()[-1], mask);
+Quantized ResidualQuantizer::quantize(const Var& x, int64_t used, const Pass& pass, Communicator& comm, const Var& mask,
+                                      Site caller) {
+  const Tokens tokens(x, x.shape()[-1], mask);
   if (pass.training) used_since_update_ = std::max(used_since_update_, used);
   Var residual = prepared(tokens.rows()), values, loss;
   Vars indices;
   for (int64_t i = 0; i < used; ++i) {
     Pass own = pass;
     own.key = stream(pass.key, i);
-    const Quantized q = (*layers_[static_cast<size_t>(i)])(residual, own, comm);
+    const Quantized q = part(*layers_[static_cast<size_t>(i)], residual, own, comm, {}, caller);
     const Var found = detach(q.values);
     residual = residual - found;
     values = i == 0 ? q.values : values + found;
@@ -54,17 +54,17 @@ Quantized ResidualQuantizer::quantize(const Var& x, int64_t used, const Pass& pa
   return tokens.back(values, stack(indices, -1).value(), loss);
 }
 
-Var ResidualQuantizer::decode(const Var& indices) {
+Var ResidualQuantizer::decoded(const Var& indices) {
   const int64_t given = indices.shape()[-1];
-  require(given > 0 && given <= static_cast<int64_t>(layers_.size()), "ResidualQuantizer: indices ", indices.shape(),
-          " for ", layers_.size(), " quantizers");
+  require(given > 0 && given <= static_cast<int64_t>(layers_.size()), "indices ", indices.shape(), " for ",
+          layers_.size(), " quantizers");
   Var values;
   for (int64_t i = 0; i < given; ++i) {
     const Var index = reshape(slice(indices, -1, i, i + 1), indices.shape().without(-1));
     const Tensor zero = Tensor::zeros(index.shape(), DType::i64, index.device());
     Tensor code = Tensor::like(zero);
     backend(index.device()).binary(Binary::Maximum, index.value(), zero, code);
-    const Var decoded = layers_[static_cast<size_t>(i)]->decode(derived(code, index));
+    const Var decoded = decoded_part(*layers_[static_cast<size_t>(i)], derived(code, index));
     const Tensor used = repeat(greater_equal(index.value(), zero), -1, decoded.shape()[-1]).value();
     const Var nothing = derived(Tensor::zeros(decoded.shape(), decoded.dtype(), decoded.device()), decoded);
     const Var part = where(derived(used, index), decoded, nothing);
@@ -73,8 +73,9 @@ Var ResidualQuantizer::decode(const Var& indices) {
   return values;
 }
 
-void ResidualQuantizer::update(Communicator& comm, const Random& key) {
-  for (int64_t i = 0; i < used_since_update_; ++i) layers_[static_cast<size_t>(i)]->update(comm, stream(key, i));
+void ResidualQuantizer::learn(Communicator& comm, const Random& key, Site caller) {
+  for (int64_t i = 0; i < used_since_update_; ++i)
+    update_part(*layers_[static_cast<size_t>(i)], comm, stream(key, i), caller);
   used_since_update_ = 0;
 }
 

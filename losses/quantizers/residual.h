@@ -20,19 +20,20 @@ struct QuantizerDropout {
 class ResidualQuantizer : public Quantizer {
  public:
   using Layers = std::vector<std::unique_ptr<Quantizer>>;
-  explicit ResidualQuantizer(Layers layers, const QuantizerDropout& dropout = {});
+  explicit ResidualQuantizer(Layers layers, const QuantizerDropout& dropout = {},
+                             const char* kind = "ResidualQuantizer");
 
   // Indices have a last axis, one for each quantizer; decode takes the first few, too.
-  Quantized operator()(const Var& x, const Pass& pass, Communicator& comm, const Var& mask = {}) override {
-    return quantize(x, used(pass), pass, comm, mask);
-  }
-  Var decode(const Var& indices) override;
-  void update(Communicator& comm, const Random& key) override;
-
   int64_t used(const Pass& pass) const;  // how many quantizers such a pass uses
-  Quantized quantize(const Var& x, int64_t used, const Pass& pass, Communicator& comm, const Var& mask);
+  Quantized quantize(const Var& x, int64_t used, const Pass& pass, Communicator& comm, const Var& mask,
+                     Site caller = Site::here());
 
  private:
+  Quantized apply(const Var& x, const Pass& pass, Communicator& comm, const Var& mask, Site caller) override {
+    return quantize(x, used(pass), pass, comm, mask, caller);
+  }
+  Var decoded(const Var& indices) override;
+  void learn(Communicator& comm, const Random& key, Site caller) override;
   virtual Var prepared(const Var& rows) const { return rows; }  // what the first quantizer gets
 
   Layers layers_;

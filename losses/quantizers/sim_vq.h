@@ -20,13 +20,12 @@ class SimVq final : public Quantizer {
  public:
   SimVq(const std::string& name, const SimVqOptions& options, const Init& init);
 
-  Quantized operator()(const Var& x, const Pass& pass, Communicator& comm, const Var& mask = {}) override;
-  Var decode(const Var& indices) override;
-
   Parameter table;  // (codes, dim), a buffer: normal, with the deviation dim^-1/2
   Parameter map;    // (dim, dim)
 
  private:
+  Quantized apply(const Var& x, const Pass& pass, Communicator& comm, const Var& mask, Site caller) override;
+  Var decoded(const Var& indices) override;
   Var codes(const Var& beside) const;
   SimVqOptions options_;
 };

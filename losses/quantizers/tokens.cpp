@@ -11,14 +11,14 @@
 
 namespace weft {
 
-Tokens::Tokens(const std::string& quantizer, const Var& x, int64_t dim, const Var& mask) : x_(x) {
-  require(x.defined() && is_floating(x.dtype()) && x.shape().rank() > 1 && x.shape()[-1] == dim, quantizer,
-          ": (samples, ..., ", dim, ") of a floating type is needed, not ", x.dtype(), " ", x.shape());
+Tokens::Tokens(const Var& x, int64_t dim, const Var& mask) : x_(x) {
+  require(x.defined() && is_floating(x.dtype()) && x.shape().rank() > 1 && x.shape()[-1] == dim, "(samples, ..., ", dim,
+          ") of a floating type is needed, not ", x.dtype(), " ", x.shape());
   const Shape front = x.shape().without(-1);
   all_ = rows_ = precise(reshape(x, {front.size(), dim}));
   if (!mask.defined()) return;
-  require(mask.dtype() == DType::u8 && mask.shape() == front, quantizer, ": the mask of ", x.shape(), " is u8 ", front,
-          ", not ", mask.dtype(), " ", mask.shape());
+  require(mask.dtype() == DType::u8 && mask.shape() == front, "the mask of ", x.shape(), " is u8 ", front, ", not ",
+          mask.dtype(), " ", mask.shape());
   const Tensor counts = mask.value().to(Device::cpu);
   const auto* count = counts.data<uint8_t>();
   const int64_t tokens = front.size(), counted = tokens - std::count(count, count + tokens, 0);

@@ -9,7 +9,7 @@ class Tokens {
  public:
   // x is (samples, ..., dim), the mask u8 (samples, ...) or empty. Rows are f32 where x is bf16. The numbers of the
   // rows that count are made on the host: a mask on a card costs a wait.
-  Tokens(const std::string& quantizer, const Var& x, int64_t dim, const Var& mask);
+  Tokens(const Var& x, int64_t dim, const Var& mask);
 
   const Var& rows() const { return rows_; }                           // (tokens that count, dim)
   int64_t total(Communicator& comm, Site site = Site::here()) const;  // how many count on all ranks: one small meeting

@@ -21,7 +21,7 @@ enum RandomStream : uint64_t { k_means_seeds, orthogonal_subset };
 }  // namespace
 
 VectorQuantize::VectorQuantize(const std::string& name, const VectorQuantizeOptions& options, const Init& init)
-    : codebook(name, options.codebook, init), options_(options) {
+    : Quantizer("VectorQuantize"), codebook(name, options.codebook, init), options_(options) {
   require(options.orthogonal_weight == 0 || options.codebook.learnable, "VectorQuantize: '", name,
           "' has an orthogonal weight, but codes that are moving averages have no gradient");
   has(codebook);
@@ -42,52 +42,64 @@ VectorQuantize::Found VectorQuantize::find(const Var& rows) const {
 Var VectorQuantize::rows_of(const Tokens& tokens) const {
   const Var& rows = tokens.rows();
   const DType dtype = codebook.codes.value.dtype();
-  require(rows.dtype() == dtype, "VectorQuantize: tokens are ", rows.dtype(), ", codes ", dtype);
+  require(rows.dtype() == dtype, "tokens are ", rows.dtype(), ", '", codebook.codes.name, "' is ", dtype,
+          "; make this module ", rows.dtype());
   return options_.codebook.unit ? l2_normalize(rows) : rows;
 }
 
-void VectorQuantize::start(const Var& x, Communicator& comm, const Random& key, const Var& mask) {
-  const Tokens tokens("VectorQuantize", x, options_.codebook.dim, mask);
-  codebook.start(rows_of(tokens).value(), comm, key);
+void VectorQuantize::start(const Var& x, Communicator& comm, const Random& key, const Var& mask, Site caller) try {
+  const Tokens tokens(x, options_.codebook.dim, mask);
+  codebook.start(rows_of(tokens).value(), comm, key, caller);
+} catch (Error& error) {
+  fail_in("VectorQuantize", caller, error);
 }
 
-Quantized VectorQuantize::operator()(const Var& x, const Pass& pass, Communicator& comm, const Var& mask) {
-  const Tokens tokens("VectorQuantize", x, options_.codebook.dim, mask);
+Quantized VectorQuantize::apply(const Var& x, const Pass& pass, Communicator& comm, const Var& mask, Site caller) {
+  const Site site = call_from(caller)
+                        .number("commitment weight", options_.commitment_weight)
+                        .number("codebook weight", options_.codebook_weight)
+                        .number("orthogonal weight", options_.orthogonal_weight)
+                        .number("diversity weight", options_.diversity_weight)
+                        .number("diversity sharpness", options_.diversity_sharpness)
+                        .key(pass.key);
+  const Tokens tokens(x, options_.codebook.dim, mask);
   const Var rows = rows_of(tokens);
-  if (pass.training && !codebook.has_started()) codebook.start(rows.value(), comm, pass.key.fork(k_means_seeds));
+  if (pass.training && !codebook.has_started())
+    codebook.start(rows.value(), comm, pass.key.fork(k_means_seeds), caller);
   const Found found = find(rows);
   Var added = no_loss(x, comm);
   if (pass.training) {
     if (!x.tape() || !x.tape()->recomputing()) codebook.observe(rows.value(), found.indices);
-    if (const int64_t total = tokens.total(comm); total > 0) added = loss(found, total, pass, comm);
+    if (const int64_t total = tokens.total(comm, site); total > 0) added = loss(found, total, pass, comm, site);
   }
   const Var through = options_.through == Through::rotation ? rotated_to(rows, found.nearest) : rows;
   return tokens.back(straight_through(found.nearest, through), found.indices, added);
 }
 
-Var VectorQuantize::decode(const Var& indices) { return gather_rows(codes(indices), indices); }
+Var VectorQuantize::decoded(const Var& indices) { return gather_rows(codes(indices), indices); }
 
-Var VectorQuantize::loss(const Found& found, int64_t total, const Pass& pass, Communicator& comm) const {
+Var VectorQuantize::loss(const Found& found, int64_t total, const Pass& pass, Communicator& comm, Site site) const {
   const auto& [tokens, nearest, all, indices] = found;
   Var own = sum(square(tokens - detach(nearest))) * options_.commitment_weight;
   if (options_.codebook.learnable) own = own + sum(square(nearest - detach(tokens))) * options_.codebook_weight;
   Var loss = share(own, total * options_.codebook.dim, comm);
   const auto add = [&](const Var& whole, double weight) { loss = loss + keep_on(whole * weight, {0}, comm); };
-  if (options_.orthogonal_weight != 0) add(orthogonality(codes_to_part(found, pass, comm)), options_.orthogonal_weight);
+  if (options_.orthogonal_weight != 0)
+    add(orthogonality(codes_to_part(found, pass, comm, site)), options_.orthogonal_weight);
   if (options_.diversity_weight != 0)
-    add(unevenness(tokens, all, options_.diversity_sharpness, total, comm), options_.diversity_weight);
+    add(unevenness(tokens, all, options_.diversity_sharpness, total, comm, site), options_.diversity_weight);
   return loss;
 }
 
 // Those that orthogonality looks at: chosen alike on every rank.
-Var VectorQuantize::codes_to_part(const Found& found, const Pass& pass, Communicator& comm) const {
+Var VectorQuantize::codes_to_part(const Found& found, const Pass& pass, Communicator& comm, Site site) const {
   const int64_t count = options_.codebook.codes, most = options_.orthogonal_codes;
   const Device device = found.indices.device();
   std::vector<double> active, chosen;
   Tensor uses = Tensor::full({count}, 1, DType::f64);
   if (options_.orthogonal_active_only) {
     const Tensor ones = Tensor::full(found.indices.shape(), 1, DType::f64, device);
-    uses = comm.all_reduce(scatter_add_rows(ones, found.indices, count).value());
+    uses = comm.all_reduce(scatter_add_rows(ones, found.indices, count).value(), ReduceOp::sum, site);
   }
   const std::vector<double> used = uses.values();
   for (size_t k = 0; k < used.size(); ++k)

@@ -39,16 +39,16 @@ class VectorQuantize final : public Quantizer {
  public:
   VectorQuantize(const std::string& name, const VectorQuantizeOptions& options, const Init& init);
 
-  // The first call in training makes k-means, if it is asked for; `start` does so earlier.
-  Quantized operator()(const Var& x, const Pass& pass, Communicator& comm, const Var& mask = {}) override;
-  Var decode(const Var& indices) override;
-  void update(Communicator& comm, const Random& key) override { codebook.update(comm, key); }
-
-  void start(const Var& x, Communicator& comm, const Random& key, const Var& mask = {});
+  // The first call in training makes k-means, if it is asked for; this does so earlier.
+  void start(const Var& x, Communicator& comm, const Random& key, const Var& mask = {}, Site caller = Site::here());
 
   Codebook codebook;
 
  private:
+  Quantized apply(const Var& x, const Pass& pass, Communicator& comm, const Var& mask, Site caller) override;
+  Var decoded(const Var& indices) override;
+  void learn(Communicator& comm, const Random& key, Site caller) override { codebook.update(comm, key, caller); }
+
   struct Found {
     Var tokens, nearest;  // (tokens, dim)
     Var codes;            // all of them
@@ -57,8 +57,8 @@ class VectorQuantize final : public Quantizer {
   Var codes(const Var& beside) const;
   Var rows_of(const Tokens& tokens) const;
   Found find(const Var& rows) const;
-  Var loss(const Found& found, int64_t total, const Pass& pass, Communicator& comm) const;
-  Var codes_to_part(const Found& found, const Pass& pass, Communicator& comm) const;
+  Var loss(const Found& found, int64_t total, const Pass& pass, Communicator& comm, Site site) const;
+  Var codes_to_part(const Found& found, const Pass& pass, Communicator& comm, Site site) const;
 
   VectorQuantizeOptions options_;
 };
