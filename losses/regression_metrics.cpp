@@ -1,7 +1,5 @@
 #include "losses/regression_metrics.h"
 
-#include <algorithm>
-
 #include "collectives/share.h"
 #include "collectives/spreads.h"
 #include "engine/ops/elementwise.h"
@@ -23,15 +21,6 @@ void check(const Var& predictions, const Var& targets, bool of_rows) {
           targets.shape());
   require(rank == 2 || (rank == 1 && !of_rows), of_rows ? "rows" : "one value or row for each sample",
           " are needed, not ", predictions.shape());
-}
-
-// Of this rank, and zero where it has no samples.
-Var average(const Var& x) { return sum(x, 0) / static_cast<double>(std::max<int64_t>(x.shape()[0], 1)); }
-Var mean_over_ranks(const char* name, const Var& per_sample, Communicator& comm, Site site) {
-  States states(comm);
-  const auto result = states.mean(name, average(per_sample), static_cast<double>(per_sample.shape()[0]));
-  states.exchange(site);
-  return result.value();
 }
 
 // One per output, of which a vector of samples has one.

@@ -192,6 +192,15 @@ void States::exchange(Site site) {
   complete(rank_by_rank(slice(columns, 1, 0, width_before(Kind::max))), columns, everyones);
 }
 
+Var mean_over_ranks(const char* name, const Var& per_sample, Communicator& comm, Site site) {
+  const int64_t count = per_sample.shape()[0];
+  States states(comm);
+  const auto result = states.mean(name, sum(per_sample, 0) / static_cast<double>(std::max<int64_t>(count, 1)),
+                                  static_cast<double>(count));
+  states.exchange(site);
+  return result.value();
+}
+
 void States::complete(const Var& sums, const Var& columns, const Var& everyones) {
   int64_t at = 0, next_cat = comm_.size() * width_before(Kind::cat);
   for (const auto& entry : entries_) {

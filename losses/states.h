@@ -70,4 +70,7 @@ class States {
   bool exchanged_ = false;
 };
 
+// Over the samples of all ranks, which are the rows of x; zero where there is none.
+Var mean_over_ranks(const char* name, const Var& per_sample, Communicator& comm, Site site = Site::here());
+
 }  // namespace weft

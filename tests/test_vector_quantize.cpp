@@ -193,12 +193,12 @@ TEST_CASE("what cannot be quantized is refused") {
     };
     expect_refusal([&] { made({.codebook = {.dim = 2, .codes = 0}}); }, {"0 codes of 2 features"});
     expect_refusal([&] { made({.codebook = {.dim = 2, .codes = 4, .decay = 1.5}}); }, {"decay of 1.5, which is not in 0..1"});
-    expect_refusal([&] { made({.codebook = {.dim = 2, .codes = 4}}, DType::bf16); }, {"bf16", "make the codes f32"});
+    expect_refusal([&] { made({.codebook = {.dim = 2, .codes = 4}}, DType::bf16); }, {"bf16", "make its module f32"});
     expect_refusal([&] { made({.codebook = {.dim = 2, .codes = 4}, .orthogonal_weight = 1}); },
                    {"'vq' has an orthogonal weight", "no gradient"});
     const auto quantize = made({.codebook = {.dim = 2, .codes = 4}});
     expect_refusal([&] { (*quantize)(Tensor({3, 5}), {}, comm); }, {"VectorQuantize: (samples, ..., 2)", "(3, 5)"});
-    expect_refusal([&] { (*quantize)(Tensor({3, 2}, DType::f64), {}, comm); }, {"tokens are f64, codes f32"});
+    expect_refusal([&] { (*quantize)(Tensor({3, 2}, DType::f64), {}, comm); }, {"tokens are f64, 'vq.codes' is f32"});
     expect_refusal(
         [&] {
           (*quantize)(Tensor({3, 2}), {}, comm, Var(Tensor({2}, DType::u8)));

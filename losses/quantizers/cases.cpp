@@ -3,7 +3,9 @@
 #include "collectives/share.h"
 #include "collectives/spreads.h"
 #include "engine/ops/elementwise.h"
+#include "engine/ops/matmul.h"
 #include "engine/ops/reduce.h"
+#include "engine/ops/shape_ops.h"
 
 namespace weft {
 namespace {
@@ -18,6 +20,18 @@ Var with_decoder(const Quantized& quantized, const Var& weights, const LossCase:
 
 Var with_decoder(const Var& loss, const Var& values, const Var& weights) {
   return loss + sum(values * weights) / static_cast<double>(weights.shape()[0]);
+}
+
+// I + A + A^2 / (1 + cosine), where A turns by a right angle in the plane of the two.
+Var turned(const Var& token, const Var& code) {
+  const int64_t dim = token.size();
+  const Var x = detach(token), q = detach(code), lengths = sqrt(sum(square(q))) / sqrt(sum(square(x)));
+  const Var u = x / repeat(sqrt(sum(square(x))), 0, dim), v = q / repeat(sqrt(sum(square(q))), 0, dim);
+  const auto outer = [=](const Var& a, const Var& b) { return matmul(reshape(a, {dim, 1}), reshape(b, {1, dim})); };
+  const Var a = outer(v, u) - outer(u, v), cosine = repeat(reshape(sum(u * v), {1}), 0, dim * dim);
+  const Var turns = a + matmul(a, a) / reshape(1 + cosine, {dim, dim});
+  const Var moved = token + reshape(matmul(turns, reshape(token, {dim, 1})), {dim});
+  return moved * repeat(lengths, 0, dim);
 }
 
 Var mask_of(const LossCase::Inputs& x) {

@@ -9,6 +9,9 @@ namespace weft {
 Var with_decoder(const Quantized& quantized, const Var& weights, const LossCase::Inputs& x, Communicator& comm);
 Var with_decoder(const Var& loss, const Var& values, const Var& weights);  // on one process
 
+// One token (dim) as the matrix that turns and stretches it to its code leaves it.
+Var turned(const Var& token, const Var& code);
+
 // The tokens of two samples in three count; and the numbers of those that do.
 Var mask_of(const LossCase::Inputs& x);
 Tensor unmasked(const Var& tokens);

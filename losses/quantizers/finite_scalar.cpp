@@ -7,22 +7,35 @@
 
 namespace weft {
 
-// A little more than the outermost levels, so that they are reached; the shift makes zero go to zero.
-FiniteScalar::FiniteScalar(const std::vector<int64_t>& levels, DType dtype)
-    : Quantizer("FiniteScalar"), radix_("FiniteScalar", levels, MixedRadix::First::least), dtype_(dtype) {
+// To the nearest whole number, and of two to the larger: x is constant.
+static Var rounded_up(const Var& x) {
+  const Var nearest = round(x);
+  return where(derived(equal((x - nearest).value(), Tensor::full(x.shape(), 0.5, x.dtype(), x.device())), x),
+               nearest + 1, nearest);
+}
+
+// A little more than the outermost levels, so that they are reached; the shift makes zero go to zero. Symmetric levels
+// are reached by half of what lies beside them.
+FiniteScalar::FiniteScalar(const std::vector<int64_t>& levels, DType dtype, bool preserve_symmetry)
+    : Quantizer("FiniteScalar"),
+      radix_("FiniteScalar", levels, MixedRadix::First::least),
+      dtype_(dtype),
+      symmetric_(preserve_symmetry) {
   for (const int64_t level : levels) {
-    const double reach = static_cast<double>(level - 1) / 2 * 1.001, offset = level % 2 == 0 ? 0.5 : 0;
+    const double widest = static_cast<double>(level - 1) / 2, reach = preserve_symmetry ? widest : widest * 1.001,
+                 offset = level % 2 == 0 && !preserve_symmetry ? 0.5 : 0;
     reach_.push_back(reach);
     offset_.push_back(offset);
     shift_.push_back(std::atanh(offset / reach));
-    half_.push_back(static_cast<double>(level / 2));
+    half_.push_back(preserve_symmetry ? widest : static_cast<double>(level / 2));
   }
 }
 
 Quantized FiniteScalar::apply(const Var& x, const Pass&, Communicator& comm, const Var& mask, Site) {
   const Tokens tokens(x, static_cast<int64_t>(half_.size()), mask);
   const Var continuous = bounded(tokens.rows()), half = per_feature(half_, continuous);
-  const Var digits = add_along(round(detach(continuous)), half, -1);
+  const Var places = detach(add_along(continuous, half, -1));  // whole numbers are digits
+  const Var digits = symmetric_ ? rounded_up(places) : add_along(round(detach(continuous)), half, -1);
   const Var values = straight_through(codes(digits), div_along(continuous, half, -1));
   return tokens.back(values, radix_.number(digits.value()), no_loss(x, comm));
 }

@@ -3,6 +3,9 @@
 // whole numbers, symmetric about zero for odd l, from -l/2 for even l; the code is these over floor(l/2), in [-1, 1].
 // All combinations are codes, so there is no table, no loss, and nothing crosses ranks. The gradient goes through the
 // tanh, and straight through the rounding.
+//
+// Where symmetry is preserved (Stable Codec, arXiv 2411.19842, section 3.2) the l codes of a feature are equidistant from
+// -1 to 1, for even l, too: the one nearest to tanh(x), the larger of two.
 #include "losses/quantizers/mixed_radix.h"
 #include "losses/quantizers/quantizer.h"
 
@@ -11,7 +14,7 @@ namespace weft {
 class FiniteScalar final : public Quantizer {
  public:
   // `dtype` is that of what decode gives.
-  explicit FiniteScalar(const std::vector<int64_t>& levels, DType dtype = DType::f32);
+  explicit FiniteScalar(const std::vector<int64_t>& levels, DType dtype = DType::f32, bool preserve_symmetry = false);
 
   int64_t size() const { return radix_.size(); }  // how many codes there are
 
@@ -25,6 +28,7 @@ class FiniteScalar final : public Quantizer {
   MixedRadix radix_;
   Features reach_, offset_, shift_, half_;  // per feature: tanh(x + shift) reach - offset, over half
   DType dtype_;
+  bool symmetric_;
 };
 
 }  // namespace weft

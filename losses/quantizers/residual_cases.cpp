@@ -48,6 +48,38 @@ const LossCase finite{"FSQ",
                       },
                       0};
 
+// Levels of 5, 4 and 2, symmetric ones: the nearest of l numbers from -1 to 1, of all of them.
+Var symmetric_scalar(const Var& x) {
+  Vars features;
+  for (const auto& [feature, levels] : {std::pair{0, 5}, {1, 4}, {2, 2}}) {
+    const Var bounded = tanh(slice(x, -1, feature, feature + 1));
+    Tensor nearest = bounded.value().clone();
+    auto* value = nearest.mutate<double>();
+    for (int64_t i = 0; i < nearest.size(); ++i) {
+      double best = 3;
+      for (int level = 0; level < levels; ++level)
+        if (const double code = 2.0 * level / (levels - 1) - 1; std::abs(code - value[i]) <= std::abs(best - value[i]))
+          best = code;
+      value[i] = best;
+    }
+    features.push_back(instead_of(bounded, Var(nearest)));
+  }
+  return concat(features, -1);
+}
+
+const LossCase symmetric{"FSQ",
+                         "symmetric, mask",
+                         {{{2, 3}, {2, 3}}, {}, -2, 2},
+                         [](const Inputs& x, Communicator& comm) {
+                           FiniteScalar quantize({5, 4, 2}, DType::f64, true);
+                           return with_decoder(quantize(x.rows[0], training, comm, mask_of(x)), x.rows[1], x, comm);
+                         },
+                         [](const Inputs& x) {
+                           return with_decoder(nothing(), chosen(mask_of(x), symmetric_scalar(x.rows[0]), x.rows[0]),
+                                               x.rows[1]);
+                         },
+                         0};
+
 // Three stages of l levels are one of l^3, in cells that fill the range of the tanh.
 Var one_fine_stage(const Var& x) {
   Vars features;
@@ -173,30 +205,39 @@ const LossCase learnable{
     0};
 
 // Seven codes of three features, moved by a map that all ranks have.
-SimVq mapped(Device device = Device::cpu) {
+SimVq mapped(Through through, Device device = Device::cpu) {
   const Init init = {.key = {3}, .dtype = DType::f64, .device = device};
-  return {"codes", {.dim = 3, .codes = 7, .commitment_weight = 0.4}, init};
+  return {"codes", {.dim = 3, .codes = 7, .commitment_weight = 0.4, .through = through}, init};
 }
 
-const LossCase linear_map{"SimVQ",
-                          "mask",
-                          {{{2, 3}, {2, 3}}, {{3, 3}}},
-                          [](const Inputs& x, Communicator& comm) {
-                            SimVq quantize = mapped(x.rows[0].device());
-                            x.shared[0].tape()->stand_in(quantize.map, x.shared[0]);
-                            return with_decoder(quantize(x.rows[0], training, comm, mask_of(x)), x.rows[1], x, comm);
-                          },
-                          [](const Inputs& x) {
-                            const Var tokens = reshape(x.rows[0], {x.rows[0].size() / 3, 3});
-                            const Var codes = nearest(tokens, matmul(mapped().table.value, x.shared[0]));
-                            const auto far = [&](const Var& a, const Var& b) {
-                              return mean(square(gather_rows(a - b, unmasked(x.rows[0]))));
-                            };
-                            const Var loss = far(detach(tokens), codes) + 0.4 * far(tokens, detach(codes));
-                            const Var values = reshape(instead_of(tokens, codes), x.rows[0].shape());
-                            return with_decoder(loss, chosen(mask_of(x), values, x.rows[0]), x.rows[1]);
-                          },
-                          0};
+Var whole_linear_map(const Inputs& x, Through through) {
+  const Var tokens = reshape(x.rows[0], {x.rows[0].size() / 3, 3});
+  const Var codes = nearest(tokens, matmul(mapped(through).table.value, x.shared[0]));
+  const auto far = [&](const Var& a, const Var& b) { return mean(square(gather_rows(a - b, unmasked(x.rows[0])))); };
+  const Var loss = far(detach(tokens), codes) + 0.4 * far(tokens, detach(codes));
+  Vars rows;
+  for (int64_t i = 0; i < tokens.shape()[0]; ++i) {
+    const auto row = [&](const Var& v) { return reshape(slice(v, 0, i, i + 1), {3}); };
+    rows.push_back(through == Through::rotation ? turned(row(tokens), row(codes))
+                                                : instead_of(row(tokens), row(codes)));
+  }
+  const Var values = reshape(stack(rows, 0), x.rows[0].shape());
+  return with_decoder(loss, chosen(mask_of(x), values, x.rows[0]), x.rows[1]);
+}
+
+LossCase linear_map(const char* variant, Through through) {
+  return {"SimVQ",
+          variant,
+          {{{2, 3}, {2, 3}}, {{3, 3}}},
+          [=](const Inputs& x, Communicator& comm) {
+            SimVq quantize = mapped(through, x.rows[0].device());
+            x.shared[0].tape()->stand_in(quantize.map, x.shared[0]);
+            return with_decoder(quantize(x.rows[0], training, comm, mask_of(x)), x.rows[1], x, comm);
+          },
+          [=](const Inputs& x) { return whole_linear_map(x, through); },
+          0};
+}
+const LossCase linear_maps[] = {linear_map("mask", Through::straight), linear_map("rotation, mask", Through::rotation)};
 
 }  // namespace
 }  // namespace weft

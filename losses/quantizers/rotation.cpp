@@ -16,4 +16,8 @@ Var rotated_to(const Var& x, const Var& q) {
   return mul_along(x - 2 * along(r, r) + 2 * along(v, u), norm(to, 1) / maximum(lengths, floor), 0);
 }
 
+Var passed_through(const Var& x, const Var& q, Through through) {
+  return straight_through(q, through == Through::rotation ? rotated_to(x, q) : x);
+}
+
 }  // namespace weft

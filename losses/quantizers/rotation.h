@@ -10,4 +10,8 @@ namespace weft {
 // Lengths below 1e-6 count as 1e-6.
 Var rotated_to(const Var& x, const Var& q);
 
+// How a gradient at a code comes to its token: unchanged, or so. The values are those of q, in every bit.
+enum class Through : uint8_t { straight, rotation };
+Var passed_through(const Var& x, const Var& q, Through through);
+
 }  // namespace weft

@@ -40,7 +40,7 @@ Quantized SimVq::apply(const Var& x, const Pass& pass, Communicator& comm, const
     const Var of_map = sum(square(nearest - detach(rows))), of_tokens = sum(square(rows - detach(nearest)));
     loss = share(of_map + of_tokens * options_.commitment_weight, tokens.total(comm, site) * options_.dim, comm);
   }
-  return tokens.back(straight_through(nearest, rows), indices, loss);
+  return tokens.back(passed_through(rows, nearest, options_.through), indices, loss);
 }
 
 Var SimVq::decoded(const Var& indices) { return gather_rows(codes(indices), indices); }

@@ -8,12 +8,14 @@
 // Only the number of tokens crosses ranks; the gradient of the map is summed with those of the other parameters.
 #include "engine/nn/init.h"
 #include "losses/quantizers/quantizer.h"
+#include "losses/quantizers/rotation.h"
 
 namespace weft {
 
 struct SimVqOptions {
   int64_t dim, codes;
   double commitment_weight = 0.25;
+  Through through = Through::straight;
 };
 
 class SimVq final : public Quantizer {

@@ -11,7 +11,6 @@
 #include "engine/ops/reduce.h"
 #include "losses/quantizers/chosen_rows.h"
 #include "losses/quantizers/codebook_losses.h"
-#include "losses/quantizers/rotation.h"
 
 namespace weft {
 namespace {
@@ -72,8 +71,7 @@ Quantized VectorQuantize::apply(const Var& x, const Pass& pass, Communicator& co
     if (!x.tape() || !x.tape()->recomputing()) codebook.observe(rows.value(), found.indices);
     if (const int64_t total = tokens.total(comm, site); total > 0) added = loss(found, total, pass, comm, site);
   }
-  const Var through = options_.through == Through::rotation ? rotated_to(rows, found.nearest) : rows;
-  return tokens.back(straight_through(found.nearest, through), found.indices, added);
+  return tokens.back(passed_through(rows, found.nearest, options_.through), found.indices, added);
 }
 
 Var VectorQuantize::decoded(const Var& indices) { return gather_rows(codes(indices), indices); }

@@ -18,12 +18,10 @@
 // groups (grouped_residual.h).
 #include "losses/quantizers/codebook.h"
 #include "losses/quantizers/quantizer.h"
+#include "losses/quantizers/rotation.h"
 #include "losses/quantizers/tokens.h"
 
 namespace weft {
-
-// How gradients at a code come to its token: unchanged, or by the rotation trick (rotation.h).
-enum class Through : uint8_t { straight, rotation };
 
 struct VectorQuantizeOptions {
   CodebookOptions codebook;  // with `unit`, tokens are brought to length 1, too: a cosine codebook

@@ -32,18 +32,6 @@ struct Variant {
   Var loss(const Var& tokens, const Var& table, const std::vector<double>& which) const;
 };
 
-// One token as the matrix that turns and stretches it to its code leaves it: I + A + A^2 / (1 + cosine), where A turns
-// by a right angle in their plane.
-Var turned(const Var& token, const Var& code) {
-  const Var x = detach(token), q = detach(code), lengths = sqrt(sum(square(q))) / sqrt(sum(square(x)));
-  const Var u = x / repeat(sqrt(sum(square(x))), 0, dim), v = q / repeat(sqrt(sum(square(q))), 0, dim);
-  const auto outer = [](const Var& a, const Var& b) { return matmul(reshape(a, {dim, 1}), reshape(b, {1, dim})); };
-  const Var a = outer(v, u) - outer(u, v), cosine = repeat(reshape(sum(u * v), {1}), 0, dim * dim);
-  const Var turns = a + matmul(a, a) / reshape(1 + cosine, {dim, dim});
-  const Var moved = token + reshape(matmul(turns, reshape(token, {dim, 1})), {dim});
-  return moved * repeat(lengths, 0, dim);
-}
-
 Var Variant::whole(const Inputs& x) const {
   const Var flat = reshape(x.rows[0], {x.rows[0].size() / dim, dim});
   const Tensor numbers = masked ? unmasked(x.rows[0]) : Tensor::arange(flat.shape()[0]);
