@@ -6,6 +6,7 @@
 #include "collectives/run_ranks.h"
 #include "losses/barlow_twins.h"
 #include "losses/clip.h"
+#include "losses/cross_entropy.h"
 #include "losses/dcl.h"
 #include "losses/dino.h"
 #include "losses/info_nce.h"
@@ -23,6 +24,7 @@
 #include "losses/regression_metrics.h"
 #include "losses/siglip.h"
 #include "losses/sigreg.h"
+#include "losses/structural_similarity.h"
 #include "losses/supcon.h"
 #include "losses/swav.h"
 #include "losses/tico.h"
@@ -43,6 +45,7 @@ Tensor wide() { return data_of(0, {4, 5}); }
 Var one(DType dtype = DType::f64) { return Tensor::full({}, 1, dtype); }
 VectorQuantize five_codes(const Init& init = f64) { return {"vq", {{.dim = 3, .codes = 5}}, init}; }
 SimVq five_mapped(const Init& init = f64) { return {"vq", {.dim = 3, .codes = 5}, init}; }
+Tensor pictures() { return data_of(0, {2, 8, 16, 1}); }
 Tensor labels(double last) { return Tensor::from({4}, {0, 1, 2, last}, DType::i64); }
 
 // A mistake that is made on this line.
@@ -142,6 +145,14 @@ const std::vector<Mistake> mistakes = {
      {"f64", "f32"}},
     {__LINE__, "cosine_similarity", [](auto& comm) { cosine_similarity(one(), one(), Over::mean, comm); },
      {"rows are needed"}},
+    {__LINE__, "cross_entropy", [](auto& comm) { cross_entropy(four(), labels(5), {}, comm); },
+     {"target 5 at position 3 is not in 0..2"}},
+    {__LINE__, "structural_similarity", [](auto& comm) { structural_similarity(four(), four(), {}, comm); },
+     {"pictures (samples, height, width, channels)"}},
+    {__LINE__, "structural_similarity", [](auto& comm) { structural_similarity(pictures(), pictures(), {}, comm); },
+     {"a window of 11 x 11 does not fit into pictures (2, 8, 16, 1)", "take a smaller sigma"}},
+    {__LINE__, "structural_similarity", [](auto& comm) { structural_similarity(four(), four(), {.sigma = 0}, comm); },
+     {"the sigma is 0, but must be positive and finite"}},
     {__LINE__, "LookupFree", [](auto& comm) { LookupFree({.bits = 4})(four(), training, comm); },
      {"(samples, ..., 4) of a floating type is needed"}},
     {__LINE__, "LookupFree", [](auto&) { LookupFree({.bits = 4}).decode(Tensor::full({1}, 16, DType::i64)); },

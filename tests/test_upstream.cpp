@@ -13,6 +13,7 @@
 #include "engine/ops/shape_ops.h"
 #include "losses/barlow_twins.h"
 #include "losses/clip.h"
+#include "losses/cross_entropy.h"
 #include "losses/dcl.h"
 #include "losses/dino.h"
 #include "losses/info_nce.h"
@@ -22,6 +23,7 @@
 #include "losses/regression_metrics.h"
 #include "losses/siglip.h"
 #include "losses/sigreg.h"
+#include "losses/structural_similarity.h"
 #include "losses/swav.h"
 #include "losses/tico.h"
 #include "losses/vicreg.h"
@@ -258,6 +260,13 @@ TEST_CASE("a metric of TorchMetrics as a loss has 1/W of its gradient, on shards
   check(
       "R2", [](Inputs x, Communicator& comm) { return r2_score(x[0], x[1], comm); }, exact);
   check(
+      "explained variance", [](Inputs x, Communicator& comm) { return explained_variance(x[0], x[1], comm); }, exact);
+  const StructuralSimilarityOptions small_window{
+      .data_range = 2, .sigma = 0.6, .k1 = 0.1, .k2 = 0.3, .places = Places::everywhere};
+  check(
+      "SSIM", [&](Inputs x, Communicator& comm) { return structural_similarity(x[0], x[1], small_window, comm); },
+      1e-7);
+  check(
       "cosine similarity", [](Inputs x, Communicator& comm) { return cosine_similarity(x[0], x[1], Over::mean, comm); },
       1e-6);  // which is f32 in any case
 }
@@ -273,4 +282,31 @@ TEST_CASE("TorchMetrics' metric beside an ordinary mean weighs 1/W of it") {
   CHECK(apart_on_one_process(c, weighted(1)) <= exact);
   CHECK(features_apart(c, weighted(1)) > 0.1);
   CHECK(features_apart(c, weighted(1 / W)) <= exact);
+}
+
+TEST_CASE("PyTorch's cross entropy on one process is ours on ranks, with weights, smoothing and what is ignored") {
+  const auto check = [](const char* mode, double smoothing) {
+    const UpstreamCase& c = upstream("cross entropy", mode);
+    const Graded ours = on_ranks_of(c, [&](Inputs x, Inputs, Communicator& comm) {
+      CrossEntropyOptions options{.label_smoothing = smoothing};
+      if (c.given.contains("weights")) options.weights = Var(c.given.at("weights"));
+      return cross_entropy(x[0], derived(x[1].value().to(DType::i64), x[1]), options, comm);
+    });
+    INFO(mode);
+    CHECK(apart_on_one_process(c, ours) <= exact);
+  };
+  check("plain", 0);
+  check("weights", 0);
+  check("smoothing", 0.2);
+  check("weights, smoothing", 0.2);
+  check("weights, all smoothing", 1);
+}
+
+TEST_CASE("SSIM inside of the pictures is that of scikit-image 0.26, with its option of Gaussian weights") {
+  const UpstreamCase& c = upstream("SSIM", "dist_sync_on_step");
+  const StructuralSimilarityOptions options{.data_range = 2, .sigma = 0.6, .k1 = 0.1, .k2 = 0.3};
+  const Graded ours = on_ranks_of(c, [&](Inputs x, Inputs, Communicator& comm) {
+    return keep_on(structural_similarity(x[0], x[1], options, comm), {0}, comm);
+  });
+  CHECK(std::abs(ours.value - 0.7281594199358052) <= 1e-14);
 }

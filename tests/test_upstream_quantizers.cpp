@@ -220,16 +220,21 @@ TEST_CASE("BSQ of vector-quantize-pytorch would be ours on ranks if it used the 
   CHECK(features_apart(upstream("BSQ", "as shipped"), ours) > 0.4);
 }
 
-TEST_CASE("FSQ of vector-quantize-pytorch is ours") {
-  const UpstreamCase& c = upstream("FSQ", "local");
-  const Graded ours = on_ranks_of(c, [&](Inputs x, Inputs, Communicator& comm) {
-    FiniteScalar quantize({5, 4, 3, 6});
-    const Quantized result = quantize(x[0], training, comm);
-    expect_state(c, "values", result.values, comm);
-    expect_state(c, "indices", result.indices, comm);
-    return with_decoder(result, x[1], comm);
-  });
-  CHECK(apart_everywhere(c, ours) <= single);
+TEST_CASE("FSQ of vector-quantize-pytorch is ours, and so is that with symmetric levels") {
+  const auto check = [](const char* mode, const std::vector<int64_t>& levels, bool symmetric) {
+    const UpstreamCase& c = upstream("FSQ", mode);
+    const Graded ours = on_ranks_of(c, [&](Inputs x, Inputs, Communicator& comm) {
+      FiniteScalar quantize(levels, DType::f64, symmetric);
+      const Quantized result = quantize(x[0], training, comm);
+      expect_state(c, "values", result.values, comm);
+      expect_state(c, "indices", result.indices, comm);
+      return with_decoder(result, x[1], comm);
+    });
+    INFO(mode);
+    CHECK(apart_everywhere(c, ours) <= single);
+  };
+  check("local", {5, 4, 3, 6}, false);
+  check("preserve_symmetry", {5, 4, 2, 6}, true);
 }
 
 TEST_CASE("residual FSQ of vector-quantize-pytorch finds our codes; each stage that does not clamp adds the gradient") {
@@ -251,15 +256,20 @@ TEST_CASE("residual FSQ of vector-quantize-pytorch finds our codes; each stage t
   CHECK(times == std::map<long, int>{{1, 3}, {2, 20}, {3, 25}});
 }
 
-TEST_CASE("SimVQ of vector-quantize-pytorch is ours, and so is the gradient of its map") {
-  const UpstreamCase& c = upstream("SimVQ", "straight-through");
-  const Graded ours = on_ranks_of(c, [&](Inputs x, Inputs shared, Communicator& comm) {
-    SimVq quantize("sim_vq", {.dim = 4, .codes = 6}, {.key = {}, .dtype = DType::f64});
-    quantize.table.value = c.given.at("codes");
-    shared[0].tape()->stand_in(quantize.map, shared[0]);
-    const Quantized result = quantize(x[0], training, comm);
-    expect_state(c, "indices", result.indices, comm);
-    return with_decoder(result, x[1], comm);
-  });
-  CHECK(apart_everywhere(c, ours) <= exact);
+TEST_CASE("SimVQ of vector-quantize-pytorch is ours, and so is the gradient of its map, by the rotation trick, too") {
+  const auto check = [](const char* mode, Through through) {
+    const UpstreamCase& c = upstream("SimVQ", mode);
+    const Graded ours = on_ranks_of(c, [&](Inputs x, Inputs shared, Communicator& comm) {
+      SimVq quantize("sim_vq", {.dim = 4, .codes = 6, .through = through}, {.key = {}, .dtype = DType::f64});
+      quantize.table.value = c.given.at("codes");
+      shared[0].tape()->stand_in(quantize.map, shared[0]);
+      const Quantized result = quantize(x[0], training, comm);
+      expect_state(c, "indices", result.indices, comm);
+      return with_decoder(result, x[1], comm);
+    });
+    INFO(mode);
+    CHECK(apart_everywhere(c, ours) <= exact);
+  };
+  check("straight-through", Through::straight);
+  check("rotation trick", Through::rotation);
 }

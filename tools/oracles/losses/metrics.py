@@ -1,6 +1,7 @@
 """TorchMetrics' metrics as losses: what dist_sync_on_step returns is differentiated. The shards are 1, 2 and 4."""
 import torch
-from torchmetrics.regression import CosineSimilarity, MeanSquaredError, PearsonCorrCoef, R2Score
+from torchmetrics.image import StructuralSimilarityIndexMeasure
+from torchmetrics.regression import CosineSimilarity, ExplainedVariance, MeanSquaredError, PearsonCorrCoef, R2Score
 
 from cases import Case, uniform
 
@@ -23,13 +24,22 @@ def mixed(x, shared, given):
     return synced + x[0].square().mean()
 
 
+def structural_similarity(x, shared, given):
+    measure = StructuralSimilarityIndexMeasure(sigma=0.6, data_range=2.0, k1=0.1, k2=0.3, dist_sync_on_step=True)
+    return measure.set_dtype(torch.float64)(*(pictures.permute(0, 3, 1, 2) for pictures in x))
+
+
 CASES = [
     metric("mean squared error", MeanSquaredError),
     metric("root mean squared error", root_mean_squared),
     metric("Pearson correlation", PearsonCorrCoef),
     metric("R2", R2Score),
+    metric("explained variance", ExplainedVariance),
     metric("cosine similarity", lambda **options: CosineSimilarity(reduction="mean", **options), 3,
            variant="mean", precision=1e-5),
+    Case("SSIM", "dist_sync_on_step", structural_similarity,
+         [uniform(f"SSIM {which}", 7, 6, 7, 2, low=0.0) for which in ("predictions", "targets")], division=(1, 2, 4),
+         variant="everywhere", precision=1e-6),
     Case("metrics and a loss", "root mean squared error and an ordinary mean", mixed,
          [uniform("mixed predictions", 6), uniform("mixed targets", 6)], division=(2, 2, 2),
          variant="of single values"),

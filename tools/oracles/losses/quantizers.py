@@ -68,9 +68,11 @@ def lookup_free(loss, mode, call, mask=None, **more):
     return Case(loss, mode, call, rows, **more)
 
 
-def fsq(x, shared, given):
-    values, indices = FSQ([5, 4, 3, 6])(x[0][None])
-    return decoded(x[1], values[0]), {"values": values[0], "indices": indices[0]}
+def fsq(levels, **options):
+    def call(x, shared, given):
+        values, indices = FSQ(levels, **options)(x[0][None])
+        return decoded(x[1], values[0]), {"values": values[0], "indices": indices[0]}
+    return call
 
 
 def residual_fsq(x, shared, given):
@@ -79,13 +81,15 @@ def residual_fsq(x, shared, given):
     return decoded(x[1], values[0]), {"values": values[0], "indices": indices[0], "scales": quantize.scales}
 
 
-def sim_vq(x, shared, given):
-    quantize = SimVQ(WIDTH, CODES, rotation_trick=False).double()
-    quantize.frozen_codebook = given["codes"]
-    del quantize.code_transform  # the map is an input here, so that it gets its gradient like any other
-    quantize.code_transform = lambda frozen: frozen @ shared[0]
-    values, indices, loss = quantize(x[0][None])
-    return loss + decoded(x[1], values[0]), {"indices": indices[0]}
+def sim_vq(rotation_trick):
+    def call(x, shared, given):
+        quantize = SimVQ(WIDTH, CODES, rotation_trick=rotation_trick).double()
+        quantize.frozen_codebook = given["codes"]
+        del quantize.code_transform  # the map is an input here, so that it gets its gradient like any other
+        quantize.code_transform = lambda frozen: frozen @ shared[0]
+        values, indices, loss = quantize(x[0][None])
+        return loss + decoded(x[1], values[0]), {"indices": indices[0]}
+    return call
 
 
 def residual_vq(x, shared, given):
@@ -111,10 +115,14 @@ CASES = [
     lookup_free("LFQ", "commitment", lfq(shipped, commitment_loss_weight=0.25), distributed=False),
     lookup_free("BSQ", "as shipped", lfq(shipped, spherical=True), variant="all bits together"),
     lookup_free("BSQ", "the reduced mean", lfq(returned, spherical=True)),
-    Case("FSQ", "local", fsq, tokens("FSQ"), precision=1e-5, variant="mask"),
+    Case("FSQ", "local", fsq([5, 4, 3, 6]), tokens("FSQ"), precision=1e-5, variant="mask"),
+    Case("FSQ", "preserve_symmetry", fsq([5, 4, 2, 6], preserve_symmetry=True), tokens("symmetric FSQ"),
+         precision=1e-5, variant="symmetric, mask"),
     Case("FSQ", "residual", residual_fsq, tokens("residual FSQ"), precision=1e-5, variant="residual, mask"),
-    Case("SimVQ", "straight-through", sim_vq, tokens("SimVQ"), [uniform("SimVQ map", WIDTH, WIDTH)],
+    Case("SimVQ", "straight-through", sim_vq(False), tokens("SimVQ"), [uniform("SimVQ map", WIDTH, WIDTH)],
          {"codes": codes("SimVQ")}, variant="mask"),
+    Case("SimVQ", "rotation trick", sim_vq(True), tokens("SimVQ"), [uniform("SimVQ map", WIDTH, WIDTH)],
+         {"codes": codes("SimVQ")}, variant="rotation, mask"),
     Case("Residual", "VQ, frozen codebooks", residual_vq, tokens("ResidualVQ"),
          given={f"codes {i}": codes(f"ResidualVQ {i}") * 0.5 ** i for i in range(3)}, precision=1e-5,
          variant="VQ in VQ"),

@@ -15,7 +15,7 @@ import sys
 
 from cases import record
 
-MODULES = ("lightly_losses", "open_clip_losses", "metrics", "quantizers")
+MODULES = ("lightly_losses", "open_clip_losses", "metrics", "quantizers", "torch_losses")
 
 
 def numbers(part):
