@@ -97,8 +97,7 @@ const std::vector<std::pair<std::string, Made>> quantizers = {
     {"vq", [] { return std::make_unique<VectorQuantize>("vq", following(), init); }},
     {"residual", [] { return two_of(following()); }},
     {"simvq", [] { return std::make_unique<SimVq>("vq", SimVqOptions{.dim = 4, .codes = 8}, init); }},
-    {"lookup-free",
-     [] { return std::make_unique<LookupFree>(LookupFreeOptions{.bits = 4, .dtype = DType::f64}, "lfq"); }},
+    {"lookup-free", [] { return std::make_unique<LookupFree>(LookupFreeOptions{.bits = 4, .dtype = DType::f64}); }},
 };
 
 // An optimizer whose gradients, step and values are those of whole parameters, or of divided ones.
