@@ -5,7 +5,6 @@
 #include "engine/ops/elementwise.h"
 #include "engine/ops/normalize.h"
 #include "engine/ops/reduce.h"
-#include "engine/ops/scores.h"
 #include "losses/loss_call.h"
 #include "losses/pairs.h"
 

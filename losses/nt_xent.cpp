@@ -4,7 +4,6 @@
 #include "collectives/spreads.h"
 #include "engine/ops/elementwise.h"
 #include "engine/ops/reduce.h"
-#include "engine/ops/scores.h"
 #include "losses/loss_call.h"
 #include "losses/two_views.h"
 
