@@ -266,11 +266,13 @@ TEST_CASE("losses of assignments refuse what they cannot compare, and say why") 
     expect_refusal([&] { swav({four, few}, {}, {}, comm); }, {"swav: ", "(4, 3)", "(2, 3)"});
     expect_refusal([&] { swav({four}, {few}, {}, comm); }, {"swav: all views", "(4, 3)", "(2, 3)"});
     expect_refusal([&] { swav({four}, {four}, {}, comm, {four, four}); }, {"swav: 2 queues for 1"});
-    expect_refusal([&] { swav({four}, {four}, {.epsilon = 0}, comm); }, {"swav: the epsilon is 0, but must be positive and finite"});
+    expect_refusal([&] { swav({four}, {four}, {.epsilon = 0}, comm); },
+                   {"swav: the epsilon is 0, but must be positive and finite"});
     expect_refusal([&] { msn({}, four, four, {}, comm); }, {"msn: there are no anchors"});
     expect_refusal([&] { msn({few}, four, four, {}, comm); }, {"msn: anchors (2, 3) for targets (4, 3)"});
     expect_refusal([&] { msn({four}, four, wide, {}, comm); }, {"msn: targets (4, 3)", "prototypes (4, 5)"});
-    expect_refusal([&] { msn({four}, four, four, {.temperature = 0}, comm); }, {"msn: the temperature is 0, but must be positive and finite"});
+    expect_refusal([&] { msn({four}, four, four, {.temperature = 0}, comm); },
+                   {"msn: the temperature is 0, but must be positive and finite"});
     Dino dino("dino", 3, f64);
     expect_refusal([&] { dino({wide}, {four, four}, training, comm); }, {"Dino: the center has 3 classes", "(4, 5)"});
     expect_refusal([&] { dino({four}, {four}, training, comm); }, {"Dino: 1 views with targets and 1 in all"});

@@ -192,7 +192,8 @@ TEST_CASE("what cannot be quantized is refused") {
       return std::make_unique<VectorQuantize>("vq", options, Init{.key = {}, .dtype = dtype});
     };
     expect_refusal([&] { made({.codebook = {.dim = 2, .codes = 0}}); }, {"0 codes of 2 features"});
-    expect_refusal([&] { made({.codebook = {.dim = 2, .codes = 4, .decay = 1.5}}); }, {"decay of 1.5, which is not in 0..1"});
+    expect_refusal([&] { made({.codebook = {.dim = 2, .codes = 4, .decay = 1.5}}); },
+                   {"decay of 1.5, which is not in 0..1"});
     expect_refusal([&] { made({.codebook = {.dim = 2, .codes = 4}}, DType::bf16); }, {"bf16", "make its module f32"});
     expect_refusal([&] { made({.codebook = {.dim = 2, .codes = 4}, .orthogonal_weight = 1}); },
                    {"'vq' has an orthogonal weight", "no gradient"});
