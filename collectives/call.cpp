@@ -24,9 +24,9 @@ void put(char* to, size_t capacity, const char* from, size_t length) {
   std::memcpy(to, from, std::min(length, capacity - 1));
 }
 
-// As it is told: from the root of the project.
+// As it is told: from the root of the project, of which the folder of a build is a part.
 const char* told_path(const char* path) {
-  while (std::strncmp(path, "../", 3) == 0) path += 3;
+  while (const char* up = std::strstr(path, "../")) path = up + 3;
   return path;
 }
 // The end of a path tells more than its beginning.

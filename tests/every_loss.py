@@ -9,11 +9,11 @@ import re
 import sys
 
 # What losses are made of. Each is checked within theirs.
-parts = {"counted_once", "no_loss", "unevenness", "with_decoder"}
+parts = {"Quantizer", "counted_once", "mean_over_ranks", "no_loss", "unevenness", "with_decoder"}
 
 arguments = r"\(((?:[^;{}]|\{\})*)\)"
 function = re.compile(r"^(?:Var|Quantized) (\w+)" + arguments + ";", re.M)
-call_operator = re.compile(r"^  (?:Var|Quantized) operator\(\)" + arguments + r"[^;{]*[;{]", re.M)
+call_operator = re.compile(r"^  (?:Var|Quantized) (?:operator\(\)|apply)" + arguments + r"[^;{]*[;{]", re.M)
 class_head = re.compile(r"^(?:class|struct) (\w+)", re.M)
 
 
@@ -44,12 +44,13 @@ def complaints(files):
 def expect_to_notice():
     """That this file finds what it is for."""
     header = ("Var mine(const Var& x, Communicator& comm);\n"
-              "class Yours {\n  Var operator()(const Var& x, Communicator& comm);\n};\n")
-    called = 'const LossCase both{"", "", [](auto& x, auto& comm) { return mine(x, comm) + Yours()(x, comm); }};'
+              "class Yours {\n  Var operator()(const Var& x, Communicator& comm);\n};\n"
+              "class Ours : public Quantizer {\n  Quantized apply(const Var& x, Communicator& comm) override;\n};\n")
+    called = "const LossCase all{[](auto& x, auto& comm) { return mine(x, comm) + Yours()(x, comm) + Ours()(x); }};"
     assert list(complaints({"losses/a.h": header, "losses/a.cpp": called})) == []
-    for file, count in (("Var mine(const Var& x, Communicator& comm) { return x; }", 2),
+    for file, count in (("Var mine(const Var& x, Communicator& comm) { return x; }", 3),
                         (called.replace("mine", "own_mine"), 1), (called.replace("Yours", "Their"), 1),
-                        (called.replace("LossCase", "DistributedCase"), 3)):
+                        (called.replace("LossCase", "DistributedCase"), 4)):
         found = list(complaints({"losses/a.h": header, "losses/a.cpp": file}))
         assert len(found) == count, (file, found)
 

@@ -129,13 +129,13 @@ TEST_CASE("with no keys anywhere a query's log-sum-exp is that of nothing, and i
     const Tensor zeros = Tensor::zeros({number(comm) + 1}, DType::f64);
     for (const Exchange& exchange : every_way) {
       const AllKeys all(keys, none, exchange, comm);
-      const AllKeys::Both both = all.log_sum_exp_both(queries, same_everywhere(scalar(2)));
+      const AllKeys::LogSumExps both = all.log_sum_exp_both(queries, same_everywhere(scalar(2)), {});
       expect_same_bits(both.of_queries.value(), least);
       expect_same_bits(both.of_keys.value(), Tensor::zeros({0}, DType::f64));
       expect_same_bits(both.of_targets.value(), zeros);
-      expect_same_bits(all.log_sum_exp(queries, same_everywhere(scalar(2))).value(), least);
+      expect_same_bits(all.log_sum_exp(queries, same_everywhere(scalar(2)), {}).of_queries.value(), least);
       const Var shift = same_everywhere(scalar(1));
-      expect_same_bits(all.softplus_sum(queries, same_everywhere(scalar(2)), shift).value(), zeros);
+      expect_same_bits(all.softplus_sum(queries, same_everywhere(scalar(2)), shift, {}).value(), zeros);
     }
   });
 }

@@ -124,7 +124,7 @@ class Checker:
         known = self.tree.has(program) or shutil.which(name) or f"'{name}'" in self.tree.text
         self.expect(place, known, f"there is no program {program}")
         script = self.tree.root / program
-        text = script.read_text() if script.is_file() else self.tree.text
+        text = self.tree.text if program.startswith("build/") or not script.is_file() else script.read_text()
         for option in (word for word in rest if word.startswith("-")):
             meson = re.match(r"-D(\w+)=", option)
             there = f"option('{meson[1]}'" in self.tree.text if meson else option.lstrip("-").split("=")[0] in text
