@@ -6,7 +6,8 @@
 // To add one: write the struct, name it in WEFT_UNARY_OPS, and give it an Op with samples in ops/elementwise.cpp.
 //
 // Rules at kinks: the derivative of abs, relu and round is 0 at the kink, that of leaky_relu is its slope, that of
-// clamp is 1 on the border. maximum and minimum give each of two equal arguments half. NaN goes through everywhere.
+// clamp is 1 on the border. maximum and minimum give each of two equal arguments half. Of a^b at a = 0 derivatives are
+// the limits from a > 0; where a = b = 0, which has none, all are 0. NaN goes through everywhere.
 #include <cmath>
 
 #include "engine/error.h"
@@ -200,6 +201,33 @@ struct Divide {
 struct Power {
   template <class T> WEFT_HD T operator()(T a, T b) const { return maths::pow(a, b); }
 };
+// The derivatives of a^b by a and by b, and theirs: by a twice, by both, by b twice. By b there are none where a < 0.
+struct PowerByBase {
+  template <class T> WEFT_HD T operator()(T a, T b) const { return b == T(0) ? T(0) : b * maths::pow(a, b - T(1)); }
+};
+struct PowerByExponent {
+  // A power of a times a polynomial of log(a). Where the power goes to zero, so does the product.
+  template <class T> WEFT_HD static T times_log(T power, T polynomial, T a, T b) {
+    return a >= T(0) && (power == T(0) || (a == T(0) && b == T(0))) ? T(0) : power * polynomial;
+  }
+  template <class T> WEFT_HD T operator()(T a, T b) const { return times_log(maths::pow(a, b), maths::log(a), a, b); }
+};
+struct PowerByBaseTwice {
+  template <class T> WEFT_HD T operator()(T a, T b) const {
+    return b == T(0) || b == T(1) ? T(0) : b * (b - T(1)) * maths::pow(a, b - T(2));
+  }
+};
+struct PowerByBoth {
+  template <class T> WEFT_HD T operator()(T a, T b) const {
+    return PowerByExponent::times_log(maths::pow(a, b - T(1)), T(1) + b * maths::log(a), a, b);
+  }
+};
+struct PowerByExponentTwice {
+  template <class T> WEFT_HD T operator()(T a, T b) const {
+    const T log_a = maths::log(a);
+    return PowerByExponent::times_log(maths::pow(a, b), log_a * log_a, a, b);
+  }
+};
 struct Minimum {
   template <class T> WEFT_HD T operator()(T a, T b) const { return a < b || a != a ? a : b; }
 };
@@ -230,8 +258,10 @@ struct LessEqual {
 #define WEFT_UNARY_OPS(X)                                                                                        \
   X(Affine) X(Abs) X(Exp) X(Expm1) X(Log) X(Log1p) X(Sqrt) X(Rsqrt) X(Square) X(Reciprocal) X(Pow) X(Sin) X(Cos) \
   X(Tanh) X(Sigmoid) X(Relu) X(LeakyRelu) X(Gelu) X(GeluTanh) X(Silu) X(Softplus) X(Clamp) X(Round)
+#define WEFT_BINARY_OPS(X)                                                                                       \
+  X(Add) X(Subtract) X(Multiply) X(Divide) X(Power) X(PowerByBase) X(PowerByExponent) X(PowerByBaseTwice)        \
+  X(PowerByBoth) X(PowerByExponentTwice) X(Minimum) X(Maximum) X(MaximumShare)
 // clang-format on
-#define WEFT_BINARY_OPS(X) X(Add) X(Subtract) X(Multiply) X(Divide) X(Power) X(Minimum) X(Maximum) X(MaximumShare)
 #define WEFT_COMPARISONS(X) X(Equal) X(NotEqual) X(Less) X(LessEqual)
 
 // The names that cross the Backend interface, and the way back to the struct that holds the formula.

@@ -63,7 +63,8 @@ TEST_CASE("every unary op and its two derivatives follow their formulas, also in
 TEST_CASE("binary ops, whole and along an axis, follow their formulas") {
   for (const DType type : all_types)
     for (const Binary op : listed<Binary>(static_cast<int>(Binary::MaximumShare) + 1)) {
-      const bool exact = op != Binary::Divide && op != Binary::Power && op != Binary::MaximumShare;
+      const bool exact = op == Binary::Add || op == Binary::Subtract || op == Binary::Multiply ||
+                         op == Binary::Minimum || op == Binary::Maximum;
       INFO(text(type) << " op " << int(op));
       if (!is_floating(type) && !exact) {
         Tensor x = Tensor::zeros({1}, type);

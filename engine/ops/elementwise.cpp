@@ -1,6 +1,7 @@
 #include "engine/ops/elementwise.h"
 
 #include <algorithm>
+#include <array>
 
 #include "engine/backend.h"
 #include "engine/ops/checks.h"
@@ -158,6 +159,8 @@ const Op mul_op{"mul", {
 }, Algebra::multilinear};
 const Op div_op{"div", {two(operator/, 0.5, 2)}, Algebra::linear_in_first};
 const Op power_op{"power", {two(pow, 0.5, 2)}};
+const Op power_slope_op{"slope of power", power_op.samples};
+const Op power_curvature_op{"curvature of power", power_op.samples};
 const Op minimum_op{"minimum", {two(minimum)}};
 const Op maximum_op{"maximum", {two(maximum)}};
 
@@ -223,10 +226,32 @@ Var operator/(const Var& a, const Var& b) {
   return record(div_op, binary(div_op, Binary::Divide, a, b), from(a, [=](const Var& g) { return g / b; }),
                 from(b, [=](const Var& g, const Var& y) { return -(g * y / b); }));
 }
+// The derivatives of pow(a, b), of which so many by b. The first and second are limits where a = 0; those beyond are
+// formulas.
+static Var third_of_power(int by_b, const Var& a, const Var& b) {
+  switch (by_b) {
+    case 0: return b * (b - 1) * (b - 2) * pow(a, b - 3);
+    case 1: return pow(a, b - 2) * (2 * b - 1 + b * (b - 1) * log(a));
+    case 2: return pow(a, b - 1) * log(a) * (2 + b * log(a));
+    default: return pow(a, b) * log(a) * square(log(a));
+  }
+}
+static Var curvature_of_power(int by_b, const Var& a, const Var& b) {
+  const Binary kind = std::array{Binary::PowerByBaseTwice, Binary::PowerByBoth, Binary::PowerByExponentTwice}[by_b];
+  return record(power_curvature_op, binary(power_curvature_op, kind, a, b),
+                from(a, [=](const Var& g) { return g * third_of_power(by_b, a, b); }),
+                from(b, [=](const Var& g) { return g * third_of_power(by_b + 1, a, b); }));
+}
+static Var slope_of_power(int by_b, const Var& a, const Var& b) {
+  const Binary kind = by_b == 0 ? Binary::PowerByBase : Binary::PowerByExponent;
+  return record(power_slope_op, binary(power_slope_op, kind, a, b),
+                from(a, [=](const Var& g) { return g * curvature_of_power(by_b, a, b); }),
+                from(b, [=](const Var& g) { return g * curvature_of_power(by_b + 1, a, b); }));
+}
 Var pow(const Var& a, const Var& b) {
   return record(power_op, binary(power_op, Binary::Power, a, b),
-                from(a, [=](const Var& g) { return g * b * pow(a, b - 1); }),
-                from(b, [=](const Var& g, const Var& y) { return g * y * log(a); }));
+                from(a, [=](const Var& g) { return g * slope_of_power(0, a, b); }),
+                from(b, [=](const Var& g) { return g * slope_of_power(1, a, b); }));
 }
 Var minimum(const Var& a, const Var& b) {
   const auto share = [](const Var& x, const Var& y) {

@@ -114,7 +114,8 @@ def cross_entropy(x): return F.cross_entropy(x, indices(0, 2, 1, 2), reduction="
 
 # By op; where its samples need different calls, by label.
 table = {
-    # Elementwise. slope and curvature are the first two derivatives of the unary ops; their samples run a gelu.
+    # Elementwise. slope and curvature are the first two derivatives of the unary ops; their samples run a gelu. Those of
+    # power run power.
     "slope": F.gelu,
     "curvature": F.gelu,
     "neg": torch.neg,
@@ -148,6 +149,8 @@ table = {
     "mul": {"": torch.mul, "by itself": lambda x: x * x},
     "div": torch.div,
     "power": torch.pow,
+    "slope of power": torch.pow,
+    "curvature of power": torch.pow,
     "minimum": torch.minimum,
     "maximum": torch.maximum,
     "add_along": with_vector(torch.add),
