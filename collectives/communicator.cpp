@@ -12,6 +12,9 @@ namespace weft {
 namespace {
 
 int64_t row_size(const Tensor& x) { return x.shape().product(1, x.shape().rank()); }
+size_t bytes_of_rows(int64_t rows, const Tensor& x) {
+  return static_cast<size_t>(x.shape().with(0, rows).size()) * size_of(x.dtype());
+}
 int64_t of(const Rows& rows, GroupRank rank) { return rows[static_cast<size_t>(rank.value)]; }
 
 void check_reducible(const Tensor& x, ReduceOp op) {
@@ -121,16 +124,13 @@ Meeting Communicator::plan(const Scan& verb, Tensor x, Site site) const {
 
 Meeting Communicator::gathered(const Call& call, Tensor x, const Rows& rows, std::optional<GroupRank> root) const {
   const bool here = !root || *root == rank();
+  const Shape whole = x.shape().with(0, total_rows(rows));
   Meeting::Windows windows;
-  int64_t total = 0, longest = 0;
-  for (int r = 0; r < size(); ++r) {
-    const int64_t count = of(rows, {r});
-    if (here) windows.push_back({r, 0, count * row_size(x), total * row_size(x)});
-    total += count;
-    longest = std::max(longest, count);
-  }
-  Tensor y(x.shape().with(0, here ? total : 0), x.dtype(), x.device());
-  const size_t bytes = static_cast<size_t>(longest * row_size(x)) * size_of(x.dtype());
+  int64_t begin = 0;
+  for (int r = 0; here && r < size(); begin += of(rows, {r++}))
+    windows.push_back({r, 0, of(rows, {r}) * row_size(x), begin * row_size(x)});
+  Tensor y(here ? whole : whole.with(0, 0), x.dtype(), x.device());
+  const size_t bytes = bytes_of_rows(*std::max_element(rows.begin(), rows.end()), x);
   return Meeting(call, std::move(x), bytes, y, std::move(windows));
 }
 
@@ -153,7 +153,7 @@ Meeting Communicator::plan(const Scatter& verb, Tensor x, Site site) const {
   const Rows rows = here || verb.rows.empty() ? checked_rows("scatter", verb.rows, x, true) : verb.rows;
   const Call call = described(Verb::scatter, Verb::scatter_v, x, site, verb.rows, ReduceOp::sum, verb.root.value, true);
   Tensor y(x.shape().with(0, of(rows, rank())), x.dtype(), x.device());
-  const size_t bytes = static_cast<size_t>(total_rows(rows) * row_size(x)) * size_of(x.dtype());
+  const size_t bytes = bytes_of_rows(total_rows(rows), x);
   const Meeting::Window mine{verb.root.value, rows_before(rows, rank().value) * row_size(x), y.size(), 0};
   return Meeting(call, here ? std::move(x) : nothing_like(x), bytes, y, {mine});
 }
@@ -175,17 +175,17 @@ Meeting Communicator::plan(const AllToAll& verb, Tensor x, Site site) const {
   const Counts counts = verb.counts.empty() ? Counts(ranks, sent) : verb.counts;
   Meeting::Windows windows;
   Rows matrix;  // for the others to agree on
-  int64_t received = 0, longest = 0;
+  int64_t received = 0;
+  size_t bytes = 0;
   for (size_t r = 0; r < ranks; ++r) {
     require(counts[r].size() == ranks, "all_to_all_v: ", counts[r].size(), " counts of rows for ", size(), " ranks");
+    bytes = std::max(bytes, bytes_of_rows(total_rows(counts[r]), x));
     windows.push_back({static_cast<int>(r), rows_before(counts[r], rank().value) * row_size(x),
                        counts[r][me] * row_size(x), received * row_size(x)});
-    received += counts[r][me];
-    longest = std::max(longest, total_rows(counts[r]));
+    received = x.shape().with(0, sum_of_extents({received, counts[r][me]}))[0];
     if (!verb.counts.empty()) matrix.insert(matrix.end(), counts[r].begin(), counts[r].end());
   }
   Tensor y(x.shape().with(0, received), x.dtype(), x.device());
-  const size_t bytes = static_cast<size_t>(longest * row_size(x)) * size_of(x.dtype());
   const Call call = described(Verb::all_to_all, Verb::all_to_all_v, x, site, matrix, ReduceOp::sum, -1, true);
   return Meeting(call, std::move(x), bytes, y, std::move(windows));
 }

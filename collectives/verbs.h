@@ -12,7 +12,6 @@
 //
 // The adjoints are those of sums and of moving data. A mean is a sum divided by `terms`, the number of values it is of
 // on this rank. Extremes and products, which these can also take, have no adjoint here; `instead` says what has one.
-#include <numeric>
 #include <vector>
 
 #include "collectives/call.h"
@@ -25,9 +24,9 @@ using Rows = std::vector<int64_t, pool::Allocator<int64_t>>;  // an extent of ax
 using Sources = Rows;                                         // for each rank the one it reads, or -1
 using Counts = std::vector<Rows, pool::Allocator<Rows>>;      // counts[r][s]: rows that rank r has for rank s
 
-inline int64_t total_rows(const Rows& rows) { return std::accumulate(rows.begin(), rows.end(), int64_t{0}); }
+inline int64_t total_rows(const Rows& rows) { return sum_of_extents(rows); }
 inline int64_t rows_before(const Rows& rows, int rank) {
-  return std::accumulate(rows.begin(), rows.begin() + rank, int64_t{0});
+  return sum_of_extents(std::span(rows).first(static_cast<size_t>(rank)));
 }
 
 struct Broadcast;

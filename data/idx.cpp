@@ -76,7 +76,7 @@ Shape read_header(Unpacking& file, int64_t most_bytes) {
   for (int i = 0; i < rank; ++i) {
     const uint8_t* b = &bytes[4 * i];
     extents.push_back(int64_t{b[0]} << 24 | b[1] << 16 | b[2] << 8 | b[3]);
-    if (__builtin_mul_overflow(size, extents.back(), &size) || size > most_bytes)
+    if (!Shape::fits(extents) || (size *= extents.back()) > most_bytes)
       file.malformed("the header promises more than " + std::to_string(most_bytes) + " bytes");
   }
   return Shape(extents);

@@ -53,6 +53,7 @@ Shape read_shape(JsonText& json) {
     if (extents.size() == Shape::max_rank) json.refuse("more than " + std::to_string(Shape::max_rank) + " axes");
     extents.push_back(static_cast<int64_t>(extent));
   });
+  if (!Shape::fits(extents)) json.refuse("a shape that is too large");
   return Shape(extents);
 }
 
@@ -64,14 +65,6 @@ std::pair<uint64_t, uint64_t> read_offsets(JsonText& json) {
   });
   if (offsets.size() != 2) json.refuse("data_offsets needs two numbers");
   return {offsets[0], offsets[1]};
-}
-
-// Whether a tensor of this type and shape takes this many bytes.
-bool takes(DType dtype, const Shape& shape, uint64_t bytes) {
-  auto size = static_cast<int64_t>(size_of(dtype));
-  for (const int64_t extent : shape)
-    if (__builtin_mul_overflow(size, extent, &size)) return false;
-  return static_cast<uint64_t>(size) == bytes;
 }
 
 SafetensorsHeader::Entry read_entry(JsonText& json, const std::string& name) {
@@ -91,7 +84,7 @@ SafetensorsHeader::Entry read_entry(JsonText& json, const std::string& name) {
   const std::string whose = "tensor " + in_quotes(name);
   if (members != 3) json.refuse(whose + " lacks dtype, shape or data_offsets");
   if (entry.end < entry.begin) json.refuse(whose + " ends before it begins");
-  if (!takes(entry.dtype, entry.shape, entry.end - entry.begin))
+  if (static_cast<uint64_t>(entry.shape.size()) * size_of(entry.dtype) != entry.end - entry.begin)
     json.refuse(whose + " does not need the " + std::to_string(entry.end - entry.begin) + " bytes that it has");
   return entry;
 }

@@ -2,6 +2,7 @@
 // The extents of a tensor, outermost first; {} is a scalar. Kept inline: shapes are copied for every recorded op.
 #include <cstdint>
 #include <initializer_list>
+#include <limits>
 #include <span>
 #include <string>
 
@@ -12,15 +13,27 @@ namespace weft {
 class Shape {
  public:
   static constexpr int max_rank = 6;
+  // No shape has more elements, even if its extents of zero were ones: the bytes of any tensor, and the size of any part
+  // of a shape, can be counted. Whoever makes a larger one gets an Error.
+  static constexpr int64_t max_size = std::numeric_limits<int64_t>::max() / 8;
 
   Shape() = default;
   Shape(std::initializer_list<int64_t> extents) : Shape(std::span(extents.begin(), extents.size())) {}
   explicit Shape(std::span<const int64_t> extents) : rank_(static_cast<int>(extents.size())) {
     require(rank_ <= max_rank, "shape: ", rank_, " axes, but at most ", int{max_rank}, " are supported");
-    for (int i = 0; i < rank_; ++i) {
-      require(extents[i] >= 0, "shape: extent ", extents[i], " of axis ", i, " is negative");
-      extents_[i] = extents[i];
+    for (int i = 0; i < rank_; ++i) extents_[i] = extents[i];
+    check();
+  }
+
+  // Whether there is a shape with these extents: none is negative, and they are not too large.
+  static bool fits(std::span<const int64_t> extents) {
+    int64_t size = 1, signs = 0;
+    bool overflow = false;
+    for (const int64_t extent : extents) {
+      signs |= extent;
+      overflow |= __builtin_mul_overflow(size, extent + (extent == 0), &size);
     }
+    return signs >= 0 && !overflow && size <= max_size;
   }
 
   int rank() const { return rank_; }
@@ -43,6 +56,7 @@ class Shape {
   Shape with(int axis, int64_t extent) const {
     Shape result = *this;
     result.extents_[index(axis)] = extent;
+    result.check();
     return result;
   }
   Shape without(int axis) const {
@@ -58,6 +72,7 @@ class Shape {
     result.rank_ = rank_ + 1;
     for (int i = 0; i < result.rank_; ++i)
       result.extents_[i] = i < at ? extents_[i] : i == at ? extent : extents_[i - 1];
+    result.check();
     return result;
   }
   bool operator==(const Shape& other) const = default;
@@ -69,11 +84,28 @@ class Shape {
   }
 
  private:
+  void check() const {
+    if (!fits({begin(), end()})) [[unlikely]]
+      refuse();
+  }
+  [[noreturn]] void refuse() const;
+
   int64_t extents_[max_rank] = {};  // zero beyond the rank, so that shapes copy and compare whole
   int rank_ = 0;
 };
 
 inline std::string text(const Shape& shape) { return shape.text(); }
+
+// Of extents, or of counts of rows. What does not fit stays the largest number, which no shape accepts.
+inline int64_t sum_of_extents(std::span<const int64_t> extents) {
+  int64_t sum = 0;
+  for (const int64_t extent : extents)
+    if (__builtin_add_overflow(sum, extent, &sum)) return std::numeric_limits<int64_t>::max();
+  return sum;
+}
+inline int64_t sum_of_extents(std::initializer_list<int64_t> extents) {
+  return sum_of_extents(std::span(extents.begin(), extents.size()));
+}
 
 // A contiguous tensor seen along one axis: `outer` blocks of `extent` slices of `inner` elements.
 struct Along {

@@ -67,10 +67,10 @@ TEST_CASE("a header that promises what cannot be is refused") {
   check("[3]", "[0,3]", "promises 3 bytes of data, but 2 follow");
   check("[2]", "[2,0]", "ends before it begins");
   check("[18446744073709551614]", "[2,0]", "an extent of 18446744073709551614");
-  check("[4294967296,4294967296]", "[0,0]", "does not need the 0 bytes");
-  check("[4294967296,4294967296,0]", "[0,2]", "does not need the 2 bytes");
-  check("[4611686018427387904,2,0]", "[0,0]", "does not need the 0 bytes");
-  check("[9223372036854775807,2]", "[0,2]", "does not need the 2 bytes");
+  check("[4294967296,4294967296]", "[0,0]", "a shape that is too large");
+  check("[4294967296,4294967296,0]", "[0,2]", "a shape that is too large");
+  check("[4611686018427387904,2,0]", "[0,0]", "a shape that is too large");
+  check("[9223372036854775807,2]", "[0,2]", "a shape that is too large");
   check("[1,1,1,1,1,1,2]", "[0,2]", "more than 6 axes");
   check("[0]", "[1,1]", "begins at 1 of the data");
   for (const char* number : {"-2", "2.0", "2e0", "02", "\"2\"", "", "18446744073709551616", "null", "[2]", "+2", "0x2"})

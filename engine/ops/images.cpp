@@ -64,6 +64,13 @@ void images(const Op& op, const Var& x) {
   require(x.shape().rank() == 4, op.name, ": images must be (batch, height, width, channels), not ", x.shape());
 }
 
+// Sizes, strides and the like are limited, so that no sum or product of two of them overflows.
+void limited(const Op& op, std::initializer_list<YX> numbers) {
+  constexpr int64_t limit = int64_t{1} << 30;
+  for (const YX n : numbers)
+    require(n.y <= limit && n.x <= limit, op.name, ": ", n, " is too large; ", limit, " is the most in images");
+}
+
 int64_t reach(int64_t kernel, int64_t dilation) { return dilation * (kernel - 1) + 1; }
 
 // Checks the options; the image's size, the number of windows and the channels are still to be filled in.
@@ -72,6 +79,7 @@ Convolution geometry(const Op& op, YX kernel, const Sliding& s) {
   const bool moves = s.stride.y > 0 && s.stride.x > 0 && s.dilation.y > 0 && s.dilation.x > 0;
   require(moves && s.padding.y >= 0 && s.padding.x >= 0, op.name, ": stride ", s.stride, ", padding ", s.padding,
           ", dilation ", s.dilation);
+  limited(op, {kernel, s.stride, s.padding, s.dilation});
   Convolution c{};
   c.kernel_height = kernel.y;
   c.kernel_width = kernel.x;
@@ -87,6 +95,7 @@ Convolution geometry(const Op& op, YX kernel, const Sliding& s) {
 // The same for an image of this size.
 Convolution over(const Op& op, YX size, YX kernel, const Sliding& s) {
   Convolution c = geometry(op, kernel, s);
+  limited(op, {size});
   const int64_t spare_y = size.y + 2 * c.pad_y - reach(kernel.y, c.dilation_y);
   const int64_t spare_x = size.x + 2 * c.pad_x - reach(kernel.x, c.dilation_x);
   require(spare_y >= 0 && spare_x >= 0, op.name, ": a kernel of ", kernel, " with dilation ", s.dilation,
@@ -171,6 +180,7 @@ Var conv_transpose2d(const Var& x, const Var& w, const Var& bias, const SlidingB
   Convolution c = geometry(conv_transpose2d_op, {w.shape()[0], w.shape()[1]}, sliding);
   require(extra.y >= 0 && extra.x >= 0 && extra.y < c.stride_y && extra.x < c.stride_x,
           "conv_transpose2d: output padding ", extra, " must be below the stride ", sliding.stride);
+  limited(conv_transpose2d_op, {{x.shape()[1], x.shape()[2]}});
   c.batch = x.shape()[0];
   c.out_height = x.shape()[1];
   c.out_width = x.shape()[2];
@@ -217,7 +227,8 @@ Var upsample_nearest(const Var& x, int64_t factor) {
   images(upsample_nearest_op, x);
   const Shape& s = x.shape();
   require(factor > 0, "upsample_nearest: by a factor of ", factor);
-  return reshape(repeat(repeat(x, 2, factor), 4, factor), {s[0], s[1] * factor, s[2] * factor, s[3]});
+  const Var squares = repeat(repeat(x, 2, factor), 4, factor);  // refuses what would be too large
+  return reshape(squares, {s[0], s[1] * factor, s[2] * factor, s[3]});
 }
 
 }  // namespace weft

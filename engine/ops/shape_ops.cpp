@@ -63,9 +63,9 @@ Shape axes_in_order(const Shape& shape) {
 }
 
 Shape inverse(const Shape& order) {
-  Shape result = order;
-  for (int i = 0; i < order.rank(); ++i) result = result.with(static_cast<int>(order[i]), i);
-  return result;
+  int64_t inverse[Shape::max_rank];
+  for (int i = 0; i < order.rank(); ++i) inverse[order[i]] = i;
+  return Shape(std::span<const int64_t>(inverse, order.rank()));
 }
 
 Tensor copied_slice(const Tensor& x, int axis, int64_t begin, int64_t end) {
@@ -86,7 +86,7 @@ Shape joined(std::span<const Var> parts, int axis) {
             "concat: ", part.dtype(), " ", part.shape(), " does not continue ", parts[0].dtype(), " ", parts[0].shape(),
             " along axis ", axis);
     on_one_device(concat_op, parts[0].device(), part.device());
-    extent += part.shape()[axis];
+    extent = sum_of_extents({extent, part.shape()[axis]});
   }
   return parts[0].shape().with(axis, extent);
 }
@@ -125,7 +125,7 @@ Var pad(const Var& x, int axis, int64_t before, int64_t after, double value) {
   axis = x.shape().index(axis);
   require(before >= 0 && after >= 0, "pad: by ", before, " and ", after, " along axis ", axis, " of ", x.shape());
   const int64_t extent = x.shape()[axis];
-  Tensor y = Tensor::full(x.shape().with(axis, before + extent + after), value, x.dtype(), x.device());
+  Tensor y = Tensor::full(x.shape().with(axis, sum_of_extents({before, extent, after})), value, x.dtype(), x.device());
   backend(x.device()).copy_slab(x.value(), Along(x.shape(), axis), 0, y, Along(y.shape(), axis), before, extent);
   return record(value == 0 ? pad_op : pad_with_value_op, y,
                 from(x, [=](const Var& g) { return slice(g, axis, before, before + extent); }));
@@ -168,9 +168,9 @@ Var permute(const Var& x, const Shape& order) {
   const Shape axes = axes_in_order(x.shape());
   require(std::is_permutation(order.begin(), order.end(), axes.begin(), axes.end()), "permute: ", order,
           " is not an order of the axes of ", x.shape());
-  Shape shape = x.shape();
-  for (int i = 0; i < order.rank(); ++i) shape = shape.with(i, x.shape()[static_cast<int>(order[i])]);
-  Tensor y(shape, x.dtype(), x.device());
+  int64_t extents[Shape::max_rank];
+  for (int i = 0; i < order.rank(); ++i) extents[i] = x.shape()[static_cast<int>(order[i])];
+  Tensor y(Shape(std::span<const int64_t>(extents, axes.rank())), x.dtype(), x.device());
   backend(x.device()).permute(x.value(), order, y);
   return record(permute_op, y, from(x, [back = inverse(order)](const Var& g) { return permute(g, back); }));
 }
