@@ -5,6 +5,7 @@
 #include "collectives/case.h"
 #include "collectives/case_rows.h"
 #include "collectives/ops.h"
+#include "engine/ops/elementwise.h"
 #include "engine/ops/shape_ops.h"
 
 namespace weft {
@@ -213,6 +214,22 @@ const DistributedCase composed_cases[] = {
          for (size_t i = 0; i < x.size(); ++i) sums[i] += std::exp(x[i]);
        for (double& v : sums) v = std::log(v);
        return Values(in.size(), sums);
+     }},
+    {"checkpoint of a collective, several results", matrix,
+     [](Inputs x, Communicator& comm) {
+       const auto piece = [&comm](Inputs v) {
+         const Var sums = all_reduce(exp(v[0]), comm), others = shift(v[0], 1, comm);
+         return Vars{sums * v[0], square(others), sums};
+       };
+       const Vars y = checkpoint(piece, {x[0]});
+       return y[0] * y[1];
+     }},
+    {"checkpoint of a collective, a result for each rank", matrix,
+     [](Inputs x, Communicator& comm) {  // ranks that use another result all meet again in each
+       const auto piece = [&comm](Inputs v) {
+         return Vars{all_reduce(exp(v[0]), comm) * v[0], square(shift(v[0], 1, comm)) * v[0]};
+       };
+       return checkpoint(piece, {x[0]})[static_cast<size_t>(comm.rank().value % 2)];
      }},
 };
 

@@ -36,7 +36,9 @@ class Recording {
   template <class F> struct Plain;
   template <class F> struct WithOutput;
   void show(const Op& op, std::span<const Var* const> inputs) const;
+  [[noreturn]] static void refuse(const Op& op, std::span<const Var* const> inputs, size_t number);
   void link(Tape::Pullback* pullback);
+  Tape& tape() const { return *output_.slot_->tape; }  // of an active one
 
   Var output_;
   Tape::Pullback* last_ = nullptr;
@@ -66,11 +68,10 @@ template <class F> void Recording::add(const Var& input, F&& pullback) {
   if (!active_ || !(input.tracked() || always_)) return;
   if constexpr (std::is_invocable_v<F&, const Var&, const Var&>) {
     static_assert(sizeof(WithOutput<F>) <= Arena::chunk_bytes);
-    link(new (output_.tape()->arena_.take(sizeof(WithOutput<F>)))
-             WithOutput<F>(input.id_, std::move(pullback), output_));
+    link(new (tape().arena_.take(sizeof(WithOutput<F>))) WithOutput<F>(input.id_, std::move(pullback), output_));
   } else {
     static_assert(sizeof(Plain<F>) <= Arena::chunk_bytes);
-    link(new (output_.tape()->arena_.take(sizeof(Plain<F>))) Plain<F>(input.id_, std::move(pullback)));
+    link(new (tape().arena_.take(sizeof(Plain<F>))) Plain<F>(input.id_, std::move(pullback)));
   }
 }
 

@@ -15,8 +15,17 @@ void Var::report_change() const {
         "Change it after backward, or record a clone()"});
 }
 
-Tape::Tape() = default;
-Tape::~Tape() { truncate(0); }
+void Var::report_stale(const std::string& who) const {
+  fail({who, ", ", text(dtype()), " ", text(shape()),
+        ", is of a tape that is gone, or of a checkpoint's second run, which is over; use its value(), or watch that "
+        "again"});
+}
+
+Tape::Tape() : slot_(TapeSlot::take(*this)), number_(slot_->number) {}
+Tape::~Tape() {
+  truncate(0);
+  TapeSlot::give(slot_);
+}
 
 void Tape::own(std::unique_ptr<Observer> observer) { owned_.push_back(std::move(observer)); }
 
@@ -26,11 +35,23 @@ void Tape::must_be_usable(const char* what) const {
           "tape");
 }
 
+void Tape::must_be_walkable(const char* what) const {
+  must_be_usable(what);
+  require(!walking_, what,
+          ": this tape is being walked, by the backward or gradient that a hook or pullback has called this from; "
+          "call it after that, with Keep::tape there");
+}
+
 Var with_spreads(Var x, Spreads spreads) {
   x.spreads_ = spreads;
-  if (x.tracked()) x.tape_->nodes_[static_cast<size_t>(x.id_)].spreads = spreads;
-  if (x.tape_ && x.tape_->spreading_)
-    for (Tape::Observer* observer : x.tape_->observers_) observer->respread(x);
+  Tape* tape = x.tape();
+  if (!tape) return x;
+  if (x.tracked()) {
+    tape->must_be_usable("with_spreads");
+    tape->nodes_[static_cast<size_t>(x.id_)].spreads = spreads;
+  }
+  if (tape->mode_.spreading)
+    for (Tape::Observer* observer : tape->observers_) observer->respread(x);
   return x;
 }
 
@@ -55,7 +76,7 @@ int Tape::group(const void* key, Members members) {
   return group_count_++;
 }
 
-Var Tape::constant(Tensor value) { return Var(this, -1, std::move(value), Spreads(Spread::varying)); }
+Var Tape::constant(Tensor value) { return Var(slot_, -1, std::move(value), Spreads(Spread::varying)); }
 
 Var Tape::leaf(Tensor value, const Parameter* parameter, Spread spread) {
   must_be_usable("watch");
@@ -63,7 +84,9 @@ Var Tape::leaf(Tensor value, const Parameter* parameter, Spread spread) {
           value.dtype());
   nodes_.push_back(
       {nullptr, parameter, nullptr, Kind::leaf, value.dtype(), value.device(), Spreads(spread), value.shape()});
-  return Var(this, static_cast<int>(nodes_.size()) - 1, std::move(value), Spreads(spread));
+  Var leaf(slot_, static_cast<int>(nodes_.size()) - 1, std::move(value), Spreads(spread));
+  leaf.leaf_ = parameter ? Var::Leaf::parameter : Var::Leaf::tensor;
+  return leaf;
 }
 
 Var Tape::watch(Tensor value) { return leaf(std::move(value), nullptr, Spread::varying); }
@@ -110,11 +133,11 @@ void Tape::consume() {
   consumed_ = true;
 }
 
-Tape::Pause::Pause(Tape* tape) : tape_(tape), before_(tape && tape->recording_) {
-  if (tape_) tape_->recording_ = false;
+Tape::Pause::Pause(Tape* tape) : tape_(tape), before_(tape && tape->mode_.recording) {
+  if (tape_) tape_->mode_.recording = false;
 }
 Tape::Pause::~Pause() {
-  if (tape_) tape_->recording_ = before_;
+  if (tape_) tape_->mode_.recording = before_;
 }
 
 static Spreads combined(const Op& op, std::span<const Var* const> inputs, size_t terms, int groups) {
@@ -128,84 +151,122 @@ static Spreads combined(const Op& op, std::span<const Var* const> inputs, size_t
   return combination.result(op, groups);
 }
 
+static std::string input_of(const Op& op, size_t number) { return op.name + ": input " + text(number + 1); }
+
 Recording::Recording(const Op& op, Tensor value, std::span<const Var* const> inputs, size_t terms)
     : always_(op.replay == Replay::always && is_floating(value.dtype())) {
   Tape* tape = nullptr;
-  bool tracked = always_;
+  bool tracked = false;
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Var& input = *inputs[i];
-    if (!input.tape()) continue;
-    require(!tape || tape == input.tape(), op.name, ": inputs belong to different tapes");
-    tape = input.tape();
+    if (!input.slot_) continue;
+    if (input.stale() || (tape && tape != input.slot_->tape)) [[unlikely]]
+      refuse(op, inputs, i);
+    tape = input.slot_->tape;
     tracked = tracked || (i < terms && input.tracked());
   }
-  const bool spreading = !tape || tape->spreading_;
-  const Spreads spreads = spreading ? combined(op, inputs, terms, tape ? tape->group_count_ : 0) : Spreads();
-  if (tape && !tape->recording_) tape->replay_skipped_ = tape->replay_skipped_ || always_;
-  active_ = tape && tape->recording_ && tracked;
-  if (!active_) {
-    output_ = Var(tape, -1, std::move(value), spreads);
-    if (tape && !tape->observers_.empty() && spreading) show(op, inputs);
-    return;
-  }
-  tape->must_be_usable(op.name.c_str());
-  tape->replays_ = tape->replays_ || always_;
+  const bool spreading = !tape || tape->mode_.spreading, recording = !tape || tape->mode_.recording;
+  output_.spreads_ = spreading ? combined(op, inputs, terms, tape ? tape->group_count_ : 0) : Spreads();
+  if (!recording) tape->replay_skipped_ = tape->replay_skipped_ || always_;
+  active_ = tape && recording && (tracked || always_);
   // Field by field into their places: building them elsewhere and copying costs more than all the rest here.
-  output_.tape_ = tape;
-  output_.id_ = static_cast<int>(tape->nodes_.size());
+  if (tape) {
+    output_.slot_ = tape->slot_;
+    output_.number_ = tape->slot_->number.load(std::memory_order_relaxed);
+  }
   output_.version_ = value.version();
-  output_.spreads_ = spreads;
-  Tape::Node& node = tape->nodes_.emplace_back();
-  node.op = &op;
-  node.kind = Tape::Kind::op;
-  node.dtype = value.dtype();
-  node.device = value.device();
-  node.spreads = spreads;
-  node.shape = value.shape();
+  if (active_) {
+    tape->must_be_usable(op.name.c_str());
+    tape->replays_ = tape->replays_ || always_;
+    output_.id_ = static_cast<int>(tape->nodes_.size());
+    Tape::Node& node = tape->nodes_.emplace_back();
+    node.op = &op;
+    node.kind = Tape::Kind::op;
+    node.dtype = value.dtype();
+    node.device = value.device();
+    node.spreads = output_.spreads_;
+    node.shape = value.shape();
+  }
   output_.value_ = std::move(value);
-  if (!tape->observers_.empty() && spreading) [[unlikely]]
+  if (tape && !tape->observers_.empty() && spreading) [[unlikely]]
     show(op, inputs);
 }
 
+void Recording::refuse(const Op& op, std::span<const Var* const> inputs, size_t number) {
+  const Var& input = *inputs[number];
+  if (input.stale()) input.report_stale(input_of(op, number));
+  fail({input_of(op, number), ", ", text(input.dtype()), " ", text(input.shape()),
+        ", belongs to another tape than those before; use its value(), or watch that on this tape"});
+}
+
 void Recording::show(const Op& op, std::span<const Var* const> inputs) const {
-  for (Tape::Observer* observer : output_.tape_->observers_) observer->computed(output_, op, inputs);
+  for (Tape::Observer* observer : tape().observers_) observer->computed(output_, op, inputs);
 }
 
 void Recording::link(Tape::Pullback* pullback) {
-  (last_ ? last_->next : output_.tape()->nodes_.back().pullbacks) = pullback;
+  (last_ ? last_->next : tape().nodes_.back().pullbacks) = pullback;
   last_ = pullback;
 }
 
-const Tensor& Gradients::operator[](const Parameter& parameter) const {
+template <class Sums, class Key> static const Tensor& value_of(const Sums& sums, const Key& key) {
   static const Tensor none;
-  const auto found = sums_.find(&parameter);
-  return found == sums_.end() ? none : found->second.value;
+  const auto found = sums.find(key);
+  return found == sums.end() ? none : found->second.value;
+}
+
+const Tensor& Gradients::operator[](const Parameter& parameter) const { return value_of(sums_, &parameter); }
+
+const Tensor& Gradients::operator[](const Var& leaf) const { return value_of(leaves_, key(leaf)); }
+
+uint64_t Gradients::key(const Var& leaf) {
+  require(leaf.leaf_ != Var::Leaf::parameter,
+          "gradients: this Var is a parameter's; ask for the gradient of the parameter itself");
+  require(leaf.leaf_ == Var::Leaf::tensor, "gradients: ", leaf.dtype(), " ", leaf.shape(),
+          " is not what tape.watch gave; ask tape.gradient for that of anything else");
+  return uint64_t{leaf.number_} << 32 | static_cast<uint32_t>(leaf.id_);
+}
+
+void Gradients::Sum::add(const Tensor& term) {
+  if (!value.defined()) {
+    value = term;
+    return;
+  }
+  if (!placed && !value.unshared()) value = value.clone();  // someone holds the old sum, or the term it began with
+  backend(value.device()).accumulate(1, term, value);
 }
 
 void Gradients::add(const Parameter& parameter, const Tensor& term) {
   require(term.shape() == parameter.value.shape() && term.dtype() == parameter.value.dtype(),
           "gradients: ", term.dtype(), " ", term.shape(), " for parameter '", parameter.name, "', which is ",
           parameter.value.dtype(), " ", parameter.value.shape());
-  auto& [sum, placed] = sums_[&parameter];
-  if (!sum.defined()) {
-    sum = place_ ? place_(parameter) : Tensor();
-    placed = sum.defined();
-    if (placed)
-      sum.copy_from(term);
-    else
-      sum = term;
-  } else {
-    if (!placed && !sum.unshared()) sum = sum.clone();  // someone holds the old sum, or the term it began with
-    backend(sum.device()).accumulate(1, term, sum);
+  Sum& sum = sums_[&parameter];
+  if (!sum.value.defined()) {
+    sum.value = place_ ? place_(parameter) : Tensor();
+    sum.placed = sum.value.defined();
+    if (sum.placed) return sum.value.copy_from(term);
   }
+  sum.add(term);
+}
+
+void Gradients::add(TapeSlot* slot, int id, const Tensor& term) {
+  LeafSum& sum = leaves_[uint64_t{slot->number} << 32 | static_cast<uint32_t>(id)];
+  sum.slot = slot;
+  sum.add(term);
 }
 
 void Gradients::forget(const Parameter& parameter) {
   if (const auto found = sums_.find(&parameter); found != sums_.end()) found->second = {};
 }
 
+void Gradients::forget(const Var& leaf) { leaves_.erase(key(leaf)); }
+
+void Gradients::forget_past_tapes() {
+  std::erase_if(leaves_, [](const auto& entry) { return entry.second.slot->number != entry.first >> 32; });
+}
+
 void Gradients::clear() {
   for (auto& [parameter, sum] : sums_) sum = {};
+  leaves_.clear();
 }
 
 }  // namespace weft

@@ -6,6 +6,7 @@
 // forward. A tape belongs to one thread at a time; any number of tapes may be at work at once.
 #include <array>
 #include <functional>
+#include <list>
 #include <memory>
 #include <unordered_map>
 #include <vector>
@@ -13,14 +14,15 @@
 #include "engine/arena.h"
 #include "engine/op.h"
 #include "engine/pooled_function.h"
+#include "engine/tape_slot.h"
 #include "engine/tensor.h"
 
 namespace weft {
 
-class Tape;
+using Vars = std::vector<Var, pool::Allocator<Var>>;
 
 // A Tensor in a computation. A plain Tensor converts to a constant, so every op also works without a tape; how it is
-// spread over ranks is then unsaid. Vars may be kept after their tape is gone, but then only to read their values.
+// spread over ranks is then unsaid. Of a Var whose tape is gone the value can be read; all else is an Error.
 class Var {
  public:
   Var() = default;
@@ -39,27 +41,40 @@ class Var {
   bool defined() const { return value_.defined(); }
 
   Spreads spreads() const { return spreads_; }  // how it relates to its counterparts on other ranks
-  Tape* tape() const { return tape_; }
+  Tape* tape() const {
+    if (stale()) [[unlikely]]
+      report_stale("tape: a Var");
+    return slot_ ? slot_->tape : nullptr;
+  }
   bool tracked() const { return id_ >= 0; }  // whether gradients can flow to it
 
  private:
   friend class Tape;
   friend class Recording;
   friend class Walk;
-  friend Var checkpoint(PooledFunction<Var(std::span<const Var>)>, std::vector<Var, pool::Allocator<Var>>);
+  friend class Gradients;
+  friend Vars checkpoint(PooledFunction<Vars(std::span<const Var>)> f, Vars inputs);
   friend Var with_spreads(Var x, Spreads spreads);
-  Var(Tape* tape, int id, Tensor value, Spreads spreads = {})
-      : tape_(tape), id_(id), version_(value.version()), spreads_(spreads), value_(std::move(value)) {}
+  enum class Leaf : uint8_t { no, tensor, parameter };
+  Var(TapeSlot* slot, int id, Tensor value, Spreads spreads = {})
+      : slot_(slot),
+        id_(id),
+        version_(value.version()),
+        number_(slot ? slot->number.load(std::memory_order_relaxed) : 0),
+        spreads_(spreads),
+        value_(std::move(value)) {}
+  bool stale() const { return slot_ && slot_->number.load(std::memory_order_relaxed) != number_; }
   [[noreturn]] void report_change() const;
+  [[noreturn]] void report_stale(const std::string& who) const;
 
-  Tape* tape_ = nullptr;
+  TapeSlot* slot_ = nullptr;
   int id_ = -1;
   uint32_t version_ = 0;
+  uint32_t number_ = 0;  // of the slot, for this tape
   Spreads spreads_;
+  Leaf leaf_ = Leaf::no;
   Tensor value_;
 };
-
-using Vars = std::vector<Var, pool::Allocator<Var>>;
 
 // The same node, seen as spread otherwise: what collectives make of their results. Trusted, not checked.
 Var with_spreads(Var x, Spreads spreads);
@@ -76,10 +91,10 @@ struct Parameter {
   Parameter& operator=(const Parameter&) = delete;
 };
 
-template <class T>
-using ByParameter =
-    std::unordered_map<const Parameter*, T, std::hash<const Parameter*>, std::equal_to<const Parameter*>,
-                       pool::Allocator<std::pair<const Parameter* const, T>>>;
+template <class Key, class T>
+using PooledMap =
+    std::unordered_map<Key, T, std::hash<Key>, std::equal_to<Key>, pool::Allocator<std::pair<const Key, T>>>;
+template <class T> using ByParameter = PooledMap<const Parameter*, T>;
 
 // Where backward accumulates the gradients of parameters, for as many losses, backward passes and tapes as there are.
 class Gradients {
@@ -90,10 +105,17 @@ class Gradients {
   const Tensor& operator[](const Parameter& parameter) const;
   bool has(const Parameter& parameter) const { return (*this)[parameter].defined(); }
 
-  // Fires once per backward for every parameter that took part in it, when its last contribution has been added.
+  // The same for what tape.watch(tensor) gave, of all backward passes over its tape. It has no hooks. Kept until clear();
+  // when the tape is gone, until the next backward.
+  const Tensor& operator[](const Var& leaf) const;
+  bool has(const Var& leaf) const { return (*this)[leaf].defined(); }
+
+  // Fires once per backward for every parameter that took part in it, when its last contribution has been added. What a
+  // hook computes on the tape is recorded as outside of the walk, but the tape cannot be walked again meanwhile. A hook
+  // that a hook adds fires from the next parameter, or the next backward, on.
   void after_accumulate(Hook hook) { hooks_.push_back(std::move(hook)); }
 
-  // Fires at the end of every backward, after all hooks of its parameters.
+  // Fires at the end of every backward, after all hooks of its parameters and when the tape is used up, if it is.
   void after_backward(std::function<void()> hook) { ends_.push_back(std::move(hook)); }
 
   // Where the sum of a parameter is to be kept, asked when its first contribution arrives: flat memory, for one. Empty
@@ -103,18 +125,29 @@ class Gradients {
 
   void add(const Parameter& parameter, const Tensor& term);  // what backward does, without the hooks
   void forget(const Parameter& parameter);
+  void forget(const Var& leaf);
   void clear();  // forgets the gradients, keeps the hooks and the places
 
  private:
+  friend class Tape;
   friend class Walk;
   struct Sum {
     Tensor value;
     bool placed = false;
+    void add(const Tensor& term);
   };
+  struct LeafSum : Sum {
+    TapeSlot* slot = nullptr;
+  };
+  static uint64_t key(const Var& leaf);  // the tape's number and the node's
+  void add(TapeSlot* slot, int id, const Tensor& term);
+  void forget_past_tapes();
+
   ByParameter<Sum> sums_;
+  PooledMap<uint64_t, LeafSum> leaves_;
   Place place_;
-  std::vector<Hook> hooks_;
-  std::vector<std::function<void()>> ends_;
+  std::list<Hook> hooks_;  // which stay where they are while one adds another
+  std::list<std::function<void()>> ends_;
 };
 
 enum class Keep : uint8_t { nothing, tape };  // whether a tape can be walked again
@@ -129,7 +162,7 @@ class Tape {
 
   // Over any group of ranks data are taken to be Varying and parameters to be Replicated.
   Var constant(Tensor value);
-  Var watch(Tensor value);                // a new leaf
+  Var watch(Tensor value);                // a new leaf: backward leaves its gradient in gradients[x]
   Var watch(const Parameter& parameter);  // the same Var each time
   // From here on watch(parameter) gives this Var, until it is given another; an empty one ends that. For parameters
   // that are made of something else, such as the shards of several ranks.
@@ -153,7 +186,8 @@ class Tape {
   using Members = std::vector<int, pool::Allocator<int>>;
   int group(const void* key) const;
   int group(const void* key, Members members);
-  bool follows_spreads() const { return spreading_; }  // wherever a gradient may be asked for, but not inside a walk
+  // Wherever a gradient may be asked for, but not inside a walk.
+  bool follows_spreads() const { return mode_.spreading; }
 
   // Are shown what happens on the tape while they are there; see observer.h.
   class Observer;
@@ -163,7 +197,8 @@ class Tape {
   void forget(Observer& observer) { std::erase(observers_, &observer); }
   const Observers& observers() const { return observers_; }
 
-  bool recomputing() const { return recomputing_; }  // inside a checkpoint's second run: side effects happened already
+  // Inside a checkpoint's second run: side effects happened already.
+  bool recomputing() const { return mode_.recomputing; }
   int64_t size() const { return static_cast<int64_t>(nodes_.size()); }
   int64_t place_of(const Var& x) const { return x.tracked() ? x.id_ : size() - 1; }  // or what it comes after
 
@@ -183,7 +218,7 @@ class Tape {
  private:
   friend class Recording;
   friend class Walk;
-  friend Var checkpoint(PooledFunction<Var(std::span<const Var>)>, std::vector<Var, pool::Allocator<Var>>);
+  friend Vars checkpoint(PooledFunction<Vars(std::span<const Var>)>, Vars);
   friend Var with_spreads(Var, Spreads);
 
   // One term of an op's derivative, stored in the arena: how the output's cotangent becomes that of one input.
@@ -195,6 +230,11 @@ class Tape {
     virtual Var apply(const Var& g) = 0;
   };
   enum class Kind : uint8_t { leaf, op, checkpoint };
+  struct Mode {
+    bool recording = true;
+    bool spreading = true;     // follows_spreads
+    bool recomputing = false;  // inside a checkpoint's second run
+  };
   struct Node {
     const Op* op = nullptr;                // null for leaves
     const Parameter* parameter = nullptr;  // of a leaf, if it is one
@@ -205,6 +245,20 @@ class Tape {
     Spreads spreads;
     Shape shape;
   };
+  // What a checkpoint runs again. Its results are nodes one behind the other, and the first of them has it: by then the
+  // cotangents of all are complete.
+  struct Piece final : Pullback {
+    PooledFunction<Vars(std::span<const Var>)> run;
+    Vars inputs;
+    const int count;    // of results
+    Vars results = {};  // of the second run, for the walk to take
+    Piece(decltype(run) run, Vars inputs, int count)
+        : Pullback(-1), run(std::move(run)), inputs(std::move(inputs)), count(count) {}
+    Var apply(const Var&) override {
+      results = run(inputs);
+      return {};
+    }
+  };
   struct Group {
     const void* key = nullptr;
     Members members = {};
@@ -214,10 +268,14 @@ class Tape {
   Tensor unit_seed(const Var& loss, const char* who) const;
   double holders(Spreads loss, const char* who) const;
   void must_be_usable(const char* what) const;
+  void must_be_walkable(const char* what) const;
+  bool on_this(const Var& x, const char* what) const;
   void release(Node& node);
   void truncate(size_t size);
   void consume();
 
+  TapeSlot* slot_;         // what is recorded in a checkpoint's second run has another, which ends with it
+  const uint32_t number_;  // of the tape itself
   std::vector<Node, pool::Allocator<Node>> nodes_;
   Arena arena_;
   ByParameter<Var> parameters_;
@@ -225,9 +283,8 @@ class Tape {
   int group_count_ = 0;
   Observers observers_;
   std::vector<std::unique_ptr<Observer>> owned_;
-  bool recording_ = true;
-  bool spreading_ = true;
-  bool recomputing_ = false;
+  Mode mode_;
+  bool walking_ = false;
   bool consumed_ = false;
   bool replays_ = false;         // an op that must always replay has been recorded
   bool replay_skipped_ = false;  // one ran while paused
@@ -236,5 +293,7 @@ class Tape {
 // Trades time for memory: runs `f` without saving anything and runs it again in backward. `f` must compute the same
 // again (draw random numbers from explicit keys, as dropout does).
 Var checkpoint(PooledFunction<Var(std::span<const Var>)> f, Vars inputs);
+// Several results, of which any may be used. Those without a floating type have no gradient.
+Vars checkpoint(PooledFunction<Vars(std::span<const Var>)> f, Vars inputs);
 
 }  // namespace weft

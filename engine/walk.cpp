@@ -1,5 +1,6 @@
 // One walk over the tape from its end, shared by backward, gradient queries and checkpoints.
 #include <algorithm>
+#include <optional>
 
 #include "engine/backend.h"
 #include "engine/observer.h"
@@ -11,7 +12,12 @@ namespace weft {
 class Walk {
  public:
   Walk(Tape& tape, Graph graph, Keep keep, Gradients* into)
-      : tape_(tape), graph_(graph), keep_(keep), into_(into), cotangents_(tape.nodes_.size()) {}
+      : tape_(tape), graph_(graph), keep_(keep), into_(into), count_(tape.nodes_.size()), cotangents_(count_) {
+    tape.walking_ = true;
+  }
+  ~Walk() { tape_.walking_ = false; }
+  Walk(const Walk&) = delete;
+  Walk& operator=(const Walk&) = delete;
 
   // Only what `by` depends on is needed, and what collectives and checkpoints receive: other ranks, or parameters, may
   // depend on that.
@@ -30,20 +36,16 @@ class Walk {
   }
 
   void run(const Var& of, const Var& seed) {
-    const RecordingState state(tape_, graph_ == Graph::create);
+    const bool record = graph_ == Graph::create;
+    const InMode walking(tape_, {.recording = record, .spreading = record});
     // On the tape, so that collectives in pullbacks are recorded on every rank, whether or not they meet a tracked
     // value.
-    if (of.tracked()) add(of.id_, seed.tape_ ? seed : tape_.constant(seed.value()));
+    if (of.tracked()) add(of.id_, seed.tape() ? Var(seed) : tape_.constant(seed.value()));
     const bool on_all_ranks = into_ || tape_.replays_;  // a query may be one rank's own where nothing is exchanged
     for (Tape::Observer* observer : tape_.observers_) observer->walk_begins(on_all_ranks);
     down(cotangents_.size(), 0);
     for (Tape::Observer* observer : tape_.observers_) observer->walk_ends(on_all_ranks);
   }
-
-  void end() {
-    for (const auto& hook : into_->ends_) hook();
-  }
-  static bool has_hooks_at_its_end(const Gradients& into) { return !into.ends_.empty(); }
 
   Var result(const Var& by) {
     if (by.tracked() && at(by.id_).defined()) return at(by.id_);
@@ -53,18 +55,24 @@ class Walk {
  private:
   enum class Need : uint8_t { no, path, result };
 
-  struct RecordingState {
+  struct InMode {
     Tape& tape;
-    bool recording, spreading, recomputing;
-    RecordingState(Tape& tape, bool record, bool recompute = false)
-        : tape(tape), recording(tape.recording_), spreading(tape.spreading_), recomputing(tape.recomputing_) {
-      tape.recording_ = tape.spreading_ = record;
-      tape.recomputing_ = recompute;
-    }
-    ~RecordingState() {
-      tape.recording_ = recording;
-      tape.spreading_ = spreading;
-      tape.recomputing_ = recomputing;
+    const Tape::Mode before;
+    InMode(Tape& tape, Tape::Mode now) : tape(tape), before(std::exchange(tape.mode_, now)) {}
+    ~InMode() { tape.mode_ = before; }
+  };
+
+  // Takes off the tape what is recorded while it exists. Vars of that which someone keeps are told by their slot.
+  struct Temporary {
+    Tape& tape;
+    const size_t begin = tape.nodes_.size();
+    const Arena::Mark mark = tape.arena_.mark();
+    TapeSlot* const before = std::exchange(tape.slot_, TapeSlot::take(tape));
+    explicit Temporary(Tape& tape) : tape(tape) {}
+    ~Temporary() {
+      tape.truncate(begin);
+      tape.arena_.rewind(mark);
+      TapeSlot::give(std::exchange(tape.slot_, before));
     }
   };
 
@@ -74,11 +82,12 @@ class Walk {
   }
 
   // Cotangents are immutable for everyone but this sum, and for it only once nobody else holds them.
-  void add(int id, Var term) {
+  void add(int id, Var&& term) {
     // What a Replicated value's users send back are parts of its gradient, whatever each of them was.
     const Spreads spreads = tape_.nodes_[static_cast<size_t>(id)].spreads.duals();
     term.spreads_ = spreads;
-    term.tape_ = &tape_;  // or collectives that it meets next would be recorded on other ranks only
+    term.slot_ = slot_;  // or collectives that it meets next would be recorded on other ranks only
+    term.number_ = tape_.number_;
     Var& sum = at(id);
     if (!sum.defined()) {
       sum = std::move(term);
@@ -92,7 +101,7 @@ class Walk {
   }
 
   Var zeros(const Shape& shape, DType dtype, Device device, Spreads spreads) const {
-    return Var(&tape_, -1, Tensor::zeros(shape, dtype, device), spreads.duals());
+    return Var(slot_, -1, Tensor::zeros(shape, dtype, device), spreads.duals());
   }
 
   void down(size_t from, size_t to) {
@@ -124,22 +133,30 @@ class Walk {
   void arrive(size_t id) {
     const Parameter* parameter = tape_.nodes_[id].parameter;
     Var& sum = cotangents_[id];
-    if (!into_ || !parameter || !sum.defined()) return;
-    into_->add(*parameter, sum.value());
+    if (!into_ || !sum.defined()) return;
+    if (parameter)
+      into_->add(*parameter, sum.value());
+    else if (id < count_)  // not in a checkpoint's second run, of which nobody has a Var
+      into_->add(slot_, static_cast<int>(id), sum.value());
     sum = {};
-    for (const auto& hook : into_->hooks_) hook(*parameter, (*into_)[*parameter]);
+    if (!parameter) return;
+    const InMode outside(tape_, outside_);
+    auto hook = into_->hooks_.begin();
+    for (size_t left = into_->hooks_.size(); left > 0; --left, ++hook) (*hook)(*parameter, (*into_)[*parameter]);
   }
 
   void pull(int id) {
     const Tape::Node& node = tape_.nodes_[static_cast<size_t>(id)];
-    Var g = need(id) == Need::result ? at(id) : std::move(at(id));
-    const bool always = node.op->replay == Replay::always;
-    if (!g.defined() && always) g = zeros(node.shape, node.dtype, node.device, node.spreads);
-    if (!g.defined() || !(always || need(id) != Need::no)) return;
     const Op& op = *node.op;
     Tape::Pullback* p = node.pullbacks;  // stays where it is; the node may move when pullbacks record
+    const bool always = op.replay == Replay::always;
     try {
-      if (node.kind == Tape::Kind::checkpoint) return recompute(*p, g);
+      if (node.kind == Tape::Kind::checkpoint) {
+        if (p) recompute(id, static_cast<Tape::Piece&>(*p), always);
+        return;
+      }
+      Var g = cotangent(id, always);
+      if (!g.defined() || !(always || need(id) != Need::no)) return;
       for (; p; p = p->next) {
         if (!always && need(p->input) == Need::no) continue;
         Var term = p->apply(g);
@@ -154,6 +171,14 @@ class Walk {
     }
   }
 
+  // What has reached this node; zeros if nothing did and it runs all the same.
+  Var cotangent(int id, bool always) {
+    Var g = need(id) == Need::result ? at(id) : std::move(at(id));
+    const Tape::Node& node = tape_.nodes_[static_cast<size_t>(id)];
+    if (!g.defined() && always) g = zeros(node.shape, node.dtype, node.device, node.spreads);
+    return g;
+  }
+
   void check(const Var& term, int input) const {
     const Tape::Node& node = tape_.nodes_[static_cast<size_t>(input)];
     require(term.shape() == node.shape && term.dtype() == node.dtype, "the gradient is ", term.dtype(), " ",
@@ -161,95 +186,70 @@ class Walk {
   }
 
   // Records the checkpointed piece again at the end of the tape, walks it, and takes it off.
-  void recompute(Tape::Pullback& piece, const Var& g) {
+  void recompute(int first, Tape::Piece& piece, bool always) {
+    Vars g;
+    for (int i = 0; i < piece.count; ++i) g.push_back(cotangent(first + i, always));
+    if (std::none_of(g.begin(), g.end(), [](const Var& v) { return v.defined(); })) return;
     const size_t begin = tape_.nodes_.size();
-    const Arena::Mark mark = tape_.arena_.mark();
-    Var again;
+    std::optional<Temporary> temporary;
+    if (graph_ == Graph::none) temporary.emplace(tape_);
+    Vars again;
     {
-      const RecordingState state(tape_, true, true);
-      again = piece.apply(g);
+      const InMode recording(tape_, {.recomputing = true});
+      piece.apply({});
+      again = std::exchange(piece.results, {});
     }
     const size_t end = tape_.nodes_.size();
     cotangents_.resize(end);
-    if (again.tracked()) add(again.id_, g);
+    require(again.size() == g.size(), "the piece had ", g.size(), " results, and has ", again.size(),
+            " when it runs again");
+    for (size_t i = 0; i < g.size(); ++i) {
+      if (!g[i].defined() || !again[i].tracked()) continue;
+      require(
+          tape_.on_this(again[i], "its result") && again[i].shape() == g[i].shape() && again[i].dtype() == g[i].dtype(),
+          "result ", i + 1, " was ", g[i].dtype(), " ", g[i].shape(), ", and is ", again[i].dtype(), " ",
+          again[i].shape(), " when the piece runs again");
+      add(again[i].id_, std::move(g[i]));
+    }
     down(end, begin);
-    if (graph_ == Graph::create) return;
-    cotangents_.resize(begin);
-    again = {};
-    tape_.truncate(begin);
-    tape_.arena_.rewind(mark);
+    if (temporary) cotangents_.resize(begin);
   }
 
   Tape& tape_;
   const Graph graph_;
   const Keep keep_;
   Gradients* const into_;
+  TapeSlot* const slot_ = tape_.slot_;
+  const Tape::Mode outside_ = tape_.mode_;
+  const size_t count_;                                 // of nodes, when the walk began
   std::vector<Var, pool::Allocator<Var>> cotangents_;  // by node id
   std::vector<Need, pool::Allocator<Need>> needed_;    // empty: everything
 };
-
-Tensor Tape::unit_seed(const Var& loss, const char* who) const {
-  require(loss.defined(), who, ": the loss is an empty Var");
-  require(loss.size() == 1, who, ": the loss must be a scalar, not ", loss.shape(),
-          "; reduce it with sum or mean, or pass a seed");
-  return Tensor::full(loss.shape(), 1 / holders(loss.spreads(), who), loss.dtype(), loss.device());
-}
-
-static std::string text(const Tape::Members& ranks) {
-  std::string list;
-  for (const int rank : ranks) list += (list.empty() ? "{" : ", ") + std::to_string(rank);
-  return list + "}";
-}
-
-// How many ranks hold all of the loss.
-double Tape::holders(Spreads loss, const char* who) const {
-  double count = 1;
-  for (int i = 0; i < group_count_; ++i) {
-    const Members& mine = groups_[static_cast<size_t>(i)].members;
-    if (loss.in(i) == Spread::unsaid)
-      fail({who, ": it is not said how the loss is spread over ranks ", text(mine), "; ", how_to_say,
-            ", or pass a seed"});
-    if (loss.in(i) == Spread::varying) continue;
-    bool largest = true;
-    for (int j = 0; j < group_count_; ++j) {
-      if (j == i || loss.in(j) == Spread::varying) continue;
-      const Members& other = groups_[static_cast<size_t>(j)].members;
-      Members shared;
-      std::set_intersection(mine.begin(), mine.end(), other.begin(), other.end(), std::back_inserter(shared));
-      const bool inside = shared.size() == mine.size(), around = shared.size() == other.size();
-      const bool nested = (inside || around) && loss.in(i) == loss.in(j);
-      if (shared.size() > 1 && !nested)
-        fail({who, ": the loss is ", text(loss.in(i)), " over ranks ", text(mine), " and ", text(loss.in(j)),
-              " over ranks ", text(other), ", so it is not known how often it counts; pass a seed"});
-      largest = largest && !(inside && (!around || j < i));
-    }
-    const bool whole = loss.in(i) == Spread::replicated || loss.in(i) == Spread::same;
-    if (whole && largest) count *= static_cast<double>(mine.size());
-  }
-  return count;
-}
 
 void Tape::backward(const Var& loss, Gradients& into, Keep keep) {
   backward(loss, unit_seed(loss, "backward"), into, keep);
 }
 
 void Tape::backward(const Var& of, const Tensor& seed, Gradients& into, Keep keep) {
-  must_be_usable("backward");
-  require(of.tape_ == this, "backward: the loss is not on this tape");
+  must_be_walkable("backward");
+  require(on_this(of, "backward: the loss"), "backward: the loss is not on this tape");
   // Among ranks even a constant loss takes part: others wait for this one's share, in the walk or at its end.
-  const bool among_ranks = replays_ || group_count_ > 0 || Walk::has_hooks_at_its_end(into);
+  const bool among_ranks = replays_ || group_count_ > 0 || !into.ends_.empty();
   require(of.tracked() || among_ranks, "backward: the loss depends on nothing that is watched, so it has no gradient");
   require(seed.shape() == of.shape() && seed.dtype() == of.dtype(), "backward: the seed is ", seed.dtype(), " ",
           seed.shape(), ", the loss ", of.dtype(), " ", of.shape());
-  struct Consume {  // also when a pullback throws: what was released cannot be walked again
-    Tape* tape;
-    ~Consume() {
-      if (tape) tape->consume();
-    }
-  } const at_end{keep == Keep::nothing ? this : nullptr};
-  Walk walk(*this, Graph::none, keep, &into);
-  walk.run(of, seed);
-  walk.end();
+  into.forget_past_tapes();
+  {
+    struct Consume {  // also when a pullback throws: what was released cannot be walked again
+      Tape* tape;
+      ~Consume() {
+        if (tape) tape->consume();
+      }
+    } const at_end{keep == Keep::nothing ? this : nullptr};
+    Walk(*this, Graph::none, keep, &into).run(of, seed);
+  }
+  auto hook = into.ends_.begin();
+  for (size_t left = into.ends_.size(); left > 0; --left, ++hook) (*hook)();
 }
 
 std::vector<Var> Tape::gradient(const Var& of, const std::vector<Var>& by, Graph graph) {
@@ -257,18 +257,25 @@ std::vector<Var> Tape::gradient(const Var& of, const std::vector<Var>& by, Graph
 }
 
 std::vector<Var> Tape::gradient(const Var& of, const Var& seed, const std::vector<Var>& by, Graph graph) {
-  must_be_usable("gradient");
-  require(!of.tape_ || of.tape_ == this, "gradient: the result is on another tape");
+  must_be_walkable("gradient");
+  require(!of.slot_ || on_this(of, "gradient: the result"), "gradient: the result is on another tape");
+  require(!seed.slot_ || on_this(seed, "gradient: the seed"), "gradient: the seed is on another tape");
   require(seed.shape() == of.shape() && seed.dtype() == of.dtype(), "gradient: the seed is ", seed.dtype(), " ",
           seed.shape(), ", the result ", of.dtype(), " ", of.shape());
   for (const Var& v : by)
-    require(v.tape_ == this && v.tracked(), "gradient: a Var to differentiate by is not watched on this tape");
+    require(on_this(v, "gradient: a Var to differentiate by") && v.tracked(),
+            "gradient: a Var to differentiate by is not watched on this tape");
   Walk walk(*this, graph, Keep::tape, nullptr);
   walk.restrict_to(by);
   if (of.tracked() || replays_) walk.run(of, seed);
   std::vector<Var> results;
   for (const Var& v : by) results.push_back(walk.result(v));
   return results;
+}
+
+bool Tape::on_this(const Var& x, const char* what) const {
+  if (x.stale()) x.report_stale(what);
+  return x.slot_ && x.slot_->tape == this;
 }
 
 }  // namespace weft

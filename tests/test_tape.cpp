@@ -5,6 +5,7 @@
 #include "engine/ops/matmul.h"
 #include "engine/ops/reduce.h"
 #include "engine/record.h"
+#include "tests/message_of.h"
 
 using namespace weft;
 using Catch::Contains;
@@ -245,6 +246,64 @@ TEST_CASE("checkpoints nest, and work when only a parameter inside needs a gradi
   CHECK(nested[w].values() == plain[w].values());
 }
 
+TEST_CASE("a checkpoint has several results, of which any may be used, and runs again once for all of them") {
+  int runs = 0;
+  Parameter w("w", vector({0.3, -0.2}));
+  const auto piece = [&](std::span<const Var> x) {
+    ++runs;
+    const Var y = tanh(x[0] * x[0].tape()->watch(w));
+    const TopK best = sort(y, 0, true);
+    return Vars{square(y), x[0] * y, best.values, best.indices, x[0], Var()};
+  };
+  const auto gradients = [&](bool checkpointed, const std::vector<size_t>& used, Gradients& grads) {
+    Tape tape;
+    const Var x = tape.watch(vector({1, 2}));
+    const Vars y = checkpointed ? checkpoint(piece, {x}) : piece(std::vector<Var>{x});
+    CHECK(y[3].value().values() == Values{0, 1});
+    CHECK_FALSE(y[3].tracked());
+    CHECK_FALSE(y[5].defined());
+    Var loss = sum(x);
+    for (const size_t i : used) loss = loss + sum(y[i] * y[i] * static_cast<double>(i + 1));
+    runs = 0;
+    tape.backward(loss, grads);
+    CHECK(runs == (checkpointed && used.size() > 0 ? 1 : 0));
+    return grads[x].values();
+  };
+  const std::vector<std::vector<size_t>> choices = {{}, {0}, {1}, {2}, {4}, {0, 1}, {1, 4}, {0, 1, 2, 4}};
+  for (const std::vector<size_t>& used : choices) {
+    Gradients plain, again;
+    CHECK(gradients(true, used, again) == gradients(false, used, plain));
+    CHECK(again.has(w) == plain.has(w));
+    if (plain.has(w)) CHECK(again[w].values() == plain[w].values());
+  }
+}
+
+TEST_CASE("one of a checkpoint's results can be asked for in a query, and what it was made of by another") {
+  Tape tape;
+  const Var x = tape.watch(vector({1, 2}));
+  const Vars y = checkpoint([](auto v) { return Vars{v[0] * v[0], exp(v[0])}; }, {x});
+  const std::vector<Var> g = tape.gradient(sum(y[0] * y[1]), {y[1], x, y[0]});
+  CHECK(g[0].value().values() == Values{1, 4});
+  CHECK(g[1].value().values()[1] == Approx((2 * 2 + 4) * std::exp(2.0)));
+  CHECK(g[2].value().values()[0] == Approx(std::exp(1.0)));
+}
+
+TEST_CASE("a checkpoint that computes something else when it runs again is named") {
+  const auto message = [](auto piece) {
+    Tape tape;
+    Gradients grads;
+    const Vars y = checkpoint(piece, {tape.watch(vector({1, 2}))});
+    return message_of([&] { tape.backward(sum(y[0]), grads); });
+  };
+  CHECK(message([ran = 0](std::span<const Var> x) mutable { return Vars(ran++ == 0 ? 2 : 1, x[0] * 2); }) ==
+        "backward of checkpoint: the piece had 2 results, and has 1 when it runs again");
+  CHECK(message([ran = 0](std::span<const Var> x) mutable { return Vars{ran++ == 0 ? x[0] * 2 : sum(x[0])}; }) ==
+        "backward of checkpoint: result 1 was f64 (2), and is f64 () when the piece runs again");
+  Tape tape;
+  CHECK_THROWS_WITH(checkpoint([](auto) { return Vars(); }, {tape.watch(vector({1}))}),
+                    "checkpoint: the piece has no results");
+}
+
 TEST_CASE("an op of a user's own is recorded and differentiated like any other") {
   static const Op cube_op{"cube", {{"", {{2}}, [](auto x) { return x[0]; }}}};
   const auto cube = [](const Var& x) {
@@ -260,7 +319,10 @@ TEST_CASE("mistakes are named") {
   Tape tape, other;
   Gradients grads;
   const Var x = tape.watch(vector({1, 2})), y = other.watch(vector({1, 2}));
-  CHECK_THROWS_WITH(x + y, "add: inputs belong to different tapes");
+  CHECK_THROWS_WITH(x + y,
+                    "add: input 2, f64 (2), belongs to another tape than those before; use its value(), or watch that "
+                    "on this tape");
+  CHECK_THROWS_WITH(tape.gradient(x, y, {x}), "gradient: the seed is on another tape");
   CHECK_THROWS_WITH(tape.backward(x, grads),
                     "backward: the loss must be a scalar, not (2); reduce it with sum or mean, or pass a seed");
   CHECK_THROWS_WITH(tape.backward(sum(y), grads), "backward: the loss is not on this tape");

@@ -1,0 +1,46 @@
+#include "engine/tape_slot.h"
+
+#include <sys/single_threaded.h>
+
+#include <mutex>
+#include <utility>
+
+namespace weft {
+namespace {
+
+constexpr uint32_t most = ~uint32_t{0} - 1;
+
+struct FreeSlots {
+  std::mutex mutex;
+  TapeSlot* first = nullptr;
+  uint32_t last = 0;  // number given
+};
+FreeSlots& free_slots() {
+  static FreeSlots& instance = *new FreeSlots;
+  return instance;
+}
+// One thread alone needs no lock, which would cost as much as an op.
+std::unique_lock<std::mutex> locked(FreeSlots& free) {
+  return __libc_single_threaded ? std::unique_lock<std::mutex>() : std::unique_lock(free.mutex);
+}
+
+}  // namespace
+
+TapeSlot* TapeSlot::take(Tape& tape) {
+  FreeSlots& free = free_slots();
+  const auto lock = locked(free);
+  TapeSlot* slot = free.first ? std::exchange(free.first, free.first->next) : new TapeSlot;
+  slot->tape = &tape;
+  free.last = free.last % most + 1;
+  slot->number.store(free.last, std::memory_order_relaxed);
+  return slot;
+}
+
+void TapeSlot::give(TapeSlot* slot) {
+  FreeSlots& free = free_slots();
+  const auto lock = locked(free);
+  slot->number.store(0, std::memory_order_relaxed);
+  slot->next = std::exchange(free.first, slot);
+}
+
+}  // namespace weft

@@ -1,0 +1,18 @@
+#pragma once
+// The text of the Error that f ends with, or "nothing".
+#include <string>
+
+#include "engine/error.h"
+
+namespace weft {
+
+template <class F> std::string message_of(F f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "nothing";
+}
+
+}  // namespace weft
