@@ -38,7 +38,7 @@ void put_path(char* to, size_t capacity, const char* path) {
 
 }  // namespace
 
-std::string text(Verb verb) {
+const char* name(Verb verb) {
   constexpr const char* names[] = {
       "all_reduce",      "all_gather", "all_gather_v", "reduce_scatter", "reduce_scatter_v", "broadcast",    "reduce",
       "gather",          "gather_v",   "scatter",      "scatter_v",      "all_to_all",       "all_to_all_v", "permute",
@@ -109,6 +109,7 @@ Call describe(Verb verb, const Tensor& x, Site site, ReduceOp op, int root, bool
   call.op = op;
   call.device = x.device();
   call.axes = x.shape().rank();
+  call.has_origin = x.origin_bits() != 0;
   std::copy(x.shape().begin(), x.shape().end(), call.extents.begin());
   if (uneven && call.axes > 0) call.extents[0] = -1;
   return call;

@@ -50,7 +50,8 @@ enum class Verb : uint8_t {
   receive,
   finalize
 };
-std::string text(Verb verb);
+const char* name(Verb verb);
+inline std::string text(Verb verb) { return name(verb); }
 
 enum class ReduceOp : uint8_t { sum, mean, product, maximum, minimum };
 std::string text(ReduceOp op);
@@ -101,6 +102,7 @@ struct Call {
   // The site may differ: branches of a program may meet in one collective.
   int32_t line = 0;
   char file[44] = {};
+  bool has_origin = false;  // of what is sent: Tensor::origin
 
   uint64_t fingerprint() const;           // equal for calls that match; different, but for bad luck, for others
   bool matches(const Call& other) const;  // whether two ranks mean the same call

@@ -29,7 +29,11 @@ double neutral(ReduceOp op, DType dtype) {
   return op == ReduceOp::maximum ? -infinity : infinity;
 }
 
-Tensor nothing_like(const Tensor& x) { return Tensor({0}, x.dtype(), x.device()); }
+Tensor nothing_like(const Tensor& x) {
+  Tensor nothing({0}, x.dtype(), x.device());
+  nothing.set_origin(x.origin());
+  return nothing;
+}
 
 // As a call that says the counts, if there are any to say.
 Call described(Verb even, Verb uneven, const Tensor& x, Site site, const Rows& rows, ReduceOp op = ReduceOp::sum,
@@ -220,7 +224,8 @@ Tensor Communicator::receive(const Shape& shape, DType dtype, Device device, Gro
   check_rank("receive", from);
   Tensor host(shape, dtype);
   const Call call = describe(Verb::receive, host, site, ReduceOp::sum, from.value);
-  transport_->receive(call, from, {host.mutate<std::byte>(), host.bytes()});
+  const Call sent = transport_->receive(call, from, {host.mutate<std::byte>(), host.bytes()});
+  if (sent.has_origin) host.set_origin({Origin::any_tape, name(call.verb)});
   return host.to(device);
 }
 

@@ -26,7 +26,7 @@ Var all_reduce_norm(const Var& x, Communicator& comm, Site site) {
 
 // Shifted by the largest, which is a constant here: its derivative cancels.
 Var all_reduce_log_sum_exp(const Var& x, Communicator& comm, Site site) {
-  const Tensor extreme = comm.all_reduce(x.value(), ReduceOp::maximum, site),
+  const Tensor extreme = comm.all_reduce(detach(x).value(), ReduceOp::maximum, site),
                zeros = Tensor::zeros(x.shape(), x.dtype(), x.device());
   const Tensor nothing = Tensor::full(x.shape(), -INFINITY, x.dtype(), x.device());
   // A sum of nothing is shifted by nothing.

@@ -40,6 +40,11 @@ Device place(const Transport& transport, const Tensor& x) {
   return transport.shows_device_memory() ? x.device() : Device::cpu;
 }
 
+// What the ranks make of x together.
+Origin exchanged(const Tensor& x, const Call& call) {
+  return x.origin_bits() != 0 ? Origin{x.origin().tape, name(call.verb)} : Origin();
+}
+
 constexpr int64_t fold_block = 4096;  // elements
 
 // to = the fold of `count` elements from element `first` on of the ranks' parts, in the order of `ranks`. Block by
@@ -78,10 +83,21 @@ void fold_part(const Transport::Part& part, int64_t first, int64_t count, std::s
 }  // namespace
 
 Meeting::Meeting(const Call& call, Tensor x, size_t longest, Tensor y, Windows windows)
-    : call_(call), x_(std::move(x)), longest_(longest), y_(std::move(y)), windows_(std::move(windows)), fold_{} {}
+    : call_(call),
+      origin_(exchanged(x, call)),
+      x_(std::move(x)),
+      longest_(longest),
+      y_(std::move(y)),
+      windows_(std::move(windows)),
+      fold_{} {}
 
 Meeting::Meeting(const Call& call, Tensor x, Tensor y, Fold fold)
-    : call_(call), x_(std::move(x)), longest_(x_.bytes()), y_(std::move(y)), fold_(std::move(fold)) {}
+    : call_(call),
+      origin_(exchanged(x, call)),
+      x_(std::move(x)),
+      longest_(x_.bytes()),
+      y_(std::move(y)),
+      fold_(std::move(fold)) {}
 
 void Meeting::prepare(const Transport& transport) {
   const Device device = place(transport, x_);
@@ -110,6 +126,7 @@ Tensor Meeting::finish(Transport::Started& started) {
 Tensor Meeting::result() {
   const bool changed = !windows_.empty() || !fold_.ranks.empty();
   if (changed && y_.device() != landing_.device()) y_.copy_from(landing_.reshape(y_.shape()));
+  y_.set_origin(origin_);
   return y_;
 }
 
@@ -140,6 +157,7 @@ void Meeting::copy(const Transport::Part& part, const Window& w) {
 void all_reduce(Transport& transport, const Call& call, const Tensor& x, Tensor& y, std::span<const int> everyone,
                 bool in_any_order) {
   const Device device = place(transport, x);
+  const Origin origin = exchanged(x, call);  // before y, which may be x, changes
   const bool here = x.device() == device;
   const Tensor brought = here ? Tensor() : staged(x);
   const Tensor& shown = here ? x : brought;
@@ -161,6 +179,7 @@ void all_reduce(Transport& transport, const Call& call, const Tensor& x, Tensor&
     });
   }
   if (!here) y.copy_from(result);
+  y.set_origin(origin);
 }
 
 }  // namespace weft

@@ -37,6 +37,7 @@ class Meeting {
   Tensor result();
 
   Call call_;
+  Origin origin_;  // of the result
   Tensor x_;
   size_t longest_;
   Tensor y_;

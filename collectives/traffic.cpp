@@ -63,9 +63,9 @@ class CountedGroup final : public Transport {
     const Stopwatch stopwatch(count(call, bytes.size()));
     inner_->send(call, to, bytes);
   }
-  void receive(Call call, GroupRank from, std::span<std::byte> bytes) override {
+  Call receive(Call call, GroupRank from, std::span<std::byte> bytes) override {
     const Stopwatch stopwatch(count(call, 0));
-    inner_->receive(call, from, bytes);
+    return inner_->receive(call, from, bytes);
   }
   std::unique_ptr<Transport> split(int color, int key, Site site) override {
     const Stopwatch stopwatch(count(describe(Verb::split, site), 0));

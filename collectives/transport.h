@@ -83,9 +83,10 @@ class Transport {
   // in any order. Whether there is one is the same on every rank.
   virtual bool combine_in_any_order(const Call&, Bytes, std::span<std::byte>) { return false; }
 
-  // Messages between two ranks, in order per pair. `send` keeps a copy and does not wait for the receiver.
+  // Messages between two ranks, in order per pair. `send` keeps a copy and does not wait for the receiver; `receive`
+  // returns the sender's call.
   virtual void send(Call call, GroupRank to, Bytes bytes) = 0;
-  virtual void receive(Call call, GroupRank from, std::span<std::byte> bytes) = 0;
+  virtual Call receive(Call call, GroupRank from, std::span<std::byte> bytes) = 0;
 
   // The ranks that give the same color form a new group, ordered by key and then by rank; none for a negative color.
   virtual std::unique_ptr<Transport> split(int color, int key, Site site) = 0;

@@ -47,6 +47,7 @@ Vars checkpoint(PooledFunction<Vars(std::span<const Var>)> f, Vars inputs) {
     tape->nodes_.push_back({&op, nullptr, std::exchange(piece, nullptr), Tape::Kind::checkpoint, value.dtype(),
                             value.device(), result.spreads(), value.shape()});
     const bool tracked = value.defined() && is_floating(value.dtype());
+    value.set_origin({tracked ? tape->number_ : 0});
     result = Var(tape->slot_, tracked ? static_cast<int>(tape->nodes_.size()) - 1 : -1, value, result.spreads());
   }
   return results;

@@ -20,6 +20,7 @@ struct Storage {
   void* context = nullptr;    // for `release`
   Device device;
   std::atomic<uint32_t> version{0};  // goes up when the contents may have changed, so that a tape can notice
+  std::atomic<const char*> collective{nullptr};  // Tensor::origin
 
   Storage(void* data, size_t bytes, Device device, void (*release)(Storage*), void* context = nullptr)
       : data(data), bytes(bytes), release(release), context(context), device(device) {}

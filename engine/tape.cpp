@@ -42,6 +42,15 @@ void Tape::must_be_walkable(const char* what) const {
           "call it after that, with Keep::tape there");
 }
 
+void Tape::refuse_exchanged(const Tensor& x, const std::string& who) const {
+  const Origin origin = x.origin();
+  if (!origin.collective || (origin.tape != number_ && origin.tape != Origin::any_tape)) return;
+  const std::string collective = origin.collective;
+  fail({who, ", ", text(x.dtype()), " ", text(x.shape()), ", is what comm.", collective,
+        " made of values that gradients flow to, and no rank would get them back; use the differentiable ", collective,
+        " of collectives/ops.h, or detach(x).value() where none are wanted"});
+}
+
 Var with_spreads(Var x, Spreads spreads) {
   x.spreads_ = spreads;
   Tape* tape = x.tape();
@@ -84,6 +93,7 @@ Var Tape::leaf(Tensor value, const Parameter* parameter, Spread spread) {
           value.dtype());
   nodes_.push_back(
       {nullptr, parameter, nullptr, Kind::leaf, value.dtype(), value.device(), Spreads(spread), value.shape()});
+  value.set_origin({number_});
   Var leaf(slot_, static_cast<int>(nodes_.size()) - 1, std::move(value), Spreads(spread));
   leaf.leaf_ = parameter ? Var::Leaf::parameter : Var::Leaf::tensor;
   return leaf;
@@ -153,12 +163,19 @@ static Spreads combined(const Op& op, std::span<const Var* const> inputs, size_t
 
 static std::string input_of(const Op& op, size_t number) { return op.name + ": input " + text(number + 1); }
 
+static Origin newest(Origin a, Origin b) {
+  const bool first = a.tape > b.tape || (a.tape == b.tape && a.collective);
+  return first ? a : b;
+}
+
 Recording::Recording(const Op& op, Tensor value, std::span<const Var* const> inputs, size_t terms)
     : always_(op.replay == Replay::always && is_floating(value.dtype())) {
   Tape* tape = nullptr;
   bool tracked = false;
+  uint32_t origins = 0;
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Var& input = *inputs[i];
+    if (i < terms) origins |= input.value_.origin_bits();
     if (!input.slot_) continue;
     if (input.stale() || (tape && tape != input.slot_->tape)) [[unlikely]]
       refuse(op, inputs, i);
@@ -169,6 +186,9 @@ Recording::Recording(const Op& op, Tensor value, std::span<const Var* const> inp
   output_.spreads_ = spreading ? combined(op, inputs, terms, tape ? tape->group_count_ : 0) : Spreads();
   if (!recording) tape->replay_skipped_ = tape->replay_skipped_ || always_;
   active_ = tape && recording && (tracked || always_);
+  const bool exchanged = origins & 1;
+  if (active_ && tracked && exchanged) [[unlikely]]
+    for (size_t i = 0; i < terms; ++i) tape->refuse_exchanged(inputs[i]->value_, input_of(op, i));
   // Field by field into their places: building them elsewhere and copying costs more than all the rest here.
   if (tape) {
     output_.slot_ = tape->slot_;
@@ -188,6 +208,11 @@ Recording::Recording(const Op& op, Tensor value, std::span<const Var* const> inp
     node.shape = value.shape();
   }
   output_.value_ = std::move(value);
+  Tensor& y = output_.value_;
+  if (!recording || (active_ && (tracked || !exchanged)))
+    y.set_origin({active_ ? tape->number_ : 0});
+  else if (origins != 0)
+    for (size_t i = 0; i < terms; ++i) y.set_origin(newest(y.origin(), inputs[i]->value_.origin()));
   if (tape && !tape->observers_.empty() && spreading) [[unlikely]]
     show(op, inputs);
 }

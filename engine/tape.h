@@ -270,6 +270,7 @@ class Tape {
   void must_be_usable(const char* what) const;
   void must_be_walkable(const char* what) const;
   bool on_this(const Var& x, const char* what) const;
+  void refuse_exchanged(const Tensor& x, const std::string& who) const;
   void release(Node& node);
   void truncate(size_t size);
   void consume();

@@ -5,10 +5,10 @@
 #include <mutex>
 #include <utility>
 
+#include "engine/tensor.h"
+
 namespace weft {
 namespace {
-
-constexpr uint32_t most = ~uint32_t{0} - 1;
 
 struct FreeSlots {
   std::mutex mutex;
@@ -31,7 +31,7 @@ TapeSlot* TapeSlot::take(Tape& tape) {
   const auto lock = locked(free);
   TapeSlot* slot = free.first ? std::exchange(free.first, free.first->next) : new TapeSlot;
   slot->tape = &tape;
-  free.last = free.last % most + 1;
+  free.last = free.last % (Origin::any_tape - 1) + 1;
   slot->number.store(free.last, std::memory_order_relaxed);
   return slot;
 }

@@ -88,12 +88,14 @@ Tensor Tensor::to(DType dtype) const {
   if (dtype == dtype_) return *this;
   Tensor t(shape_, dtype, device());
   backend(device()).cast(*this, t);
+  if (is_floating(dtype)) t.set_origin(origin());
   return t;
 }
 
 void Tensor::copy_from(const Tensor& source) {
   require(source.shape_ == shape_ && source.dtype_ == dtype_, "copy: ", source.dtype_, " ", source.shape_, " into ",
           dtype_, " ", shape_);
+  set_origin(source.origin());
   if (size_ == 0) return;
   const Device from = source.device(), to = device();
   if (from == to) return backend(to).copy(mutate(), source.data(), bytes());

@@ -11,6 +11,15 @@
 
 namespace weft {
 
+// Whether values were computed from some that gradients flow to. Views, copies and casts have the origin of their
+// source, results of ops on no tape that of their inputs. What a plain collective makes of such values brings no
+// gradients back to any rank, so that tape refuses it where gradients flow; detach() gives values without an origin.
+struct Origin {
+  static constexpr uint32_t any_tape = ~uint32_t{0} >> 1;
+  uint32_t tape = 0;                 // the tape's number; 0: gradients flow to none of them
+  const char* collective = nullptr;  // the plain collective that they went through after that
+};
+
 class Tensor {
  public:
   Tensor() = default;  // undefined: "nothing here"
@@ -56,6 +65,18 @@ class Tensor {
   Tensor to(DType dtype) const;          // rounded to nearest even; f to i truncates
   void copy_from(const Tensor& source);  // same shape and dtype, any device
 
+  Origin origin() const {
+    return {origin_ >> 1, origin_ & 1 ? storage_->collective.load(std::memory_order_relaxed) : nullptr};
+  }
+  void set_origin(Origin origin) {
+    origin_ = origin.tape << 1;
+    if (!origin.collective || !storage_) return;
+    origin_ |= 1;
+    storage_->collective.store(origin.collective, std::memory_order_relaxed);
+  }
+  // Quicker: 0 if there is none, odd if it has a collective.
+  uint32_t origin_bits() const { return origin_; }
+
   std::vector<double> values() const;  // a host copy, for tests and logs
   double item() const;                 // the value of a one-element tensor
 
@@ -67,6 +88,7 @@ class Tensor {
   int64_t size_ = 0;
   Shape shape_;
   DType dtype_ = DType::f32;
+  uint32_t origin_ = 0;  // the tape's number, and in the lowest bit whether the storage's collective made the values
 };
 
 // "f32 (2, 3) on cpu [[1, 2, 3], [4, 5, 6]]", long axes shortened in the middle.

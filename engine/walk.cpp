@@ -88,6 +88,7 @@ class Walk {
     term.spreads_ = spreads;
     term.slot_ = slot_;  // or collectives that it meets next would be recorded on other ranks only
     term.number_ = tape_.number_;
+    if (graph_ == Graph::none) term.value_.set_origin({});
     Var& sum = at(id);
     if (!sum.defined()) {
       sum = std::move(term);
@@ -162,6 +163,7 @@ class Walk {
         Var term = p->apply(g);
         if (term.defined() && p->input >= 0) {
           check(term, p->input);
+          if (graph_ == Graph::create && !term.tracked()) tape_.refuse_exchanged(term.value(), "its gradient");
           add(p->input, std::move(term));
         }
       }
@@ -204,7 +206,11 @@ class Walk {
     require(again.size() == g.size(), "the piece had ", g.size(), " results, and has ", again.size(),
             " when it runs again");
     for (size_t i = 0; i < g.size(); ++i) {
-      if (!g[i].defined() || !again[i].tracked()) continue;
+      if (!g[i].defined()) continue;
+      if (!again[i].tracked()) {
+        tape_.refuse_exchanged(again[i].value(), "result " + text(i + 1));
+        continue;
+      }
       require(
           tape_.on_this(again[i], "its result") && again[i].shape() == g[i].shape() && again[i].dtype() == g[i].dtype(),
           "result ", i + 1, " was ", g[i].dtype(), " ", g[i].shape(), ", and is ", again[i].dtype(), " ",
@@ -233,6 +239,7 @@ void Tape::backward(const Var& loss, Gradients& into, Keep keep) {
 void Tape::backward(const Var& of, const Tensor& seed, Gradients& into, Keep keep) {
   must_be_walkable("backward");
   require(on_this(of, "backward: the loss"), "backward: the loss is not on this tape");
+  if (!of.tracked()) refuse_exchanged(of.value(), "backward: the loss");
   // Among ranks even a constant loss takes part: others wait for this one's share, in the walk or at its end.
   const bool among_ranks = replays_ || group_count_ > 0 || !into.ends_.empty();
   require(of.tracked() || among_ranks, "backward: the loss depends on nothing that is watched, so it has no gradient");
@@ -259,6 +266,7 @@ std::vector<Var> Tape::gradient(const Var& of, const std::vector<Var>& by, Graph
 std::vector<Var> Tape::gradient(const Var& of, const Var& seed, const std::vector<Var>& by, Graph graph) {
   must_be_walkable("gradient");
   require(!of.slot_ || on_this(of, "gradient: the result"), "gradient: the result is on another tape");
+  if (!of.tracked()) refuse_exchanged(of.value(), "gradient: the result");
   require(!seed.slot_ || on_this(seed, "gradient: the seed"), "gradient: the seed is on another tape");
   require(seed.shape() == of.shape() && seed.dtype() == of.dtype(), "gradient: the seed is ", seed.dtype(), " ",
           seed.shape(), ", the result ", of.dtype(), " ", of.shape());

@@ -64,7 +64,7 @@ Var cross_entropy(const Var& logits, const Var& targets, const CrossEntropyOptio
                ignored = Tensor::full({count}, static_cast<double>(options.ignore_index), DType::i64, given.device()),
                counts = not_equal(given, ignored);
   const Tensor ones = Tensor::full({classes}, 1, rows.dtype(), rows.device()),
-               of_classes = options.weights.defined() ? options.weights.value().to(rows.dtype()) : ones,
+               of_classes = options.weights.defined() ? detach(options.weights).value().to(rows.dtype()) : ones,
                none = Tensor::zeros({count}, rows.dtype(), rows.device()),
                weights = where(counts, gather_rows(of_classes, chosen), none).value();
 

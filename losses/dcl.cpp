@@ -10,11 +10,11 @@
 
 namespace weft {
 
-// Of values on no tape, so nothing of this is met again in backward.
+// Of constants on no tape, so nothing of this is met again in backward.
 static Var weights(const Var& similarities, const Division& division, const DclOptions& options, Communicator& comm,
                    Site site) {
   const bool of_batch = options.weights == DclWeights::of_batch;
-  const Var logits = Var(similarities.value()) / options.sigma;
+  const Var logits = Var(detach(similarities).value()) / options.sigma;
   const Var own = log_sum_exp(logits, 0), all = of_batch ? all_reduce_log_sum_exp(own, comm, site) : own;
   const auto count = static_cast<double>(of_batch ? division.total : division.mine());
   return derived((2 - count * exp(logits - repeat(all, 0, logits.size()))).value(), similarities);

@@ -37,7 +37,7 @@ Var Dino::operator()(const Vars& teacher, const Vars& student, const Pass& pass,
   const int64_t pairs = swapped_pairs(targets.size(), predictions.size());
   const Var sum = swapped_cross_entropy(targets, predictions);
   if (pass.training && !(student[0].tape() && student[0].tape()->recomputing()))
-    for (const Var& view : teacher) remember(view.value());
+    for (const Var& view : teacher) remember(detach(view).value());
   return share(sum, division.total * pairs, comm);
 } catch (Error& error) {
   fail_in("Dino", caller, error);

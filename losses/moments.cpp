@@ -57,7 +57,7 @@ struct NearMean {
 NearMean near_mean(const Vars& matrices, Communicator& comm, Site site) {
   const double own = static_cast<double>(matrices[0].shape()[0]);
   Vars mine = {Tensor::full({}, own, DType::f64, matrices[0].device())};
-  for (const Var& x : matrices) mine.push_back(cast(sum(Var(x.value()), 0), DType::f64));
+  for (const Var& x : matrices) mine.push_back(cast(sum(Var(detach(x).value()), 0), DType::f64));
   const Vars sums = global_sums(mine, comm, site);
   NearMean result = {std::llround(sums[0].value().item()), {}, {}};
   for (size_t i = 0; i < matrices.size(); ++i) {

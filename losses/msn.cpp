@@ -53,7 +53,7 @@ Var msn(const Vars& anchors, const Var& targets, const Var& prototypes, const Ms
   const Division division(targets.shape()[0], comm, site);
   const Var unit = l2_normalize(precise(prototypes));
   const double target_temperature = options.temperature * options.target_temperature;
-  const Tensor logits = log_softmax(cosines(targets.value(), unit.value(), target_temperature)).value();
+  const Tensor logits = log_softmax(cosines(detach(targets).value(), detach(unit).value(), target_temperature)).value();
   const Tensor codes = sinkhorn({logits}, options.iterations, comm, site)[0];
 
   Var agreement, predictions;

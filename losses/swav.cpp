@@ -2,6 +2,7 @@
 
 #include "collectives/share.h"
 #include "collectives/spreads.h"
+#include "engine/ops/elementwise.h"
 #include "engine/ops/shape_ops.h"
 #include "losses/division.h"
 #include "losses/loss_call.h"
@@ -23,8 +24,8 @@ Var swav(const Vars& high, const Vars& low, const SwavOptions& options, Communic
   const Division division(high[0].shape()[0], comm, site);
   std::vector<Tensor> logits;
   for (size_t i = 0; i < high.size(); ++i) {
-    Var scores = high[i].value();
-    if (!queued.empty()) scores = concat({scores, queued[i].value()}, 0);
+    Var scores = detach(high[i]).value();
+    if (!queued.empty()) scores = concat({scores, detach(queued[i]).value()}, 0);
     logits.push_back((precise(scores) / options.epsilon).value());
   }
   std::vector<Tensor> codes = sinkhorn(std::move(logits), options.iterations, comm, site);

@@ -18,7 +18,9 @@ class ForwardingTransport : public Transport {
     return inner_->start(call, std::move(mine), longest);
   }
   void send(Call call, GroupRank to, Bytes bytes) override { inner_->send(call, to, bytes); }
-  void receive(Call call, GroupRank from, std::span<std::byte> bytes) override { inner_->receive(call, from, bytes); }
+  Call receive(Call call, GroupRank from, std::span<std::byte> bytes) override {
+    return inner_->receive(call, from, bytes);
+  }
   std::unique_ptr<Transport> split(int color, int key, Site site) override { return inner_->split(color, key, site); }
   void finalize(Site site) override { inner_->finalize(site); }
   bool shows_device_memory() const override { return inner_->shows_device_memory(); }

@@ -181,7 +181,7 @@ TEST_CASE("a gather without its adjoint is told from one that forgets what other
       [](const Model& model, Communicator& comm) {
         return with_gather(model, comm, [&comm](const Var& own, const Rows& rows) {
           const int me = number(comm);
-          Var all = comm.all_gather_v(own.value(), rows);  // all constants, but for this rank's own
+          Var all = comm.all_gather_v(detach(own).value(), rows);  // all constants, but for this rank's own
           int64_t begin = 0;
           for (int r = 0; r < me; ++r) begin += rows[static_cast<size_t>(r)];
           const int64_t end = begin + rows[static_cast<size_t>(me)];
@@ -196,7 +196,7 @@ TEST_CASE("a gather without its adjoint is told from one that forgets what other
   expect_scale(
       [](const Model& model, Communicator& comm) {
         return with_gather(model, comm, [&comm](const Var& own, const Rows& rows) {
-          return spread_as(own.tape()->constant(comm.all_gather_v(own.value(), rows)), comm, R);
+          return spread_as(own.tape()->constant(comm.all_gather_v(detach(own).value(), rows)), comm, R);
         });
       },
       {"no gradient through a gather", "'encoder': its gradient is 0 times"});

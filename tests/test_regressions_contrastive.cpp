@@ -50,7 +50,7 @@ double inner(const Tensor& a, const Tensor& b, Communicator& comm) {
 // All ranks' rows as constants but this rank's own.
 Var own_slot_alone(const Var& x, Communicator& comm) {
   const Division division(x.shape()[0], comm);
-  const Var all = derived(comm.all_gather_v(x.value(), division.rows), x);
+  const Var all = derived(comm.all_gather_v(detach(x).value(), division.rows), x);
   const int64_t first = division.first, last = first + division.mine();
   return concat({slice(all, 0, 0, first), x, slice(all, 0, last, division.total)}, 0);
 }

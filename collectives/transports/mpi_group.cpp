@@ -155,7 +155,7 @@ void MpiGroup::send(Call call, GroupRank to, Bytes bytes) {
   end();
 }
 
-void MpiGroup::receive(Call call, GroupRank from, std::span<std::byte> bytes) {
+Call MpiGroup::receive(Call call, GroupRank from, std::span<std::byte> bytes) {
   require(from.value >= 0 && from.value < size(), "receive: from rank ", from, " of a group of ", size());
   call.root = from.value;
   call.sequence = ++state_->received;
@@ -179,6 +179,7 @@ void MpiGroup::receive(Call call, GroupRank from, std::span<std::byte> bytes) {
     state_->job->fail(state_->rank_on_node, wrong_message(sent, global(from), call, global({rank()})));
   std::copy_n(letter.begin() + sizeof call, bytes.size(), bytes.begin());
   end();
+  return sent;
 }
 
 std::unique_ptr<Transport> MpiGroup::split(int color, int key, Site site) {

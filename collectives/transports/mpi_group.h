@@ -53,7 +53,7 @@ class MpiGroup : public Transport {
   std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest) override;
   bool combine_in_any_order(const Call& call, Bytes mine, std::span<std::byte> result) override;
   void send(Call call, GroupRank to, Bytes bytes) override;
-  void receive(Call call, GroupRank from, std::span<std::byte> bytes) override;
+  Call receive(Call call, GroupRank from, std::span<std::byte> bytes) override;
   std::unique_ptr<Transport> split(int color, int key, Site site) override;
   void finalize(Site site) override;
   bool shows_device_memory() const override { return false; }

@@ -37,7 +37,9 @@ class NcclGroup : public Transport {
   void combine(const Call& call, Bytes mine, std::span<std::byte> result, Fold fold) override;
   bool combine_in_any_order(const Call& call, Bytes mine, std::span<std::byte> result) override;
   void send(Call call, GroupRank to, Bytes bytes) override { host_->send(call, to, bytes); }
-  void receive(Call call, GroupRank from, std::span<std::byte> bytes) override { host_->receive(call, from, bytes); }
+  Call receive(Call call, GroupRank from, std::span<std::byte> bytes) override {
+    return host_->receive(call, from, bytes);
+  }
   std::unique_ptr<Transport> split(int color, int key, Site site) override;
   void finalize(Site site) override { host_->finalize(site); }
   bool shows_device_memory() const override { return true; }

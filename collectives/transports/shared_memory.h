@@ -40,7 +40,7 @@ class SharedMemory : public Transport {
   std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest) override;
   void combine(const Call& call, Bytes mine, std::span<std::byte> result, Fold fold) override;
   void send(Call call, GroupRank to, Bytes bytes) override;
-  void receive(Call call, GroupRank from, std::span<std::byte> bytes) override;
+  Call receive(Call call, GroupRank from, std::span<std::byte> bytes) override;
   std::unique_ptr<Transport> split(int color, int key, Site site) override;
   bool shows_device_memory() const override { return sight_ == Sight::everything; }
   bool keeps_stream_order() const override { return size_ == 1; }

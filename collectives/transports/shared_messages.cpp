@@ -42,7 +42,7 @@ void SharedMemory::send(Call call, GroupRank to, Bytes bytes) {
   job_->end(members_[rank_]);
 }
 
-void SharedMemory::receive(Call call, GroupRank from, std::span<std::byte> bytes) {
+Call SharedMemory::receive(Call call, GroupRank from, std::span<std::byte> bytes) {
   require(from.value >= 0 && from.value < size_, "receive: from rank ", from, " of a group of ", size_);
   Channel& channel = this->channel(from.value, rank_);
   call.root = from.value;
@@ -58,6 +58,7 @@ void SharedMemory::receive(Call call, GroupRank from, std::span<std::byte> bytes
   channel.received_last = place;
   last.left_behind.store(true, std::memory_order_release);
   job_->end(members_[rank_]);
+  return message.call;
 }
 
 std::unique_ptr<Transport> SharedMemory::split(int color, int key, Site site) {

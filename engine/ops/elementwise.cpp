@@ -312,7 +312,11 @@ Var cast(const Var& x, DType dtype) {
   return record(cast_op, x.value().to(dtype),
                 from(x, [from_type = x.dtype()](const Var& g) { return cast(g, from_type); }));
 }
-Var detach(const Var& x) { return derived(x.value(), x); }
+Var detach(const Var& x) {
+  Tensor value = x.value();
+  value.set_origin({});
+  return derived(std::move(value), x);
+}
 Var straight_through(const Var& value, const Var& surrogate) {
   same(straight_through_op, value, surrogate);
   return record(straight_through_op, value.value(), from(value, [](const Var&) { return Var(); }),

@@ -67,7 +67,9 @@ inline Tensor greater_equal(const Tensor& a, const Tensor& b) { return less_equa
 Var where(const Var& mask, const Var& a, const Var& b);  // a where the mask is not zero, b elsewhere
 
 Var cast(const Var& x, DType dtype);  // to a floating type; gradients are cast back
-Var detach(const Var& x);             // the same value; no gradient goes through
+// The same value; no gradient goes through. comm.all_gather(detach(x).value()) may be used where gradients flow; of
+// x.value() it is refused there (Origin).
+Var detach(const Var& x);
 // Has the value of `value`, but its gradient goes to `surrogate` unchanged.
 Var straight_through(const Var& value, const Var& surrogate);
 

@@ -48,7 +48,7 @@ Var VectorQuantize::rows_of(const Tokens& tokens) const {
 
 void VectorQuantize::start(const Var& x, Communicator& comm, const Random& key, const Var& mask, Site caller) try {
   const Tokens tokens(x, options_.codebook.dim, mask);
-  codebook.start(rows_of(tokens).value(), comm, key, caller);
+  codebook.start(detach(rows_of(tokens)).value(), comm, key, caller);
 } catch (Error& error) {
   fail_in("VectorQuantize", caller, error);
 }
@@ -64,11 +64,11 @@ Quantized VectorQuantize::apply(const Var& x, const Pass& pass, Communicator& co
   const Tokens tokens(x, options_.codebook.dim, mask);
   const Var rows = rows_of(tokens);
   if (pass.training && !codebook.has_started())
-    codebook.start(rows.value(), comm, pass.key.fork(k_means_seeds), caller);
+    codebook.start(detach(rows).value(), comm, pass.key.fork(k_means_seeds), caller);
   const Found found = find(rows);
   Var added = no_loss(x, comm);
   if (pass.training) {
-    if (!x.tape() || !x.tape()->recomputing()) codebook.observe(rows.value(), found.indices);
+    if (!x.tape() || !x.tape()->recomputing()) codebook.observe(detach(rows).value(), found.indices);
     if (const int64_t total = tokens.total(comm, site); total > 0) added = loss(found, total, pass, comm, site);
   }
   return tokens.back(passed_through(rows, found.nearest, options_.through), found.indices, added);

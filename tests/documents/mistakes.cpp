@@ -65,6 +65,11 @@ const std::vector<Mistake> mistakes = {
        spread_over(r.tape, r.comm);
        r.tape.backward(sum(r.tape.watch(Parameter("w", Tensor::zeros({2}))) * Tensor::zeros({2})), r.gradients);
      }},
+    {3,
+     [](Rank& r) {
+       const Var x = r.leaf({1, 2});
+       r.leaf({3, 2}) * Var(r.comm.all_gather(x.value()));
+     }},
     {1,
      [](Rank& r) {
        const Var x = r.leaf({2});
