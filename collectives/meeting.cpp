@@ -22,6 +22,21 @@ class Borrowed {
   Tensor tensor_;
 };
 
+// What a peer shows, where this rank's kernels can read it: in place, or copied from the card that it is on.
+class Seen {
+ public:
+  Seen(const std::byte* data, int64_t count, DType dtype, Device device, bool in_place)
+      : copy_(in_place ? Tensor() : Tensor({count}, dtype, device)),
+        seen_(in_place ? data : copy_.data<std::byte>(), count, dtype, device) {
+    if (!in_place) backend(device).copy(copy_.mutate<std::byte>(), data, copy_.bytes());
+  }
+  operator const Tensor&() const { return seen_; }
+
+ private:
+  Tensor copy_;
+  const Borrowed seen_;
+};
+
 std::span<const std::byte> bytes_of(const Tensor& x) { return {x.data<std::byte>(), x.bytes()}; }
 
 Tensor flat(const Tensor& x) { return x.reshape({x.size()}); }
@@ -49,9 +64,9 @@ constexpr int64_t fold_block = 4096;  // elements
 
 // to = the fold of `count` elements from element `first` on of the ranks' parts, in the order of `ranks`. Block by
 // block, so that a host fold stays in the first-level cache; by way of a block of its own, since `to` may be what a
-// rank shows.
+// rank shows. `own`: the parts are on this rank's card in any case.
 void fold_part(const Transport::Part& part, int64_t first, int64_t count, std::span<const int> ranks, ReduceOp op,
-               Tensor& to) {
+               bool own, Tensor& to) {
   const DType dtype = to.dtype();
   const Device device = to.device();
   Backend& on = backend(device);
@@ -62,7 +77,8 @@ void fold_part(const Transport::Part& part, int64_t first, int64_t count, std::s
   for (int64_t i = 0; i < count; i += block) {
     const int64_t n = std::min(block, count - i);
     const auto peer = [&](size_t r) {
-      return Borrowed(part.peers[static_cast<size_t>(ranks[r])] + (first + i) * element, n, dtype, device);
+      const std::byte* const shown = part.peers[static_cast<size_t>(ranks[r])] + (first + i) * element;
+      return Seen(shown, n, dtype, device, own || on.reaches(shown));
     };
     Borrowed whole(base + i * element, n, dtype, device);
     Tensor& result = whole;
@@ -138,7 +154,7 @@ void Meeting::read(const Transport::Part& part) {
     const int64_t from = std::max(fold_.begin, first), to = std::min(fold_.begin + landing_.size(), last);
     if (from < to) {
       Tensor range = landing_.slice(from - fold_.begin, to - fold_.begin);
-      fold_part(part, from - first, to - from, fold_.ranks, fold_.op, range);
+      fold_part(part, from - first, to - from, fold_.ranks, fold_.op, !waits_, range);
     }
   }
   if (waits_) backend(landing_.device()).synchronize();
@@ -174,7 +190,7 @@ void all_reduce(Transport& transport, const Call& call, const Tensor& x, Tensor&
     transport.combine(call, bytes_of(shown), room, [&](const Transport::Part& part, std::byte* to) {
       const int64_t count = static_cast<int64_t>(part.last - part.first) / element;
       Borrowed range(to, count, x.dtype(), device);
-      fold_part(part, 0, count, everyone, call.op, range);
+      fold_part(part, 0, count, everyone, call.op, !waits, range);
       if (waits) on.synchronize();
     });
   }

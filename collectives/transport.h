@@ -95,10 +95,11 @@ class Transport {
   virtual void finalize(Site site) = 0;
 
   // Whether meet and combine may show memory of a card (call.device says which memory it is): then peers are device
-  // pointers, which peers use through Backend verbs. Messages are host memory.
+  // pointers, which peers use through Backend verbs, and if it is another card than theirs through Backend::copy alone.
+  // Messages are host memory.
   virtual bool shows_device_memory() const = 0;
-  // Whether peers' memory of a card is that of this rank's own stream. Else their work is on other streams, and the
-  // caller synchronizes its backend before it shows such memory and before its `read` or `fold` returns.
+  // Whether peers' memory of a card is that of this rank's own card and stream. Else their work is on other streams,
+  // and the caller synchronizes its backend before it shows such memory and before its `read` or `fold` returns.
   virtual bool keeps_stream_order() const = 0;
 
   // Host memory that peers read in place, where other memory may have to be staged: for gradients.

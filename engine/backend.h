@@ -57,15 +57,20 @@ class Backend {
   virtual MemoryStatistics memory() const = 0;
   virtual Storage* allocate_staging(size_t bytes) = 0;  // host memory from where and to where copies are fastest
   virtual MemoryStatistics staging_memory() const = 0;
-  virtual void copy(void* to, const void* from, size_t bytes) = 0;      // within the device
+  virtual void copy(void* to, const void* from, size_t bytes) = 0;      // within the device, or from another card
   virtual void upload(void* to, const void* from, size_t bytes) = 0;    // from the host
   virtual void download(void* to, const void* from, size_t bytes) = 0;  // to the host
   virtual void synchronize() = 0;                                       // wait for this rank's kernels
 
   // Where there are cards: the one that the calling thread's new tensors and kernels go to from now on, 0 unless said
-  // otherwise; and, for libraries that put work of their own between them, the queue they are in (a cudaStream_t).
+  // otherwise; whether kernels there reach this memory, which they do not if it is another card's; and, for libraries
+  // that put work of their own between them, the queue they are in (a cudaStream_t).
   virtual void use_card(int) {}
+  virtual bool reaches(const void*) { return true; }
   virtual void* queue() { return nullptr; }
+
+  // f32 products on a card's tensor cores, with 10 bits of mantissa: off unless asked for, for all ranks of a process.
+  virtual void allow_tf32(bool) {}
 
   // Elementwise: all tensors have one shape. y may be an input.
   virtual void fill(double value, Tensor& y) = 0;
@@ -78,6 +83,7 @@ class Backend {
   virtual void binary_along(Binary op, const Tensor& a, const Tensor& v, Along along,
                             Tensor& y) = 0;                                              // v has extent values
   virtual void compare(Comparison op, const Tensor& a, const Tensor& b, Tensor& y) = 0;  // y is u8, 0 or 1
+  virtual void mark_difference(const Tensor& a, const Tensor& b, Tensor& y) = 0;  // y[0] = 1, a u8, if any bit differs
   virtual void where(const Tensor& condition, const Tensor& a, const Tensor& b, Tensor& y) = 0;
   virtual void accumulate(double scale, const Tensor& x, Tensor& y) = 0;  // y += scale x
 

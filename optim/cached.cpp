@@ -1,7 +1,7 @@
 #include "optim/cached.h"
 
-#include <cstring>
 #include <deque>
+#include <optional>
 
 #include "collectives/case.h"
 #include "engine/backend.h"
@@ -33,10 +33,41 @@ struct Seam {
 };
 using Seams = std::vector<Seam>;  // of one micro-batch, by set
 
-bool same_bits(const Tensor& a, const Tensor& b) {
-  return a.shape() == b.shape() && a.dtype() == b.dtype() &&
-         (a.size() == 0 || std::memcmp(staged(a).data(), staged(b).data(), a.bytes()) == 0);
-}
+// Whether features have the same bits when they are encoded again. That is noted where the features are, and asked for
+// when all have been: so nothing waits for a card in between.
+class Replays {
+ public:
+  explicit Replays(const std::vector<Seams>& seams)
+      : sets_(static_cast<int64_t>(seams[0].size())),
+        differ_(Tensor::zeros({std::ssize(seams) * sets_}, DType::u8, seams[0][0].features.device())) {}
+
+  void compare(const Features& again, const Seams& seams, int64_t micro_batch) {
+    require(again.size() == seams.size(), "cached_backward: micro-batch ", micro_batch, " had ", seams.size(),
+            " sets of features, and ", again.size(), " when it was encoded again");
+    int64_t place = micro_batch * sets_;
+    for (size_t set = 0; set < seams.size(); ++set, ++place) {
+      const Tensor &first = seams[set].features, &second = again[set].value();
+      expect(second.shape() == first.shape() && second.dtype() == first.dtype() && second.device() == first.device(),
+             place);
+      Tensor differs = differ_.slice(place, place + 1);
+      backend(first.device()).mark_difference(first, second, differs);
+    }
+  }
+  void check() const {
+    const std::vector<double> differ = differ_.values();
+    for (int64_t place = 0; place < std::ssize(differ); ++place) expect(differ[static_cast<size_t>(place)] == 0, place);
+  }
+
+ private:
+  void expect(bool same, int64_t place) const {
+    require(same, "cached_backward: set ", place % sets_, " of the features of micro-batch ", place / sets_,
+            " had other values when it was encoded again; draw random numbers from explicit keys, and let ",
+            "them depend on nothing that encoding changes");
+  }
+
+  const int64_t sets_;
+  Tensor differ_;  // of each set of each micro-batch: 1 if it does
+};
 
 // The leaves that stand for a micro-batch's features on the tape of the loss.
 Features leaves(const Features& features, Seams& seams, Tape& tape) {
@@ -84,16 +115,10 @@ Tensor backward_of_loss(const Encode& encode, const FeatureLoss& loss_of, Gradie
 
 // A scalar whose gradients by the features are their cotangents. The product of a value and its cotangent is always a
 // share of this rank.
-Var paired(const Features& features, const Seams& seams, int64_t micro_batch, Tape& tape) {
-  require(features.size() == seams.size(), "cached_backward: micro-batch ", micro_batch, " had ", seams.size(),
-          " sets of features, and ", features.size(), " when it was encoded again");
+Var paired(const Features& features, const Seams& seams, Tape& tape) {
   Var total;
   for (size_t set = 0; set < seams.size(); ++set) {
     const Var& f = features[set];
-    require(same_bits(f.value(), seams[set].features), "cached_backward: set ", set, " of the features of micro-batch ",
-            micro_batch,
-            " had other values when it was encoded again; draw random numbers from explicit keys, and let ",
-            "them depend on nothing that encoding changes");
     const Var cotangent = with_spreads(tape.constant(seams[set].cotangent), f.spreads().duals());
     const Var term = with_spreads(cast(sum(f * cotangent), DType::f32), Spreads(Spread::varying));
     total = total.defined() ? total + term : term;
@@ -102,11 +127,14 @@ Var paired(const Features& features, const Seams& seams, int64_t micro_batch, Ta
 }
 
 // Encodes again inside a checkpoint, whose first run took place long before: so layers know that it is a second one.
-void replay(int64_t micro_batch, const Encode& encode, const Seams& seams, Gradients& gradients) {
+void replay(int64_t micro_batch, const Encode& encode, const Seams& seams, Replays& replays, Gradients& gradients) {
   Tape tape;
   bool ran = false;
   const auto encode_again = [&](std::span<const Var> stand_in) {
-    return std::exchange(ran, true) ? paired(encode(micro_batch, tape), seams, micro_batch, tape) : stand_in[0];
+    if (!std::exchange(ran, true)) return stand_in[0];
+    const Features again = encode(micro_batch, tape);
+    replays.compare(again, seams, micro_batch);
+    return paired(again, seams, tape);
   };
   const Var term = checkpoint(encode_again, {tape.constant(Tensor::zeros({}, DType::f32, seams[0].features.device()))});
   tape.backward(term, gradients);
@@ -121,17 +149,20 @@ Tensor cached_backward(int64_t micro_batches, const Encode& encode, const Featur
   std::vector<Seams> seams(static_cast<size_t>(micro_batches));
   Kept kept;
   const Tensor value = backward_of_loss(encode, loss, gradients, seams, keep == Between::tapes ? &kept : nullptr);
+  std::optional<Replays> replays;
+  if (keep == Between::features) replays.emplace(seams);
   for (int64_t i = 0; i < micro_batches; ++i) {
     if (i + 1 == micro_batches && before_last) before_last();
     const Seams own = std::exchange(seams[static_cast<size_t>(i)], {});
-    if (keep == Between::features) {
-      replay(i, encode, own, gradients);
+    if (replays) {
+      replay(i, encode, own, *replays, gradients);
       continue;
     }
     auto& [tape, features] = kept.front();
-    tape.backward(paired(features, own, i, tape), gradients);
+    tape.backward(paired(features, own, tape), gradients);
     kept.pop_front();
   }
+  if (replays) replays->check();
   return value;
 }
 

@@ -33,7 +33,8 @@ using Features = std::vector<Var>;  // one for each set, such as images and text
 
 enum class Between : uint8_t { features, tapes };  // what is kept between forward and backward
 
-// Called twice for every micro-batch, unless tapes are kept, and must give the same bits again; Error if it does not.
+// Called twice for every micro-batch, unless tapes are kept, and must give the same bits again; else there is an Error
+// when all gradients have been added.
 // Collectives in it need equally many micro-batches on all ranks.
 using Encode = std::function<Features(int64_t micro_batch, Tape& tape)>;
 // This rank's share of the loss, given its rows of every set, in the order of the micro-batches.

@@ -2,7 +2,7 @@
 // Ranks for tests that have a card each, as many as there are cards, to be connected by NCCL.
 #include <catch2/catch.hpp>
 
-#include "collectives/run_ranks.h"
+#include "collectives/communicator.h"
 #include "collectives/transports/nccl.h"
 
 namespace weft {
@@ -20,6 +20,24 @@ inline int usable_cards() {
     }
   }();
   return cards;
+}
+
+// Says so if there are not.
+inline bool several_cards() {
+  if (usable_cards() < 2) WARN("NCCL can use " << usable_cards() << " cards, 2 are needed: skipped");
+  return usable_cards() >= 2;
+}
+
+// Calls body(comm) on threads that meet through the memory of their process alone. Rank r computes on card r, modulo
+// their number, or all on card 0.
+enum class CardOf { rank, first };
+template <class Body> void on_threads_with_cards(int ranks, const Body& body, CardOf which = CardOf::rank) {
+  INFO(ranks << " ranks");
+  CHECK_NOTHROW(run_ranks(ranks, [&](std::unique_ptr<Transport> group) {
+    take_card(which == CardOf::rank ? group->rank() : 0);
+    Communicator comm(std::move(group));
+    body(comm);
+  }));
 }
 
 // Calls body(group), where NCCL is still to be connected.

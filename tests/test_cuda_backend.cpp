@@ -194,13 +194,87 @@ TEST_CASE("products agree exactly, however transposed, shared or empty; with bia
       }
 }
 
+struct AllowedTf32 {
+  AllowedTf32() { backend(Device::cuda).allow_tf32(true); }
+  ~AllowedTf32() { backend(Device::cuda).allow_tf32(false); }
+};
+
 TEST_CASE("f32 products on the card keep 24 bits unless TF32 is allowed") {
   SKIP_WITHOUT_A_CARD();
-  const Tensor a = Tensor::full({64, 64}, 1 + 0x1p-15, DType::f32, Device::cuda);
-  const Tensor ones = Tensor::full({64, 64}, 1, DType::f32, Device::cuda);
-  Tensor y = Tensor::like(a);
-  backend(Device::cuda).matmul(a, false, ones, false, {}, y);
-  CHECK(y.values() == std::vector<double>(64 * 64, 64 * (1 + 0x1p-15)));
+  const auto product = [](double value) {
+    const Tensor a = Tensor::full({64, 64}, value, DType::f32, Device::cuda);
+    Tensor y = Tensor::like(a);
+    backend(Device::cuda).matmul(a, false, Tensor::full({64, 64}, 1, DType::f32, Device::cuda), false, {}, y);
+    return y.values();
+  };
+  const std::vector<double> exact(64 * 64, 64 * (1 + 0x1p-15));
+  CHECK(product(1 + 0x1p-15) == exact);
+  {
+    const AllowedTf32 allowed;
+    CHECK(product(1 + 0x1p-15) == std::vector<double>(64 * 64, 64));
+    CHECK(product(1 + 0x1p-10) == std::vector<double>(64 * 64, 64 * (1 + 0x1p-10)));
+  }
+  CHECK(product(1 + 0x1p-15) == exact);
+}
+
+TEST_CASE("products and convolutions of bf16 and f64 are the same where TF32 is allowed") {
+  SKIP_WITHOUT_A_CARD();
+  const Convolution c = {2, 5, 6, 3, 3, 3, 5, 6, 4, 1, 1, 1, 1, 1, 1};
+  for (const DType type : {DType::bf16, DType::f64}) {
+    const auto draw = [&](const Shape& shape, uint64_t stream) {
+      return Tensor::normal(shape, {8, stream}, 0, 1, type, Device::cuda);
+    };
+    const auto results = [&] {
+      Backend& card = backend(Device::cuda);
+      const Tensor a = draw({2, 7, 9}, 0), b = draw({2, 9, 5}, 1), x = draw({2, 5, 6, 3}, 2), w = draw({3, 3, 3, 4}, 3);
+      Tensor product = draw({2, 7, 5}, 4), g = draw({2, 5, 6, 4}, 5), dx = Tensor::like(x), dw = Tensor::like(w);
+      card.matmul(a, false, b, false, {}, product);
+      card.convolve(c, x, w, {}, g);
+      card.convolve_input_gradient(c, g, w, dx);
+      card.convolve_weight_gradient(c, x, g, dw);
+      return std::vector{product.values(), g.values(), dx.values(), dw.values()};
+    };
+    const auto plain = results();
+    const AllowedTf32 allowed;
+    CHECK(results() == plain);
+  }
+}
+
+TEST_CASE("the nearest codes are the same where TF32 is allowed") {
+  SKIP_WITHOUT_A_CARD();
+  for (const int64_t width : {1, 3, 64}) {
+    const Tensor x = Tensor::normal({200, width}, {8}), codes = Tensor::normal({150, width}, {9});
+    const AllowedTf32 allowed;
+    compare(0, {x, codes}, {Tensor::zeros({200}, DType::i64)}, VERB(nearest_rows(in[0], in[1], out[0])));
+  }
+}
+
+TEST_CASE("tensors differ on the card if any of their bits do") {
+  SKIP_WITHOUT_A_CARD();
+  const auto differ = [](const Tensor& a, const Tensor& b, double before = 0) {
+    const Tensor y = Tensor::full({1}, before, DType::u8);
+    double found = 0;
+    compare(0, {a, b}, {y}, [&](Backend& d, const Tensors& in, Tensors& out) {
+      d.mark_difference(in[0], in[1], out[0]);
+      found = out[0].item();
+    });
+    return found;
+  };
+  for (const DType type : all_types)
+    for (const int64_t size : {0, 1, 16, 1001, 70'000}) {
+      INFO(text(type) << " " << size);
+      const Tensor x = with_specials(sample({size}, type));
+      CHECK(differ(x, x.clone()) == 0);
+      CHECK(differ(x, x.clone(), 1) == 1);
+      for (const int64_t place : {int64_t{0}, size / 2, size - 1}) {
+        if (size == 0) continue;
+        Tensor other = x.clone();
+        std::byte* const last = other.mutate<std::byte>() + (place + 1) * static_cast<int64_t>(size_of(type)) - 1;
+        *last ^= std::byte{1};
+        CHECK(differ(x, other) == 1);
+      }
+    }
+  CHECK(differ(Tensor::from({1}, {0.0}), Tensor::from({1}, {-0.0})) == 1);
 }
 
 TEST_CASE("verbs on indices and places move the same values") {

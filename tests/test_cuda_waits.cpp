@@ -6,8 +6,10 @@
 
 #include "collectives/spreads.h"
 #include "collectives/transports/self.h"
+#include "engine/ops/elementwise.h"
 #include "losses/nt_xent.h"
 #include "models/encoders.h"
+#include "optim/cached.h"
 #include "optim/data_parallel.h"
 #include "tests/cuda_checks.h"
 #include "tests/on_cards.h"
@@ -143,6 +145,39 @@ TEST_CASE("a training step on a card never waits for it, and takes no memory fro
   Communicator alone(connect_self());
   expect_no_waits(calls_of_a_step(alone));
   CHECK_THAT(taken(), Catch::Contains("cudaStreamSynchronize"));  // for the loss, after the step
+}
+
+// How often the host waits in a step whose batch is encoded in four parts.
+int64_t waits_of_a_cached_step(Between keep) {
+  Communicator comm(connect_self());
+  const Init init{.key = {3}, .device = Device::cuda};
+  const auto head = projection_head("head", 32, 24, 16, init);
+  Gradients gradients;
+  const Tensor first = Tensor::uniform({24, 32}, {5}, 0, 1, DType::f32, Device::cuda),
+               second = affine(first, 2, 1).value();
+  const auto encode = [&](int64_t i, Tape& tape) -> Features {
+    const auto part = [&](const Tensor& x) { return (*head)(tape.constant(x.slice(6 * i, 6 * i + 6))); };
+    return {part(first), part(second)};
+  };
+  const auto loss = [&](Tape& tape, const Features& all) {
+    spread_over(tape, comm);
+    return nt_xent(all[0], all[1], {}, comm);
+  };
+  for (int i = 0; i < 3; ++i) {
+    backend(Device::cuda).synchronize();
+    taken();
+    cached_backward(4, encode, loss, gradients, {}, keep);
+  }
+  const std::string calls = taken();
+  CHECK_THAT(calls, !Catch::Contains("EventSynchronize\n"));
+  const size_t waits = calls.find("cudaStreamSynchronize");
+  return waits == std::string::npos ? 0 : std::stoi(calls.substr(calls.rfind('\n', waits) + 1));
+}
+
+TEST_CASE("features that are encoded again are compared with one wait for all of them, those that are kept with none") {
+  SKIP_WITHOUT_A_CARD();
+  CHECK(waits_of_a_cached_step(Between::features) == 1);
+  CHECK(waits_of_a_cached_step(Between::tapes) == 0);
 }
 
 TEST_CASE("neither does a step of ranks whose cards are connected by NCCL") {

@@ -1,9 +1,8 @@
 // NCCL on as many ranks as there are cards, if there is one: every verb against the same verb on the host, to the bit.
 #include <cmath>
 
-#include "collectives/communicator.h"
-#include "tests/cuda_checks.h"
 #include "tests/on_cards.h"
+#include "tests/verbs_on_cards.h"
 
 using namespace weft;
 
@@ -18,78 +17,14 @@ void on_cards(const Body& body, Reductions reductions = Reductions::ordered) {
   });
 }
 
-// Different on every rank; of floats or small integers.
-Tensor mine(const Communicator& comm, const Shape& shape, DType type = DType::f32) {
-  return Tensor::uniform(shape, {17, static_cast<uint64_t>(comm.rank().value)}, 0, 9).to(type);
-}
-
-using Verb = std::function<Tensor(Communicator&, const Tensor&)>;
-
-void same_on_card(Communicator& comm, const char* name, const Tensor& x, const Verb& verb) {
-  const Tensor y = verb(comm, x.to(Device::cuda));
-  require(y.device() == Device::cuda, name, ": the result is not on the card");
-  require(y.values() == verb(comm, x).values(), name, " of ", x.dtype(), " ", x.shape(),
-          ": card and host differ on rank ", comm.rank());
-}
-
-Rows uneven(int ranks) {  // 0, 3, 6, ...
-  Rows rows;
-  for (int r = 0; r < ranks; ++r) rows.push_back(3 * r);
-  return rows;
-}
-
 }  // namespace
 
 TEST_CASE("NCCL reduces every type in rank order, as the host does") {
-  on_cards([](Communicator& comm) {
-    for (const DType type : all_types)
-      for (const int64_t rows : {0, 1, 7, 300'001}) {
-        const Tensor x = mine(comm, {rows * comm.size(), 3}, type);
-        for (const ReduceOp op :
-             {ReduceOp::sum, ReduceOp::mean, ReduceOp::product, ReduceOp::maximum, ReduceOp::minimum}) {
-          if (op == ReduceOp::mean && !is_floating(type)) continue;
-          same_on_card(comm, "all_reduce", x, [=](auto& c, auto& t) { return c.all_reduce(t, op); });
-          same_on_card(comm, "reduce_scatter", x, [=](auto& c, auto& t) { return c.reduce_scatter(t, op); });
-          same_on_card(comm, "reduce", x, [=](auto& c, auto& t) { return c.reduce(t, {c.size() - 1}, op); });
-        }
-        same_on_card(comm, "scan", x, [](auto& c, auto& t) { return c.scan(t); });
-        same_on_card(comm, "exscan", x, [](auto& c, auto& t) { return c.exscan(t); });
-      }
-  });
+  on_cards([](Communicator& comm) { reductions_have_the_hosts_bits(comm, 300'001); });
 }
 
 TEST_CASE("NCCL moves what the host moves, evenly and unevenly") {
-  on_cards([](Communicator& comm) {
-    const int n = comm.size();
-    const Rows rows = uneven(n);
-    int64_t total = 0;
-    for (const int64_t r : rows) total += r;
-    const GroupRank last{n - 1};
-    for (const DType type : all_types) {
-      const Tensor x = mine(comm, {4 * n, 5}, type);
-      same_on_card(comm, "all_gather", x, [](auto& c, auto& t) { return c.all_gather(t); });
-      same_on_card(comm, "gather", x, [=](auto& c, auto& t) { return c.gather(t, last); });
-      same_on_card(comm, "scatter", x, [=](auto& c, auto& t) { return c.scatter(t, last); });
-      same_on_card(comm, "broadcast", x, [=](auto& c, auto& t) { return c.broadcast(t, last); });
-      same_on_card(comm, "all_to_all", x, [](auto& c, auto& t) { return c.all_to_all(t); });
-      Sources source(static_cast<size_t>(n), 0);
-      source.back() = -1;
-      same_on_card(comm, "permute", x, [&](auto& c, auto& t) { return c.permute(t, source); });
-      const Tensor part = mine(comm, {rows[static_cast<size_t>(comm.rank().value)], 5}, type);
-      same_on_card(comm, "all_gather_v", part, [&](auto& c, auto& t) { return c.all_gather_v(t, rows); });
-      same_on_card(comm, "gather_v", part, [&](auto& c, auto& t) { return c.gather_v(t, rows, last); });
-      same_on_card(comm, "reduce_scatter_v", mine(comm, {total, 5}, type),
-                   [&](auto& c, auto& t) { return c.reduce_scatter_v(t, rows); });
-      const Tensor message = mine(comm, {1000}, type);
-      same_on_card(comm, "send", message, [&](auto& c, auto& t) {
-        c.send(t, {(c.rank().value + 1) % n});
-        return c.receive(t.shape(), t.dtype(), t.device(), {(c.rank().value + n - 1) % n});
-      });
-    }
-    const Tensor large = mine(comm, {30'000'000});  // several parts
-    same_on_card(comm, "all_gather", large, [](auto& c, auto& t) { return c.all_gather(t); });
-    same_on_card(comm, "all_reduce", large, [](auto& c, auto& t) { return c.all_reduce(t); });
-  });
+  on_cards([](Communicator& comm) { moves_have_the_hosts_bits(comm, 30'000'000); });  // several parts
 }
 
 TEST_CASE("NCCL's groups of groups work, and what is started may be awaited in any order") {

@@ -113,7 +113,7 @@ TEST_CASE("help names every option, and ends well") {
   CHECK(help.exit_code == 0);
   for (const char* name : {"--ranks", "--device", "--dtype", "--zero", "--accumulate", "--steps", "--epochs", "--seed",
                            "--resume", "--checkpoint-every", "--out", "--config", "--dry-run", "--fast-reductions",
-                           "--timeout", "--quiet", "--json", "--loss"})
+                           "--tf32", "--timeout", "--quiet", "--json", "--loss"})
     CHECK_THAT(help.text, Contains(name));
   CHECK_THAT(help.text, Contains("--epochs N=8"));
   std::istringstream lines(help.text);
@@ -125,6 +125,18 @@ TEST_CASE("a card that is not there is not chosen") {
   options.device = "cpu";
   CHECK(options.chosen_device() == Device::cpu);
   options.device = "cuda";
+  if (available(Device::cuda))
+    CHECK(options.chosen_device() == Device::cuda);
+  else
+    CHECK_THROWS_AS(options.chosen_device(), WrongOption);
+}
+
+TEST_CASE("TF32 is refused where no card computes") {
+  Options options;
+  options.tf32 = true;
+  options.device = "cpu";
+  CHECK_THROWS_WITH(options.chosen_device(), Contains("--tf32: it is for products on a card"));
+  options.device = "auto";
   if (available(Device::cuda))
     CHECK(options.chosen_device() == Device::cuda);
   else

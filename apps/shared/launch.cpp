@@ -13,6 +13,7 @@
 #include "collectives/transports/nccl.h"
 #include "data/durable_file.h"
 #include "data/idx.h"
+#include "engine/backend.h"
 
 namespace weft {
 namespace {
@@ -76,9 +77,14 @@ void run_rank(std::unique_ptr<Transport> transport, const Options& options, Devi
 // As many ranks as threads as were asked for, or this process as one.
 void run(Session& session, const Options& options, const std::function<void(const Launch&)>& body) {
   const Device device = options.chosen_device();
+  if (options.tf32) backend(device).allow_tf32(true);
   if (session.size() == 1 && options.ranks > 1) {
     const auto rank = [&](std::unique_ptr<Transport> transport) {
-      if (device == Device::cuda) take_card(transport->rank());
+      if (device == Device::cuda) {
+        const int place = transport->rank();
+        take_card(place);
+        transport = connect_cards(std::move(transport), place, session);
+      }
       const std::string description = transport->description();
       run_rank(std::move(transport), options, device, description, body);
     };

@@ -76,7 +76,10 @@ DType Options::chosen_dtype() const { return dtype == "f32" ? DType::f32 : dtype
 Device Options::chosen_device() const {
   const bool card = available(Device::cuda);
   if (device == "cuda" && !card) throw WrongOption("--device cuda: no card answers here; take cpu or auto");
-  return card && device != "cpu" ? Device::cuda : Device::cpu;
+  const Device chosen = card && device != "cpu" ? Device::cuda : Device::cpu;
+  if (tf32 && chosen == Device::cpu)
+    throw WrongOption("--tf32: it is for products on a card, and these are computed by the CPU; leave it out");
+  return chosen;
 }
 
 CommandLine::CommandLine(const std::string& program, const std::string& what_it_does, Options& options)
@@ -114,6 +117,7 @@ void CommandLine::add_common() {
   add("--timeout", options_.timeout, "seconds that a rank waits for the others", {0.1, 1e6});
   add("--fast-reductions", options_.fast_reductions,
       "let sums over ranks have any order; then bits depend on the number of ranks");
+  add("--tf32", options_.tf32, "let cards round the factors of f32 products to 11 bits, for speed");
   add("--dry-run", options_.dry_run, "show shapes, memory and traffic of one step, and end");
   add("--quiet", options_.quiet, "print the last line only");
   add("--json", options_.json, "print one JSON object per line");

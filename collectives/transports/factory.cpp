@@ -37,13 +37,16 @@ std::unique_ptr<Transport> connect_hosts(Session& session) {
                                session.size() == 1 ? Sight::everything : Sight::the_job);
 }
 
-std::unique_ptr<Transport> connect(Session& session) {
-  std::unique_ptr<Transport> hosts = connect_hosts(session);
+std::unique_ptr<Transport> connect_cards(std::unique_ptr<Transport> group, int place, const Session& session) {
   const std::string chosen = choice(session);
-  if (chosen != "nccl" && (!chosen.empty() || session.size() == 1)) return hosts;
-  take_card(session.rank_on_node());
-  if (chosen.empty() && !obstacle_to_nccl(*hosts).empty()) return hosts;
-  return connect_nccl(std::move(hosts), session.options().deadline);
+  if (chosen != "nccl" && (!chosen.empty() || group->size() == 1)) return group;
+  take_card(place);
+  if (chosen.empty() && !obstacle_to_nccl(*group).empty()) return group;
+  return connect_nccl(std::move(group), session.options().deadline);
+}
+
+std::unique_ptr<Transport> connect(Session& session) {
+  return connect_cards(connect_hosts(session), session.rank_on_node(), session);
 }
 
 std::string description(const Session& session, const Transport& transport) {

@@ -13,6 +13,11 @@ namespace weft {
 // card i.
 std::unique_ptr<Transport> connect(Session& session);
 
+// A group of this session's with NCCL put on it, where that is the session's transport or the best that works: cards
+// are compared across the group, and each rank must have one to itself. Where NCCL may be used, this rank takes card
+// `place` of its node, modulo their number.
+std::unique_ptr<Transport> connect_cards(std::unique_ptr<Transport> group, int place, const Session& session);
+
 // The same group without NCCL: enough for a session to end by, and nobody is asked about cards.
 std::unique_ptr<Transport> connect_hosts(Session& session);
 

@@ -31,6 +31,17 @@ template <class F> void visit(cudaDataType_t type, const F& run) {
   }
 }
 
+// What cuBLAS multiplies: of all that it knows, what Weft asks for.
+bool is_known(cublasComputeType_t compute, cudaDataType_t type_ab, cudaDataType_t type_c) {
+  switch (compute) {
+    case CUBLAS_COMPUTE_32F:
+      return type_ab == CUDA_R_16BF ? type_c != CUDA_R_64F : type_ab == type_c && type_c == CUDA_R_32F;
+    case CUBLAS_COMPUTE_32F_FAST_TF32: return type_ab == CUDA_R_32F && type_c == CUDA_R_32F;
+    case CUBLAS_COMPUTE_64F: return type_ab == CUDA_R_64F && type_c == CUDA_R_64F;
+  }
+  return false;
+}
+
 float to_tf32(float x) { return std::bit_cast<float>((std::bit_cast<uint32_t>(x) + 0x1000u) & ~0x1fffu); }
 
 // One matrix as numbers of type C, column by column of `rows`.
@@ -122,10 +133,7 @@ cublasStatus_t cublasGemmStridedBatchedEx_64(cublasHandle_t handle, cublasOperat
   if (m < 0 || n < 0 || k < 0 || count < 0 || lda < std::max<int64_t>(1, transpose_a ? k : m) ||
       ldb < std::max<int64_t>(1, transpose_b ? n : k) || ldc < std::max<int64_t>(1, m))
     return CUBLAS_STATUS_INVALID_VALUE;
-  const bool all_wide = type_a == CUDA_R_64F && type_c == CUDA_R_64F,
-             none_wide = type_a != CUDA_R_64F && type_c != CUDA_R_64F;
-  const bool narrowed = type_a == CUDA_R_32F && type_c == CUDA_R_16BF;
-  if (type_a != type_b || narrowed || !(wide ? all_wide : none_wide)) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (type_a != type_b || !is_known(compute, type_a, type_c)) return CUBLAS_STATUS_NOT_SUPPORTED;
   const auto matrix = [](const void* data, cudaDataType_t type, bool transpose, int64_t ld, int64_t step) {
     return Matrix{data, type, transpose ? ld : 1, transpose ? 1 : ld, step};
   };

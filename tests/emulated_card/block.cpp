@@ -142,6 +142,7 @@ cudaError_t launch(Stream* stream, dim3 grid, dim3 block, Thread thread) {
   constexpr unsigned most_threads = 1024;
   if (!stream || grid.x == 0 || block.x == 0 || block.x > most_threads || block.x % lanes != 0)
     return cudaErrorInvalidValue;
+  if (stream->card() != current_card) return cudaErrorInvalidResourceHandle;
   const bool backwards = stream->asked() % 2 == 1;
   stream->enqueue([=, thread = std::move(thread)] {
     gridDim = grid;

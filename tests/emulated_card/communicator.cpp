@@ -106,7 +106,7 @@ void ncclComm::launch() {
   connected_ = true;
   for (const auto& piece : std::exchange(pending_, {})) {
     const auto& [stream, meetings] = piece;
-    const uint64_t position = launched_[stream] = stream->enqueue([this, m = meetings] { take_part(m); });
+    const uint64_t position = launched_[stream] = stream->enqueue([this, m = meetings] { take_part(m); }, no_card);
     for (const auto& meeting : meetings)
       for (Meeting::Part& part : meeting->parts) {
         if (part.comm == this) part.stream = stream, part.position = position;
@@ -134,6 +134,7 @@ void ncclComm::come_to(Meeting& meeting) {
     complete = complete && well && part.here;
   }
   if (!complete) return;
+  const Access access(every_card);
   meeting.hold();
   world.changed.notify_all();
 }

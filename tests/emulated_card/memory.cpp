@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -12,16 +13,21 @@ namespace {
 
 constexpr size_t granule = 4096;
 
-// Never destroyed: tensors come back while the program ends.
-struct Memory {
-  std::mutex mutex;
+using Pieces = std::map<char*, size_t>;  // in order, with their bytes
+
+bool within(const Pieces& pieces, const void* first, size_t bytes) {
+  const char* const from = static_cast<const char*>(first);
+  auto next = pieces.upper_bound(const_cast<char*>(from));
+  return next != pieces.begin() && (--next, from + bytes <= next->first + next->second);
+}
+
+struct Card {
   char* const base =
       static_cast<char*>(mmap(nullptr, card_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
-  std::map<char*, size_t> taken, pinned;  // pieces in order, with their bytes
+  Pieces taken;
   size_t free = card_bytes, used_up_to = 0;
-  int at_work = 0;
 
-  Memory() { madvise(base, card_bytes, MADV_HUGEPAGE); }  // else `protect` takes its time
+  Card() { madvise(base, card_bytes, MADV_HUGEPAGE); }  // else `protect` takes its time
   void protect(int access) { mprotect(base, used_up_to, access); }
 
   // The first gap that is large enough.
@@ -33,10 +39,20 @@ struct Memory {
     }
     return static_cast<size_t>(base + card_bytes - place) >= bytes ? place : nullptr;
   }
-  static bool within(const std::map<char*, size_t>& pieces, const void* first, size_t bytes) {
-    const char* const from = static_cast<const char*>(first);
-    auto next = pieces.upper_bound(const_cast<char*>(from));
-    return next != pieces.begin() && (--next, from + bytes <= next->first + next->second);
+};
+
+// Never destroyed: tensors come back while the program ends.
+struct Memory {
+  std::mutex mutex;
+  std::condition_variable closed;
+  Card all[cards];
+  Pieces pinned;
+  int open = no_card, at_work = 0;  // whose memory can be touched, and by how many
+
+  bool is_open(int card) const { return at_work > 0 && (open == card || open == every_card); }
+  void protect(int access) {
+    for (int card = 0; card < cards; ++card)
+      if (is_open(card)) all[card].protect(access);
   }
 };
 Memory& memory() {
@@ -46,50 +62,60 @@ Memory& memory() {
 
 }  // namespace
 
-Access::Access() {
-  const std::lock_guard lock(memory().mutex);
+constinit thread_local int current_card = 0;
+
+Access::Access(int card) {
+  std::unique_lock lock(memory().mutex);
+  memory().closed.wait(lock, [&] { return memory().at_work == 0 || memory().open == card; });
+  memory().open = card;
   if (memory().at_work++ == 0) memory().protect(PROT_READ | PROT_WRITE);
 }
 Access::~Access() {
   const std::lock_guard lock(memory().mutex);
-  if (--memory().at_work == 0) memory().protect(PROT_NONE);
+  if (memory().at_work == 1) memory().protect(PROT_NONE);
+  if (--memory().at_work == 0) memory().closed.notify_all();
 }
 
-void* take_memory(size_t bytes) {
+void* take_memory(int number, size_t bytes) {
   const size_t whole = (bytes + granule - 1) / granule * granule;
   char* piece = nullptr;
   {
     const std::lock_guard lock(memory().mutex);
-    Memory& all = memory();
-    if (whole < bytes || !(piece = all.gap(whole))) return nullptr;
-    all.taken.emplace(piece, whole);
-    all.free -= whole;
-    all.used_up_to = std::max(all.used_up_to, static_cast<size_t>(piece - all.base) + whole);
-    if (all.at_work > 0) all.protect(PROT_READ | PROT_WRITE);
+    Card& card = memory().all[number];
+    if (whole < bytes || !(piece = card.gap(whole))) return nullptr;
+    card.taken.emplace(piece, whole);
+    card.free -= whole;
+    card.used_up_to = std::max(card.used_up_to, static_cast<size_t>(piece - card.base) + whole);
+    if (memory().is_open(number)) card.protect(PROT_READ | PROT_WRITE);
   }
-  const Access access;
+  const Access access(number);
   std::memset(piece, 0xff, whole);
   return piece;
 }
 
 bool give_memory(void* piece) {
   const std::lock_guard lock(memory().mutex);
-  const auto at = memory().taken.find(static_cast<char*>(piece));
-  if (at == memory().taken.end()) return false;
-  madvise(piece, at->second, MADV_DONTNEED);
-  memory().free += at->second;
-  memory().taken.erase(at);
-  return true;
+  for (Card& card : memory().all) {
+    const auto at = card.taken.find(static_cast<char*>(piece));
+    if (at == card.taken.end()) continue;
+    madvise(piece, at->second, MADV_DONTNEED);
+    card.free += at->second;
+    card.taken.erase(at);
+    return true;
+  }
+  return false;
 }
 
-size_t free_memory() {
+size_t free_memory(int card) {
   const std::lock_guard lock(memory().mutex);
-  return memory().free;
+  return memory().all[card].free;
 }
 
-bool on_card(const void* first, size_t bytes) {
+int card_of(const void* first, size_t bytes) {
   const std::lock_guard lock(memory().mutex);
-  return Memory::within(memory().taken, first, bytes);
+  for (int card = 0; card < cards; ++card)
+    if (within(memory().all[card].taken, first, bytes)) return card;
+  return no_card;
 }
 
 void* take_pinned(size_t bytes) {
@@ -101,7 +127,7 @@ void* take_pinned(size_t bytes) {
 
 bool is_pinned(const void* place) {
   const std::lock_guard lock(memory().mutex);
-  return Memory::within(memory().pinned, place, 1);
+  return within(memory().pinned, place, 1);
 }
 
 }  // namespace weft::emulated

@@ -53,12 +53,13 @@ template <class Change> ncclResult_t at_rest(const char* call, ncclComm_t comm, 
 }
 
 // What is wrong with the memory of an operation, if something is.
-const char* objection(const Operation& operation, size_t ranks, size_t rank) {
+const char* objection(const Operation& operation, size_t ranks, size_t rank, int card) {
   const bool gathers = operation.verb == Verb::all_gather;
   const size_t bytes = operation.bytes(), received = gathers ? ranks * bytes : bytes;
   const std::byte *const from = operation.from, *const to = operation.to;
   if (bytes == 0) return nullptr;
-  if ((from && !on_card(from, bytes)) || (to && !on_card(to, received))) return "memory that is not on a card";
+  if ((from && card_of(from, bytes) != card) || (to && card_of(to, received) != card))
+    return "memory that is not on the communicator's card";
   if (!from || !to || from == to + (gathers ? rank * bytes : 0)) return nullptr;
   return from < to + received && to < from + bytes ? "memory that overlaps" : nullptr;
 }
@@ -73,9 +74,9 @@ ncclResult_t ask(const char* call, ncclComm_t comm, Request request) {
     const int peer = message                             ? request.sender + request.receiver - comm->rank
                      : operation.verb == Verb::broadcast ? operation.variant
                                                          : comm->rank;
-    const char* why = objection(operation, comm->world.ranks.size(), static_cast<size_t>(comm->rank));
+    const char* why = objection(operation, comm->world.ranks.size(), static_cast<size_t>(comm->rank), comm->card);
     if (peer < 0 || peer >= ranks || (message && peer == comm->rank)) why = "no such peer";
-    if (!request.stream) why = "no stream";
+    if (!request.stream || request.stream->card() != comm->card) why = "no stream of the communicator's card";
     if (why) return comm->fail(ncclInvalidArgument, name + ": " + why);
     if (message || operation.count > 0) group.requests.emplace_back(comm, request);
     return ncclSuccess;

@@ -13,9 +13,6 @@
 namespace weft::emulated {
 namespace {
 
-constexpr int cards = 3;  // so that ranks may have one each
-
-thread_local int current_card = 0;
 thread_local cudaError_t last_error = cudaSuccess;
 
 cudaError_t ended(cudaError_t code) {
@@ -54,6 +51,7 @@ const char* cudaGetErrorString(cudaError_t error) {
     case cudaErrorInvalidValue: return "invalid argument";
     case cudaErrorMemoryAllocation: return "out of memory";
     case cudaErrorInvalidDevice: return "invalid device ordinal";
+    case cudaErrorInvalidResourceHandle: return "invalid resource handle";
     case cudaErrorNotReady: return "device not ready";
     case cudaErrorLaunchFailure: return fault();
   }
@@ -94,7 +92,7 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
 
 // ---- Memory
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
-  *memory = take_memory(bytes);
+  *memory = take_memory(current_card, bytes);
   return ended(*memory ? cudaSuccess : cudaErrorMemoryAllocation);
 }
 cudaError_t cudaFree(void* memory) { return require(!memory || give_memory(memory)); }
@@ -107,21 +105,29 @@ cudaError_t cudaMallocHost(char** memory, size_t bytes) {
   return ended(cudaSuccess);
 }
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
-  *free = free_memory();
+  *free = free_memory(current_card);
   *total = card_bytes;
   return ended(cudaSuccess);
 }
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* memory) {
-  attributes->type = on_card(memory, 1)  ? cudaMemoryTypeDevice
+  const int card = card_of(memory, 1);
+  attributes->type = card != no_card     ? cudaMemoryTypeDevice
                      : is_pinned(memory) ? cudaMemoryTypeHost
                                          : cudaMemoryTypeUnregistered;
+  attributes->device = card != no_card ? card : current_card;
   return ended(cudaSuccess);
 }
+// Between cards, too: CUDA goes through the host where they do not reach each other. But on a stream of the card that
+// it goes to, or else comes from.
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
   const bool to_card = kind != cudaMemcpyDeviceToHost, from_card = kind != cudaMemcpyHostToDevice;
-  if (!stream || on_card(to, bytes) != to_card || on_card(from, bytes) != from_card)
+  const int target = card_of(to, bytes), source = card_of(from, bytes);
+  if (!stream || (target != no_card) != to_card || (source != no_card) != from_card ||
+      stream->card() != (to_card ? target : source))
     return ended(cudaErrorInvalidValue);
-  const uint64_t position = stream->enqueue([=] { std::memmove(to, from, bytes); });
+  const bool between = to_card && from_card && target != source;
+  const uint64_t position =
+      stream->enqueue([=] { std::memmove(to, from, bytes); }, between ? every_card : stream->card());
   const bool pageable = (!to_card && !is_pinned(to)) || (!from_card && !is_pinned(from));
   if (pageable) stream->await(position);
   return ended(cudaSuccess);
@@ -129,7 +135,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
 
 // ---- Streams
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
-  *stream = new Stream;
+  *stream = new Stream(current_card);
   return ended(cudaSuccess);
 }
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int) {
@@ -151,13 +157,13 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   return ended(cudaSuccess);
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
-  if (event->stream) stream->enqueue([before = *event] { before.stream->await(before.position); });
+  if (event->stream) stream->enqueue([before = *event] { before.stream->await(before.position); }, no_card);
   return ended(cudaSuccess);
 }
 
 // ---- Events
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
-  *event = new Event;
+  *event = new Event{current_card};
   return ended(cudaSuccess);
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
@@ -165,7 +171,9 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   return ended(cudaSuccess);
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-  *event = {stream, stream->asked()};
+  if (event->card != stream->card()) return ended(cudaErrorInvalidResourceHandle);
+  event->stream = stream;
+  event->position = stream->asked();
   return ended(cudaSuccess);
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {

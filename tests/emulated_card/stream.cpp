@@ -1,15 +1,12 @@
 #include "tests/emulated_card/stream.h"
 
 #include <chrono>
+#include <optional>
 #include <utility>
-
-#include "tests/emulated_card/memory.h"
 
 namespace weft::emulated {
 
 constexpr std::chrono::milliseconds lateness(50);
-
-Stream::Stream() : worker_([this] { work(); }) {}
 
 void Stream::end() {
   if (!worker_.joinable()) return;
@@ -21,9 +18,11 @@ void Stream::end() {
   worker_.join();
 }
 
-uint64_t Stream::enqueue(Work work) {
+uint64_t Stream::enqueue(Work work) { return enqueue(std::move(work), card_); }
+
+uint64_t Stream::enqueue(Work work, int touched) {
   const std::lock_guard lock(mutex_);
-  queue_.push_back(std::move(work));
+  queue_.emplace_back(std::move(work), touched);
   asked_or_wanted_.notify_one();
   return ++asked_;
 }
@@ -53,11 +52,17 @@ void Stream::work() {
     asked_or_wanted_.wait(lock, [&] { return ending_ || !queue_.empty(); });
     if (queue_.empty()) return;
     if (!asked_or_wanted_.wait_for(lock, lateness, [&] { return ending_ || wanted_ > done_; })) wanted_ = asked_;
-    const Access access;
+    std::optional<Access> access;
+    int open = no_card;
     while (!queue_.empty() && (ending_ || wanted_ > done_)) {
-      const Work next = std::move(queue_.front());
+      const auto [next, touched] = std::move(queue_.front());
       queue_.pop_front();
       lock.unlock();
+      if (open != touched) {
+        access.reset();
+        if (touched != no_card) access.emplace(touched);
+        open = touched;
+      }
       next();
       lock.lock();
       ++done_;

@@ -1,6 +1,6 @@
 #pragma once
-// Streams that are as late as a real card's may be: what is asked of one is done when somebody waits for it, or else
-// after a while. Host code that forgets to wait then reads what was there before.
+// Streams of a card that are as late as a real one's may be: what is asked of one is done when somebody waits for it,
+// or else after a while. Host code that forgets to wait then reads what was there before.
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -8,18 +8,25 @@
 #include <mutex>
 #include <thread>
 
+#include "tests/emulated_card/memory.h"
+
 namespace weft::emulated {
 
 class Stream {
  public:
   using Work = std::function<void()>;
 
-  Stream();
+  explicit Stream(int card) : card_(card), worker_([this] { work(); }) {}
   virtual ~Stream() { end(); }
   Stream(const Stream&) = delete;
 
+  int card() const { return card_; }
+
+  // Work that touches the memory of the stream's own card, and returns how much has been asked for, this included.
   // Virtual, so that a library that is loaded later can call it without being linked with this one.
-  virtual uint64_t enqueue(Work work);  // how much has been asked for, this included
+  virtual uint64_t enqueue(Work work);
+  // The same for other memory: every_card's, or no_card's, for what may wait for another stream.
+  uint64_t enqueue(Work work, int touched);
 
   uint64_t asked();
   bool is_done(uint64_t position);  // somebody cares: it shall not stay undone
@@ -31,13 +38,15 @@ class Stream {
 
   std::mutex mutex_;
   std::condition_variable asked_or_wanted_, done_some_;
-  std::deque<Work> queue_;
+  std::deque<std::pair<Work, int>> queue_;
   uint64_t asked_ = 0, wanted_ = 0, done_ = 0;
   bool ending_ = false;
+  const int card_;
   std::thread worker_;
 };
 
 struct Event {
+  const int card;
   Stream* stream = nullptr;  // null: never recorded, hence done
   uint64_t position = 0;
 };

@@ -10,20 +10,32 @@
 #include <string>
 #include <vector>
 
+#include "engine/backends/cuda/blas.h"
 #include "tests/emulated_card/memory.h"
 
 namespace {
 
 constexpr unsigned threads = 256;
 
+// The calling thread's card while one lives; else it is card 0.
+struct Current {
+  explicit Current(int card) { cudaSetDevice(card); }
+  ~Current() { cudaSetDevice(0); }
+};
 struct Stream {
   cudaStream_t handle = nullptr;
-  Stream() { cudaStreamCreateWithFlags(&handle, cudaStreamNonBlocking); }
+  explicit Stream(int card = 0) {
+    const Current current(card);
+    cudaStreamCreateWithFlags(&handle, cudaStreamNonBlocking);
+  }
   ~Stream() { cudaStreamDestroy(handle); }
 };
 template <class T> struct OnCard {
   T* data = nullptr;
-  explicit OnCard(size_t count) { cudaMalloc(reinterpret_cast<void**>(&data), count * sizeof(T)); }
+  explicit OnCard(size_t count, int card = 0) {
+    const Current current(card);
+    cudaMalloc(reinterpret_cast<void**>(&data), count * sizeof(T));
+  }
   ~OnCard() { cudaFree(data); }
 };
 
@@ -59,6 +71,8 @@ __global__ void shift_lanes(double* y) {
   const double mine = threadIdx.x + 0.5;
   y[threadIdx.x] = __shfl_up_sync(~0u, mine, 3) + 1000 * __shfl_sync(~0u, mine, 31);
 }
+
+__global__ void copy_lanes(int* y, const int* x) { y[threadIdx.x] = x[threadIdx.x]; }
 
 __global__ void one_lane_stays_away(int* y) {
   if (threadIdx.x != 5) y[threadIdx.x] = __shfl_xor_sync(~0u, 1, 1);
@@ -118,6 +132,66 @@ TEST_CASE("the host cannot touch a card's memory, and fresh memory holds NaN") {
   const OnCard<float> on_card(3);
   CHECK(end_of([&] { return static_cast<int>(*static_cast<volatile float*>(on_card.data)); }) == -SIGSEGV);
   for (const float value : downloaded(on_card.data, 3, stream)) CHECK(std::isnan(value));
+}
+
+TEST_CASE("a kernel that reads or writes another card's memory ends the program, also while that card works") {
+  for (const bool busy : {false, true})
+    for (const bool reads : {false, true}) {
+      const auto end = [&](int card_of_memory) {
+        return end_of([&] {
+          const Stream stream, other(card_of_memory);
+          const OnCard<int> here(threads), there(threads, card_of_memory);
+          if (busy) {
+            const Current current(card_of_memory);
+            for (int i = 0; i < 100; ++i) launch(other, 10, sum_lanes, there.data);
+            other.handle->is_done(1);
+          }
+          launch(stream, 1, copy_lanes, reads ? here.data : there.data, reads ? there.data : here.data);
+          return cudaStreamSynchronize(stream.handle) == cudaSuccess ? 7 : 0;
+        });
+      };
+      CHECK(end(0) == 7);
+      CHECK(end(2) == -SIGSEGV);
+    }
+}
+
+TEST_CASE("what is copied from card to card arrives, on a stream of the card that it goes to") {
+  const Stream stream, other(1);
+  const OnCard<int> here(threads), there(threads, 1);
+  launch(stream, 1, sum_lanes, here.data);
+  cudaStreamSynchronize(stream.handle);
+  const auto copy = [&](const Stream& on) {
+    return cudaMemcpyAsync(there.data, here.data, threads * sizeof(int), cudaMemcpyDeviceToDevice, on.handle);
+  };
+  CHECK(copy(stream) == cudaErrorInvalidValue);
+  CHECK(copy(other) == cudaSuccess);
+  CHECK(downloaded(there.data, threads, other)[0] == 31 * 32 / 2);
+  int value = 0;
+  CHECK(cudaMemcpyAsync(&value, there.data, sizeof value, cudaMemcpyDeviceToHost, stream.handle) ==
+        cudaErrorInvalidValue);
+  cudaPointerAttributes attributes;
+  CHECK(cudaPointerGetAttributes(&attributes, there.data) == cudaSuccess);
+  CHECK(attributes.device == 1);
+  cudaGetLastError();
+}
+
+TEST_CASE("a launch that is not on the current card's stream, and an event of another card, are refused") {
+  const Stream stream, other(1);
+  const OnCard<int> there(threads, 1);
+  cudaEvent_t event = nullptr;
+  cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
+  CHECK(launch(other, 1, sum_lanes, there.data) == cudaErrorInvalidResourceHandle);
+  CHECK(cudaEventRecord(event, other.handle) == cudaErrorInvalidResourceHandle);
+  {
+    const Current current(1);
+    CHECK(launch(other, 1, sum_lanes, there.data) == cudaSuccess);
+    CHECK(launch(stream, 1, sum_lanes, there.data) == cudaErrorInvalidResourceHandle);
+  }
+  CHECK(cudaEventRecord(event, stream.handle) == cudaSuccess);
+  CHECK(cudaStreamWaitEvent(other.handle, event, 0) == cudaSuccess);
+  CHECK(downloaded(there.data, 1, other)[0] == 31 * 32 / 2);
+  cudaEventDestroy(event);
+  cudaGetLastError();
 }
 
 TEST_CASE("copies that leave what was taken, or name the wrong side, are refused; so is more memory than there is") {
@@ -207,4 +281,26 @@ TEST_CASE("a launch without blocks, or with half a warp, is refused") {
   CHECK(launch(stream, 0, sum_lanes, y.data) == cudaErrorInvalidValue);
   const cudaLaunchConfig_t half = {{1}, {16}, stream.handle};
   CHECK(cudaLaunchKernelEx(&half, sum_lanes, y.data) == cudaErrorInvalidValue);
+}
+
+TEST_CASE("cuBLAS refuses types that it does not multiply, or not in the precision that is asked for") {
+  const weft::cuda::Cublas& blas = weft::cuda::cublas();
+  const Stream stream;
+  const OnCard<double> a(1), b(1), c(1);
+  cublasHandle_t handle = nullptr;
+  blas.create(&handle);
+  blas.set_stream(handle, stream.handle);
+  std::string known;
+  for (const auto& [compute, name] :
+       {std::pair(CUBLAS_COMPUTE_32F, "f32"), {CUBLAS_COMPUTE_32F_FAST_TF32, "tf32"}, {CUBLAS_COMPUTE_64F, "f64"}})
+    for (const auto& [type, text] : {std::pair(CUDA_R_32F, "f"), {CUDA_R_64F, "d"}, {CUDA_R_16BF, "b"}})
+      for (const auto& [type_c, text_c] : {std::pair(CUDA_R_32F, "f"), {CUDA_R_64F, "d"}, {CUDA_R_16BF, "b"}}) {
+        const double one = 1;
+        const cublasStatus_t status = blas.gemm(handle, CUBLAS_OP_N, CUBLAS_OP_N, 1, 1, 1, &one, a.data, type, 1,
+                                                b.data, type, 1, &one, c.data, type_c, 1, compute, CUBLAS_GEMM_DEFAULT);
+        CHECK((status == CUBLAS_STATUS_SUCCESS || status == CUBLAS_STATUS_NOT_SUPPORTED));
+        if (status == CUBLAS_STATUS_SUCCESS) known += std::string(name) + ":" + text + text + text_c + " ";
+      }
+  CHECK(known == "f32:fff f32:bbf f32:bbb tf32:fff f64:ddd ");
+  CHECK(cudaStreamSynchronize(stream.handle) == cudaSuccess);
 }

@@ -53,12 +53,14 @@ struct Ranks : std::vector<Rank> {
     int r = 0;
     for (auto& [comm, stream, from, to] : *this) {
       CHECK(connect(comm, r, ranks, id, r) == ncclInProgress);
+      cudaSetDevice(r);
       cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
       cudaMalloc(reinterpret_cast<void**>(&from), length * sizeof(float));
       cudaMalloc(reinterpret_cast<void**>(&to), size() * length * sizeof(float));
       const std::vector<float> values(length, static_cast<float>(++r));
       cudaMemcpyAsync(from, values.data(), length * sizeof(float), cudaMemcpyHostToDevice, stream);
     }
+    cudaSetDevice(0);
     for (const Rank& rank : *this) CHECK(state_of(rank.comm) == ncclSuccess);
   }
   ~Ranks() {
@@ -73,8 +75,13 @@ struct Ranks : std::vector<Rank> {
 
 struct Event {
   cudaEvent_t handle = nullptr;
-  Event() { cudaEventCreateWithFlags(&handle, cudaEventDisableTiming); }
+  explicit Event(int card = 0) {
+    cudaSetDevice(card);
+    cudaEventCreateWithFlags(&handle, cudaEventDisableTiming);
+    cudaSetDevice(0);
+  }
   ~Event() { cudaEventDestroy(handle); }
+  Event(const Event&) = delete;
 };
 
 // The last number that has arrived when the rank's stream is done.
@@ -137,11 +144,12 @@ TEST_CASE("a communicator is in progress at first, even with nothing left to do"
 TEST_CASE("a rank's stream goes on as soon as a peer waits for it, or if one does already") {
   const Ranks ranks(2);
   gather_on_all(ranks);
-  const Event done;
+  const Event of_card[2] = {Event(0), Event(1)};
   for (const bool waits_already : {false, true}) {
     double shortest = 1;  // in seconds; a late stream always takes 0.05
     for (size_t i = 0; i < 10; ++i) {
       const auto start = std::chrono::steady_clock::now();
+      const Event& done = of_card[i % 2];
       for (const size_t r : {i % 2, 1 - i % 2}) {
         gather(ranks[r]);
         CHECK(state_of(ranks[r].comm) == ncclSuccess);
@@ -235,7 +243,9 @@ TEST_CASE("a communicator that has not come to rest, or was closed, and operatio
   CHECK(ncclCommFinalize(comm) == ncclInvalidArgument);
 }
 
-TEST_CASE("memory that is not on a card or overlaps, and peers that do not exist, are refused") {
+TEST_CASE(
+    "memory that is not on the rank's card or overlaps, streams of other cards, and peers that do not exist, are "
+    "refused") {
   const auto gathered = [](size_t count, auto from_and_to) {
     const Ranks ranks(2);
     const auto [from, to] = from_and_to(ranks[1].from, ranks[1].to);
@@ -246,6 +256,16 @@ TEST_CASE("memory that is not on a card or overlaps, and peers that do not exist
     const Ranks ranks(2);
     return grouped([&] { ncclSend(ranks[1].from, 9, ncclFloat32, peer, ranks[1].comm, ranks[1].stream); });
   };
+  const auto with_peers = [](bool memory, bool stream) {
+    const Ranks ranks(2);
+    return grouped([&] {
+      ncclAllGather(ranks[memory ? 0 : 1].from, ranks[1].to, 9, ncclFloat32, ranks[1].comm,
+                    ranks[stream ? 0 : 1].stream);
+    });
+  };
+  CHECK(with_peers(false, false) == ncclInProgress);
+  CHECK(with_peers(true, false) == ncclInvalidArgument);
+  CHECK(with_peers(false, true) == ncclInvalidArgument);
   std::vector<float> host(length);
   CHECK(gathered(9, [](float* from, float* to) { return std::pair(from, to); }) == ncclInProgress);
   CHECK(gathered(9, [&](float* from, float*) { return std::pair(from, host.data()); }) == ncclInvalidArgument);

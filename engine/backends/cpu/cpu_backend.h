@@ -27,6 +27,7 @@ class CpuBackend final : public Backend {
   void binary(Binary op, const Tensor& a, const Tensor& b, Tensor& y) override;
   void binary_along(Binary op, const Tensor& a, const Tensor& v, Along along, Tensor& y) override;
   void compare(Comparison op, const Tensor& a, const Tensor& b, Tensor& y) override;
+  void mark_difference(const Tensor& a, const Tensor& b, Tensor& y) override;
   void where(const Tensor& condition, const Tensor& a, const Tensor& b, Tensor& y) override;
   void accumulate(double scale, const Tensor& x, Tensor& y) override;
 

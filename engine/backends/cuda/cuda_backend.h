@@ -12,9 +12,6 @@ namespace weft {
 
 class CudaBackend final : public Backend {
  public:
-  // f32 products on the tensor cores with 10 bits of mantissa; off unless asked for.
-  void allow_tf32(bool allow) { tf32_ = allow; }
-
   std::string description() const override;
   Storage* allocate(size_t bytes) override;
   MemoryStatistics memory() const override;
@@ -25,7 +22,9 @@ class CudaBackend final : public Backend {
   void download(void* to, const void* from, size_t bytes) override;
   void synchronize() override;
   void use_card(int index) override;
+  bool reaches(const void* memory) override;
   void* queue() override;
+  void allow_tf32(bool allow) override { tf32_ = allow; }
 
   void fill(double value, Tensor& y) override;
   void cast(const Tensor& x, Tensor& y) override;
@@ -35,6 +34,7 @@ class CudaBackend final : public Backend {
   void binary(Binary op, const Tensor& a, const Tensor& b, Tensor& y) override;
   void binary_along(Binary op, const Tensor& a, const Tensor& v, Along along, Tensor& y) override;
   void compare(Comparison op, const Tensor& a, const Tensor& b, Tensor& y) override;
+  void mark_difference(const Tensor& a, const Tensor& b, Tensor& y) override;
   void where(const Tensor& condition, const Tensor& a, const Tensor& b, Tensor& y) override;
   void accumulate(double scale, const Tensor& x, Tensor& y) override;
 

@@ -1,4 +1,5 @@
-// Verbs that move values to other places, and the random numbers. Places are computed per word, see words.cuh.
+// Verbs that move values to other places or compare their bits, and the random numbers. Places are computed per word,
+// see words.cuh.
 #include "engine/backends/cuda/cuda_backend.h"
 #include "engine/backends/cuda/words.cuh"
 
@@ -51,6 +52,15 @@ template <class Word> struct Flip {
     y[i] = x[(o * extent + extent - 1 - e) * inner + j];
   }
 };
+template <class Word> struct MarkDifference {
+  const Word *a, *b;
+  uint8_t* y;
+  __device__ void operator()(int64_t i) const {
+    const Word left = a[i], right = b[i];
+    if (!(left == right)) *y = 1;
+  }
+};
+
 template <template <class> class Kernel> void move_along(const Tensor& x, Along along, Tensor& y) {
   const void* from = x.data();
   void* to = y.mutate();
@@ -183,6 +193,16 @@ template <template <class> class Kernel> void draw(Random random, double shift, 
 
 }  // namespace
 }  // namespace cuda
+
+void CudaBackend::mark_difference(const Tensor& a, const Tensor& b, Tensor& y) {
+  const void *const left = a.data(), *const right = b.data();
+  const auto bytes = static_cast<int64_t>(a.bytes());
+  cuda::Grain().with(left).with(right).with(bytes).visit([&]<class Word>() {
+    using cuda::in_words;
+    cuda::for_each(in_words<Word>(bytes),
+                   cuda::MarkDifference<Word>{in_words<Word>(left), in_words<Word>(right), y.mutate<uint8_t>()});
+  });
+}
 
 void CudaBackend::repeat(const Tensor& x, Along along, Tensor& y) { cuda::move_along<cuda::Repeat>(x, along, y); }
 void CudaBackend::flip(const Tensor& x, Along along, Tensor& y) { cuda::move_along<cuda::Flip>(x, along, y); }

@@ -5,6 +5,8 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cstdint>
 
 #include "engine/backends/cuda/context.h"
@@ -61,11 +63,21 @@ template <int N, class T> __device__ Pack<T, N> load(const T* from, int64_t coun
   for (int k = 0; k < N; ++k) pack.at[k] = k < count ? from[k] : T{};
   return pack;
 }
-template <int N, class T> __device__ void store(const Pack<T, N>& pack, T* to, int64_t count) {
-  if (whole<T, N>(to, count)) {
+// In as few accesses as there can be (tests/sass.py). A plain assignment is cut up into its values where the compiler
+// does not see that the address is the card's memory, and where it unrolls loops.
+template <int N, class T> __device__ void store_whole(const Pack<T, N>& pack, T* to) {
+  using Access = std::conditional_t<sizeof(pack) % sizeof(uint4) == 0, uint4, uint2>;
+  constexpr size_t count = sizeof(pack) / sizeof(Access);
+  if constexpr (count == 0) {
     *reinterpret_cast<Pack<T, N>*>(to) = pack;
-    return;
+  } else {
+    const auto parts = std::bit_cast<std::array<Access, count>>(pack);
+#pragma unroll
+    for (size_t k = 0; k < count; ++k) __stwb(reinterpret_cast<Access*>(to) + k, parts[k]);
   }
+}
+template <int N, class T> __device__ void store(const Pack<T, N>& pack, T* to, int64_t count) {
+  if (whole<T, N>(to, count)) return store_whole(pack, to);
 #pragma unroll
   for (int k = 0; k < N; ++k)
     if (k < count) to[k] = pack.at[k];

@@ -32,17 +32,18 @@ struct Product {
     const int64_t width_a = a.transpose ? m : k, width_b = b.transpose ? k : n;
     if (batch == 1)  // a call of its own, since it may also cut k
       check(cublas().gemm(context().blas(), left, right, n, m, k, &one, b.data, blas_type<X>, width_b, a.data,
-                          blas_type<X>, width_a, &scale, y, blas_type<Y>, n, compute<C>(), CUBLAS_GEMM_DEFAULT),
+                          blas_type<X>, width_a, &scale, y, blas_type<Y>, n, compute<X>(), CUBLAS_GEMM_DEFAULT),
             "cublasGemmEx");
     else
       check(cublas().gemm_strided_batched(context().blas(), left, right, n, m, k, &one, b.data, blas_type<X>, width_b,
                                           b.step, a.data, blas_type<X>, width_a, a.step, &scale, y, blas_type<Y>, n,
-                                          m * n, batch, compute<C>(), CUBLAS_GEMM_DEFAULT),
+                                          m * n, batch, compute<X>(), CUBLAS_GEMM_DEFAULT),
             "cublasGemmStridedBatchedEx");
   }
-  template <class C> cublasComputeType_t compute() const {
-    if constexpr (std::is_same_v<C, double>) return CUBLAS_COMPUTE_64F;
-    return tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+  // TF32 is for f32 alone: products of bf16 values are exact in f32, and cuBLAS knows no others.
+  template <class X> cublasComputeType_t compute() const {
+    if constexpr (std::is_same_v<X, double>) return CUBLAS_COMPUTE_64F;
+    return std::is_same_v<X, float> && tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
   }
 };
 

@@ -205,15 +205,16 @@ void Context::trim() {
     }
 }
 
-static bool is_pinned(const void* memory) {
+static cudaPointerAttributes attributes_of(const void* memory) {
   cudaPointerAttributes attributes;
   check(cudaPointerGetAttributes(&attributes, memory), "cudaPointerGetAttributes");
-  return attributes.type == cudaMemoryTypeHost;
+  return attributes;
 }
 
-// Through pinned memory, since a plain asynchronous copy from pageable memory would first wait for the stream.
+// Through pinned memory, since a plain asynchronous copy from pageable memory would first wait for the stream. Where it
+// is pinned already, waiting costs less than a copy by the host.
 void Context::upload(void* to, const char* from, size_t bytes) {
-  if (bytes > slot_bytes && is_pinned(from)) {  // then waiting costs less than a copy by the host
+  if (bytes > slot_bytes && attributes_of(from).type == cudaMemoryTypeHost) {
     check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_), "upload");
     return check(cudaStreamSynchronize(stream_), "upload");
   }
@@ -255,6 +256,7 @@ Storage* CudaBackend::allocate_staging(size_t bytes) { return cuda::context().ta
 MemoryStatistics CudaBackend::memory() const { return cuda::statistics(Device::cuda); }
 MemoryStatistics CudaBackend::staging_memory() const { return cuda::statistics(Device::cpu); }
 
+// From another card, too: then CUDA copies by whatever way there is.
 void CudaBackend::copy(void* to, const void* from, size_t bytes) {
   if (bytes == 0) return;
   cuda::check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, cuda::context().stream()), "copy");
@@ -278,6 +280,8 @@ void CudaBackend::use_card(int index) {
   require(index >= 0 && index < count, "cuda: there is no card ", index, " among ", count);
   if (std::exchange(cuda::chosen_device, index) != index) cuda::Lease::end();
 }
+
+bool CudaBackend::reaches(const void* memory) { return cuda::attributes_of(memory).device == cuda::context().device(); }
 
 void* CudaBackend::queue() { return cuda::context().stream(); }
 

@@ -8,6 +8,7 @@ namespace weft::cuda {
 
 struct alignas(16) Quad {
   uint64_t low, high;
+  WEFT_HD bool operator==(const Quad& other) const { return ((low ^ other.low) | (high ^ other.high)) == 0; }
 };
 
 // What a move touches, in bytes: addresses, run lengths and strides. The widest word divides each of them.

@@ -27,6 +27,19 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* shape, void (*kernel)(P
   return launch(shape->stream, shape->gridDim, shape->blockDim, run);
 }
 
+struct alignas(8) uint2 {
+  unsigned x, y;
+};
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
+};
+
+// To memory whose values may have another type than T.
+template <class T> void __stwb(T* to, T value) {
+  if (reinterpret_cast<uintptr_t>(to) % alignof(T) != 0) __builtin_trap();
+  __builtin_memcpy(to, &value, sizeof value);
+}
+
 inline void __syncthreads() { weft::emulated::meet_block(); }
 
 // T is what CUDA has a shuffle for. All lanes must take part.

@@ -9,6 +9,7 @@ enum cudaError_t {
   cudaErrorInvalidValue = 1,
   cudaErrorMemoryAllocation = 2,
   cudaErrorInvalidDevice = 101,
+  cudaErrorInvalidResourceHandle = 400,
   cudaErrorNotReady = 600,
   cudaErrorLaunchFailure = 719,
 };
@@ -23,6 +24,7 @@ inline constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2,
 
 struct cudaPointerAttributes {
   cudaMemoryType type;
+  int device;
 };
 struct cudaUUID_t {
   char bytes[16];
