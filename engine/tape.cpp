@@ -5,6 +5,7 @@
 
 #include "engine/backend.h"
 #include "engine/observer.h"
+#include "engine/ops/elementwise.h"
 #include "engine/record.h"
 
 namespace weft {
@@ -103,9 +104,11 @@ Var Tape::watch(Tensor value) { return leaf(std::move(value), nullptr, Spread::v
 
 Var Tape::watch(const Parameter& parameter) {
   const auto found = parameters_.find(&parameter);
+  if (found != parameters_.end() && frozen(parameter)) return detach(found->second);
   if (found != parameters_.end()) return found->second;
   require(parameter.value.data() || parameter.value.size() == 0, "watch: parameter '", parameter.name,
           "' has a shape but no values here, as one that is divided among ranks outside of its unit");
+  if (frozen(parameter)) return Var(slot_, -1, parameter.value, Spreads(Spread::replicated));
   const Var& var = parameters_.emplace(&parameter, leaf(parameter.value, &parameter, Spread::replicated)).first->second;
   for (Observer* observer : observers_) observer->watched(var, parameter);
   return var;
@@ -148,6 +151,19 @@ Tape::Pause::Pause(Tape* tape) : tape_(tape), before_(tape && tape->mode_.record
 }
 Tape::Pause::~Pause() {
   if (tape_) tape_->mode_.recording = before_;
+}
+
+Tape::Freeze::Freeze(Tape& tape, List list) : tape_(tape), before_(std::exchange(tape.frozen_, std::move(list))) {}
+Tape::Freeze::Freeze(Tape& tape, const std::vector<Parameter*>& parameters) : tape_(tape), before_(tape.frozen_) {
+  std::vector<const Parameter*> all(parameters.begin(), parameters.end());
+  if (before_) all.insert(all.end(), before_->begin(), before_->end());
+  std::sort(all.begin(), all.end(), std::less<>());
+  tape.frozen_ = std::make_shared<const std::vector<const Parameter*>>(std::move(all));
+}
+Tape::Freeze::~Freeze() { tape_.frozen_ = before_; }
+
+bool Tape::frozen(const Parameter& parameter) const {
+  return frozen_ && std::binary_search(frozen_->begin(), frozen_->end(), &parameter, std::less<>());
 }
 
 static Spreads combined(const Op& op, std::span<const Var* const> inputs, size_t terms, int groups) {
@@ -233,13 +249,33 @@ void Recording::link(Tape::Pullback* pullback) {
   last_ = pullback;
 }
 
+bool Gradients::takes(const Parameter& parameter) const {
+  if (parts_.empty()) return !takes_ || takes_(parameter);
+  return std::any_of(parts_.begin(), parts_.end(), [&](const Gradients* part) { return part->takes(parameter); });
+}
+
+Gradients& Gradients::part_for(const Parameter& parameter) const {
+  for (Gradients* part : parts_)
+    if (part->takes(parameter)) return *part;
+  refuse(parameter);
+}
+
+void Gradients::refuse(const Parameter& parameter) {
+  fail({"gradients: ", parameter.name,
+        " is not among the parameters that are trained here; give it to an optimizer, or make it a constant with "
+        "Tape::Freeze where it is used"});
+}
+
 template <class Sums, class Key> static const Tensor& value_of(const Sums& sums, const Key& key) {
   static const Tensor none;
   const auto found = sums.find(key);
   return found == sums.end() ? none : found->second.value;
 }
 
-const Tensor& Gradients::operator[](const Parameter& parameter) const { return value_of(sums_, &parameter); }
+const Tensor& Gradients::operator[](const Parameter& parameter) const {
+  if (!parts_.empty() && takes(parameter)) return part_for(parameter)[parameter];
+  return value_of(sums_, &parameter);
+}
 
 const Tensor& Gradients::operator[](const Var& leaf) const { return value_of(leaves_, key(leaf)); }
 
@@ -261,11 +297,13 @@ void Gradients::Sum::add(const Tensor& term) {
 }
 
 void Gradients::add(const Parameter& parameter, const Tensor& term) {
+  if (!parts_.empty()) return part_for(parameter).add(parameter, term);
   require(term.shape() == parameter.value.shape() && term.dtype() == parameter.value.dtype(),
           "gradients: ", term.dtype(), " ", term.shape(), " for parameter '", parameter.name, "', which is ",
           parameter.value.dtype(), " ", parameter.value.shape());
   Sum& sum = sums_[&parameter];
   if (!sum.value.defined()) {
+    if (!takes(parameter)) refuse(parameter);
     sum.value = place_ ? place_(parameter) : Tensor();
     sum.placed = sum.value.defined();
     if (sum.placed) return sum.value.copy_from(term);
@@ -279,7 +317,28 @@ void Gradients::add(TapeSlot* slot, int id, const Tensor& term) {
   sum.add(term);
 }
 
+void Gradients::arrived(const Parameter& parameter, Tensor term, const Tape& tape, Spreads leaf) {
+  if (!parts_.empty()) {
+    part_for(parameter).arrived(parameter, std::move(term), tape, leaf);
+  } else {
+    if (check_) check_(parameter, tape, leaf);
+    add(parameter, term);
+    term = {};  // hooks may measure what is held
+  }
+  hooks_(parameter, (*this)[parameter]);
+}
+
+void Gradients::end_backward() {
+  for (Gradients* part : parts_) part->end_backward();
+  ends_();
+}
+
+bool Gradients::has_ends() const {
+  return !ends_.empty() || std::any_of(parts_.begin(), parts_.end(), [](const auto* part) { return part->has_ends(); });
+}
+
 void Gradients::forget(const Parameter& parameter) {
+  if (!parts_.empty()) return part_for(parameter).forget(parameter);
   if (const auto found = sums_.find(&parameter); found != sums_.end()) found->second = {};
 }
 
@@ -290,6 +349,7 @@ void Gradients::forget_past_tapes() {
 }
 
 void Gradients::clear() {
+  for (Gradients* part : parts_) part->clear();
   for (auto& [parameter, sum] : sums_) sum = {};
   leaves_.clear();
 }

@@ -6,12 +6,12 @@
 // forward. A tape belongs to one thread at a time; any number of tapes may be at work at once.
 #include <array>
 #include <functional>
-#include <list>
 #include <memory>
 #include <unordered_map>
 #include <vector>
 
 #include "engine/arena.h"
+#include "engine/hooks.h"
 #include "engine/op.h"
 #include "engine/pooled_function.h"
 #include "engine/tape_slot.h"
@@ -19,6 +19,7 @@
 
 namespace weft {
 
+struct GroupPlacement;  // collectives/group_placement.h
 using Vars = std::vector<Var, pool::Allocator<Var>>;
 
 // A Tensor in a computation. A plain Tensor converts to a constant, so every op also works without a tape; how it is
@@ -85,6 +86,7 @@ Var derived(Tensor value, const Var& source);  // a constant made from source's 
 struct Parameter {
   std::string name;
   Tensor value;
+  std::shared_ptr<const GroupPlacement> placement = {};  // how a group of ranks holds it, where layers are divided
 
   Parameter(std::string name, Tensor value) : name(std::move(name)), value(std::move(value)) {}
   Parameter(const Parameter&) = delete;
@@ -101,6 +103,10 @@ class Gradients {
  public:
   using Hook = std::function<void(const Parameter&, const Tensor& accumulated)>;
 
+  Gradients() = default;
+  // For several optimizers that share a backward: each gradient goes to the first of these that takes the parameter.
+  explicit Gradients(std::vector<Gradients*> parts) : parts_(std::move(parts)) {}
+
   // The sum of all contributions; undefined for a parameter that took part in no backward.
   const Tensor& operator[](const Parameter& parameter) const;
   bool has(const Parameter& parameter) const { return (*this)[parameter].defined(); }
@@ -113,15 +119,24 @@ class Gradients {
   // Fires once per backward for every parameter that took part in it, when its last contribution has been added. What a
   // hook computes on the tape is recorded as outside of the walk, but the tape cannot be walked again meanwhile. A hook
   // that a hook adds fires from the next parameter, or the next backward, on.
-  void after_accumulate(Hook hook) { hooks_.push_back(std::move(hook)); }
+  HookHandle after_accumulate(Hook hook) { return hooks_.add(std::move(hook)); }
 
   // Fires at the end of every backward, after all hooks of its parameters and when the tape is used up, if it is.
-  void after_backward(std::function<void()> hook) { ends_.push_back(std::move(hook)); }
+  HookHandle after_backward(std::function<void()> hook) { return ends_.add(std::move(hook)); }
 
   // Where the sum of a parameter is to be kept, asked when its first contribution arrives: flat memory, for one. Empty
   // for a tensor of its own.
   using Place = std::function<Tensor(const Parameter&)>;
   void keep_in(Place place) { place_ = std::move(place); }
+
+  // Which parameters may come here: all, unless this says otherwise. Others are an Error.
+  using Takes = std::function<bool(const Parameter&)>;
+  void take_only(Takes takes) { takes_ = std::move(takes); }
+  bool takes(const Parameter& parameter) const;
+
+  // Sees how a leaf is spread before its gradient is added, to refuse what would be summed over the wrong ranks.
+  using Check = std::function<void(const Parameter&, const Tape&, Spreads leaf)>;
+  void check_leaves(Check check) { check_ = std::move(check); }
 
   void add(const Parameter& parameter, const Tensor& term);  // what backward does, without the hooks
   void forget(const Parameter& parameter);
@@ -142,12 +157,20 @@ class Gradients {
   static uint64_t key(const Var& leaf);  // the tape's number and the node's
   void add(TapeSlot* slot, int id, const Tensor& term);
   void forget_past_tapes();
+  Gradients& part_for(const Parameter& parameter) const;
+  [[noreturn]] static void refuse(const Parameter& parameter);
+  void arrived(const Parameter& parameter, Tensor term, const Tape& tape, Spreads leaf);
+  void end_backward();
+  bool has_ends() const;  // hooks that fire at the end of a backward
 
+  std::vector<Gradients*> parts_;
   ByParameter<Sum> sums_;
   PooledMap<uint64_t, LeafSum> leaves_;
   Place place_;
-  std::list<Hook> hooks_;  // which stay where they are while one adds another
-  std::list<std::function<void()>> ends_;
+  Takes takes_;
+  Check check_;
+  Hooks<const Parameter&, const Tensor&> hooks_;
+  Hooks<> ends_;
 };
 
 enum class Keep : uint8_t { nothing, tape };  // whether a tape can be walked again
@@ -186,6 +209,8 @@ class Tape {
   using Members = std::vector<int, pool::Allocator<int>>;
   int group(const void* key) const;
   int group(const void* key, Members members);
+  int groups() const { return group_count_; }
+  const Members& members(int group) const { return groups_[static_cast<size_t>(group)].members; }
   // Wherever a gradient may be asked for, but not inside a walk.
   bool follows_spreads() const { return mode_.spreading; }
 
@@ -214,6 +239,25 @@ class Tape {
     Tape* tape_;
     bool before_;
   };
+
+  // While one exists, these parameters are constants to what is recorded on the tape: a generator's loss goes through
+  // its adversary, whose gradients nobody wants. A checkpoint keeps to it when it runs again.
+  class Freeze {
+   public:
+    Freeze(Tape& tape, const std::vector<Parameter*>& parameters);
+    ~Freeze();
+    Freeze(const Freeze&) = delete;
+    Freeze& operator=(const Freeze&) = delete;
+
+   private:
+    friend class Tape;
+    using List = std::shared_ptr<const std::vector<const Parameter*>>;  // sorted; null: none
+    Freeze(Tape& tape, List list);
+
+    Tape& tape_;
+    const List before_;
+  };
+  bool frozen(const Parameter& parameter) const;
 
  private:
   friend class Recording;
@@ -250,11 +294,14 @@ class Tape {
   struct Piece final : Pullback {
     PooledFunction<Vars(std::span<const Var>)> run;
     Vars inputs;
-    const int count;    // of results
-    Vars results = {};  // of the second run, for the walk to take
-    Piece(decltype(run) run, Vars inputs, int count)
-        : Pullback(-1), run(std::move(run)), inputs(std::move(inputs)), count(count) {}
+    const int count;  // of results
+    Tape& tape;
+    const Freeze::List frozen = tape.frozen_;  // when this was recorded
+    Vars results = {};                         // of the second run, for the walk to take
+    Piece(decltype(run) run, Vars inputs, int count, Tape& tape)
+        : Pullback(-1), run(std::move(run)), inputs(std::move(inputs)), count(count), tape(tape) {}
     Var apply(const Var&) override {
+      const Freeze again(tape, frozen);
       results = run(inputs);
       return {};
     }
@@ -286,6 +333,7 @@ class Tape {
   std::vector<std::unique_ptr<Observer>> owned_;
   Mode mode_;
   bool walking_ = false;
+  Freeze::List frozen_;
   bool consumed_ = false;
   bool replays_ = false;         // an op that must always replay has been recorded
   bool replay_skipped_ = false;  // one ran while paused

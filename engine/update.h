@@ -11,7 +11,15 @@
 
 namespace weft {
 
-enum class UpdateRule : uint8_t { descent, momentum, adam, adam_direction };
+enum class UpdateRule : uint8_t {
+  descent,
+  momentum,
+  adam,
+  amsgrad,
+  adam_direction,
+  momentum_direction,
+  variance_direction
+};
 
 struct UpdateScalars {
   double scale = 1;   // of the gradient: a mean, clipping, an adapted rate
@@ -20,7 +28,7 @@ struct UpdateScalars {
   double rate = 0;    // with adam's correction of the first moment
   double beta1 = 0;   // or the momentum
   double beta2 = 0;
-  double epsilon = 0;
+  double epsilon = 0;          // variance_direction: the least second moment
   double root_correction = 1;  // of the root of the second moment
   bool nesterov = false;
   bool operator==(const UpdateScalars&) const = default;
@@ -72,21 +80,60 @@ template <class T> struct AdamUpdate : Descent<T> {
         rest2(T(1 - s.beta2)),
         epsilon(T(s.epsilon)),
         root_correction(T(s.root_correction)) {}
-  // The corrected first moment's rate is left to the caller.
-  WEFT_HD T direction(T g, T p, T& m, T& v) const {
+  WEFT_HD void moments(T g, T p, T& m, T& v) const {
     g = this->gradient(g, p);
     m = std::fma(rest1, g - m, m);
     v = std::fma(rest2 * g, g, beta2 * v);
-    return m / std::fma(std::sqrt(v), root_correction, epsilon);
   }
-  WEFT_HD void operator()(T g, T& p, T& m, T& v) const { p = std::fma(-this->rate, direction(g, p, m, v), shrink * p); }
+  // The corrected first moment's rate is left to the caller.
+  WEFT_HD T direction(T m, T v) const { return m / std::fma(std::sqrt(v), root_correction, epsilon); }
+  WEFT_HD void operator()(T g, T& p, T& m, T& v) const {
+    moments(g, p, m, v);
+    p = std::fma(-this->rate, direction(m, v), shrink * p);
+  }
 };
 
-// The step that Adam would take, rate included, is written to a third slot; the value stays.
+// By the largest second moment so far; NaN stays.
+template <class T> struct AmsgradUpdate : AdamUpdate<T> {
+  using AdamUpdate<T>::AdamUpdate;
+  WEFT_HD void operator()(T g, T& p, T& m, T& v, T& largest) const {
+    this->moments(g, p, m, v);
+    largest = v <= largest ? largest : v;
+    p = std::fma(-this->rate, this->direction(m, largest), this->shrink * p);
+  }
+};
+
+// Directions are written to the last slot; the value stays. That of Adam has its rate in it.
 template <class T> struct AdamDirection : AdamUpdate<T> {
   using AdamUpdate<T>::AdamUpdate;
   WEFT_HD void operator()(T g, const T& p, T& m, T& v, T& to) const {
-    to = std::fma(this->rate, this->direction(g, p, m, v), this->shrink * p);
+    this->moments(g, p, m, v);
+    to = std::fma(this->rate, this->direction(m, v), this->shrink * p);
+  }
+};
+
+// The momentum as an average.
+template <class T> struct MomentumDirection : Descent<T> {
+  T momentum, rest;
+  bool nesterov;
+  explicit MomentumDirection(const UpdateScalars& s)
+      : Descent<T>(s), momentum(T(s.beta1)), rest(T(1 - s.beta1)), nesterov(s.nesterov) {}
+  WEFT_HD void operator()(T g, const T& p, T& m, T& to) const {
+    g = this->gradient(g, p);
+    const T average = std::fma(rest, g - m, m);
+    to = nesterov ? std::fma(momentum, average - g, g) : average;
+    m = average;
+  }
+};
+
+template <class T> struct VarianceDirection : Descent<T> {
+  T rest, least;
+  explicit VarianceDirection(const UpdateScalars& s) : Descent<T>(s), rest(T(1 - s.beta2)), least(T(s.epsilon)) {}
+  WEFT_HD void operator()(T g, const T& p, T& v, T& to) const {
+    g = this->gradient(g, p);
+    const T average = std::fma(rest, std::fma(g, g, -v), v);
+    to = g / std::sqrt(average < least ? least : average);
+    v = average;
   }
 };
 
@@ -97,7 +144,10 @@ template <class T, class F> void with_update(UpdateRule rule, std::span<Tensor> 
     case UpdateRule::descent: return f.template operator()<Descent<T>>();
     case UpdateRule::momentum: return f.template operator()<Momentum<T>>(slot(0));
     case UpdateRule::adam: return f.template operator()<AdamUpdate<T>>(slot(0), slot(1));
+    case UpdateRule::amsgrad: return f.template operator()<AmsgradUpdate<T>>(slot(0), slot(1), slot(2));
     case UpdateRule::adam_direction: return f.template operator()<AdamDirection<T>>(slot(0), slot(1), slot(2));
+    case UpdateRule::momentum_direction: return f.template operator()<MomentumDirection<T>>(slot(0), slot(1));
+    case UpdateRule::variance_direction: return f.template operator()<VarianceDirection<T>>(slot(0), slot(1));
   }
 }
 

@@ -135,15 +135,13 @@ class Walk {
     const Parameter* parameter = tape_.nodes_[id].parameter;
     Var& sum = cotangents_[id];
     if (!into_ || !sum.defined()) return;
-    if (parameter)
-      into_->add(*parameter, sum.value());
-    else if (id < count_)  // not in a checkpoint's second run, of which nobody has a Var
-      into_->add(slot_, static_cast<int>(id), sum.value());
-    sum = {};
-    if (!parameter) return;
-    const InMode outside(tape_, outside_);
-    auto hook = into_->hooks_.begin();
-    for (size_t left = into_->hooks_.size(); left > 0; --left, ++hook) (*hook)(*parameter, (*into_)[*parameter]);
+    Tensor term = std::exchange(sum, {}).value();
+    if (parameter) {
+      const InMode outside(tape_, outside_);
+      into_->arrived(*parameter, std::move(term), tape_, tape_.nodes_[id].spreads);
+    } else if (id < count_) {  // not in a checkpoint's second run, of which nobody has a Var
+      into_->add(slot_, static_cast<int>(id), term);
+    }
   }
 
   void pull(int id) {
@@ -241,7 +239,7 @@ void Tape::backward(const Var& of, const Tensor& seed, Gradients& into, Keep kee
   require(on_this(of, "backward: the loss"), "backward: the loss is not on this tape");
   if (!of.tracked()) refuse_exchanged(of.value(), "backward: the loss");
   // Among ranks even a constant loss takes part: others wait for this one's share, in the walk or at its end.
-  const bool among_ranks = replays_ || group_count_ > 0 || !into.ends_.empty();
+  const bool among_ranks = replays_ || group_count_ > 0 || into.has_ends();
   require(of.tracked() || among_ranks, "backward: the loss depends on nothing that is watched, so it has no gradient");
   require(seed.shape() == of.shape() && seed.dtype() == of.dtype(), "backward: the seed is ", seed.dtype(), " ",
           seed.shape(), ", the loss ", of.dtype(), " ", of.shape());
@@ -255,8 +253,7 @@ void Tape::backward(const Var& of, const Tensor& seed, Gradients& into, Keep kee
     } const at_end{keep == Keep::nothing ? this : nullptr};
     Walk(*this, Graph::none, keep, &into).run(of, seed);
   }
-  auto hook = into.ends_.begin();
-  for (size_t left = into.ends_.size(); left > 0; --left, ++hook) (*hook)();
+  into.end_backward();
 }
 
 std::vector<Var> Tape::gradient(const Var& of, const std::vector<Var>& by, Graph graph) {

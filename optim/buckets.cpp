@@ -26,6 +26,7 @@ Buckets::Buckets(const FlatLayout& layout, int64_t elements, Communicator& comm,
     end = begin;
     last = place;
   }
+  gradients_.take_only([this](const Parameter& parameter) { return layout_.find(parameter) >= 0; });
   gradients_.keep_in([this](const Parameter& parameter) { return place_for(parameter); });
 }
 
@@ -45,7 +46,6 @@ Tensor Buckets::view(Bucket& bucket, int64_t place) {
 
 Tensor Buckets::place_for(const Parameter& parameter) {
   const int64_t place = layout_.find(parameter);
-  require(place >= 0, "gradients: ", parameter.name, " is not among the parameters that are reduced over the ranks");
   present_[static_cast<size_t>(place)] = true;
   return view(at(bucket_of_[static_cast<size_t>(place)]), place);
 }

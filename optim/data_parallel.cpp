@@ -1,70 +1,104 @@
 #include "optim/data_parallel.h"
 
-#include <cmath>
-
-#include "collectives/agreement.h"
 #include "engine/backend.h"
 
 namespace weft {
 
-FlatParameters DataParallel::lay_out(const std::vector<ParameterGroup>& groups, Communicator& comm, bool sharded,
-                                     bool& common) {
-  const std::vector<Parameter*> parameters = parameters_of(groups);
-  std::vector<NamedTensor> values;
-  for (const Parameter* parameter : parameters) values.push_back({parameter->name, parameter->value});
-  expect_agreement("data parallel", values, comm);
-  const FlatLayout layout(parameters);
-  StorageHandle memory;
-  if (sharded && layout.device() == Device::cpu)
-    memory = comm.allocate_common(static_cast<size_t>(layout.padded_size()) * size_of(layout.dtype()));
-  common = static_cast<bool>(memory);
-  if (!common) return FlatParameters(parameters);
-  const auto in_common = [&](size_t) { return memory; };
-  const bool first = comm.rank().value == 0;  // fills it for all
-  if (!first) comm.barrier();
-  FlatParameters result(parameters, in_common, first ? FlatMemory::Contents::zero : FlatMemory::Contents::kept);
-  if (first) comm.barrier();
-  return result;
-}
+// The parameters of a bundle, of which every rank has all, and what is summed and divided of the rest.
+class DataParallel::Replica final : public Bundle {
+ public:
+  Replica(BundlePlan plan, const Options& options)
+      : comm_(std::move(plan.comm)),
+        sharded_(options.stage > 0),
+        parameters_(lay_out(layout_of(plan.groups))),
+        sync_(parameters_.layout(), *comm_,
+              {.when = options.when, .bucket = options.bucket, .sharded = sharded_, .frees = options.stage == 2}),
+        optimizer_(parameters_, plan.groups, share()) {}
 
-DataParallel::DataParallel(const std::vector<ParameterGroup>& groups, Communicator& comm, Options options)
-    : comm_(comm),
-      sharded_(options.stage > 0),
-      parameters_(lay_out(groups, comm, sharded_, common_)),
-      sync_(parameters_.layout(), comm,
-            {.when = options.when, .bucket = options.bucket, .sharded = sharded_, .frees = options.stage == 2}),
-      optimizer_(parameters_, groups, share()) {
+  GradientSync& sync() { return sync_; }
+  Communicator& comm() { return *comm_; }
+
+  Gradients& gradients() override { return sync_.gradients(); }
+  Optimizer& optimizer() override { return optimizer_; }
+  void expect_last_pass() override { sync_.expect_last_pass(); }
+  void reduce() override { sync_.finish(); }
+  const std::vector<bool>& present() const override { return sync_.present(); }
+  Tensor sums() override { return changed_.defined() ? changed_ : sync_.reduced(); }
+  // All ranks may have the same memory.
+  Tensor sums_to_change() override {
+    if (!changed_.defined()) changed_ = sharded_ ? sync_.reduced() : sync_.reduced().clone();
+    return changed_;
+  }
+  void clear() override {
+    changed_ = {};
+    sync_.clear();
+  }
+
+  // Every rank has updated its part.
+  void spread_updates() override {
+    if (!sharded_) return;
+    const FlatLayout& layout = parameters_.layout();
+    if (common_) {
+      comm_->barrier();
+    } else {
+      Communicator::Rows parts;
+      for (int r = 0; r < comm_->size(); ++r) parts.push_back(layout.part(r, comm_->size()).size());
+      const Range owned = sync_.owned();
+      parameters_.flat().copy_from(comm_->all_gather_v(parameters_.flat().slice(owned.first, owned.last), parts));
+    }
+    parameters_.changed(layout.all());
+  }
+
+ private:
+  FlatParameters lay_out(const FlatLayout& layout) {
+    StorageHandle memory;
+    if (sharded_ && layout.device() == Device::cpu)
+      memory = comm_->allocate_common(static_cast<size_t>(layout.padded_size()) * size_of(layout.dtype()));
+    common_ = static_cast<bool>(memory);
+    if (!common_) return FlatParameters(layout);
+    const auto in_common = [&](size_t) { return memory; };
+    const bool first = comm_->rank().value == 0;  // fills it for all
+    if (!first) comm_->barrier();
+    FlatParameters result(layout, in_common, first ? FlatMemory::Contents::zero : FlatMemory::Contents::kept);
+    if (first) comm_->barrier();
+    return result;
+  }
+  Share share() {
+    if (!sharded_) return {sync_.owned()};
+    return {sync_.owned(), [this](Tensor& sums) { comm_->all_reduce(sums, sums); }};
+  }
+
+  const std::shared_ptr<Communicator> comm_;
+  const bool sharded_;
+  bool common_ = false;  // all ranks' parameters are the same memory
+  FlatParameters parameters_;
+  GradientSync sync_;
+  Optimizer optimizer_;
+  Tensor changed_;  // sums of this step that someone may have changed
+};
+
+DataParallel::DataParallel(const std::vector<ParameterGroup>& groups, Communicator& comm, Options options) {
   require(options.stage >= 0 && options.stage <= 2, "data parallel: there is no stage ", options.stage,
           " here; stage 3 is Sharded");
+  for (BundlePlan& plan : plan_bundles("data parallel", groups, comm))
+    add(std::make_unique<Replica>(std::move(plan), options));
 }
 
-Share DataParallel::share() {
-  if (!sharded_) return {sync_.owned()};
-  return {sync_.owned(), [this](Tensor& sums) { comm_.all_reduce(sums, sums); }};
+GradientSync& DataParallel::sync(size_t bundle) { return static_cast<Replica&>(Trainer::bundle(bundle)).sync(); }
+
+Tensor DataParallel::gradient(const Var& loss, const Parameter& by) {
+  return loss.tape()->gradient(loss, {loss.tape()->watch(by)})[0].value();
 }
 
-double DataParallel::step(double rate, double most_norm) {
-  sync_.finish();
-  const bool clips = !std::isinf(most_norm);
-  const double norm = clips ? optimizer_.norm(sync_.reduced(), sync_.present()) : 0;
-  optimizer_.step(sync_.reduced(), sync_.present(), rate, clips ? clip(norm, most_norm) : 1);
-  if (sharded_) spread_updates();
-  sync_.clear();
-  return norm;
-}
-
-// Every rank has updated its part.
-void DataParallel::spread_updates() {
-  const FlatLayout& layout = parameters_.layout();
-  if (common_) {
-    comm_.barrier();
-  } else {
-    Communicator::Rows parts;
-    for (int r = 0; r < comm_.size(); ++r) parts.push_back(layout.part(r, comm_.size()).size());
-    const Range owned = sync_.owned();
-    parameters_.flat().copy_from(comm_.all_gather_v(parameters_.flat().slice(owned.first, owned.last), parts));
-  }
-  parameters_.changed(layout.all());
+// Ranks may have the parameters in the same memory, so one of them writes at a time, the others if they still need to.
+void DataParallel::set(const Parameter& parameter, const Tensor& whole) {
+  auto& replica = static_cast<Replica&>(bundle(home_of(parameter).bundle));
+  Tensor value = parameter.value;
+  replica.comm().barrier();
+  if (replica.comm().rank().value == 0) value.copy_from(whole);
+  replica.comm().barrier();
+  if (value.values() != whole.values()) value.copy_from(whole);
+  replica.optimizer().adopt_values(parameter);
 }
 
 }  // namespace weft

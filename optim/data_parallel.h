@@ -14,49 +14,33 @@
 //
 // Stage 3, where the parameters are divided as well, is sharded.h. On one node the parameters of stages 1 and 2 are one
 // block of memory that all ranks read, and each writes its part of; elsewhere they are gathered after every step.
-#include <limits>
-
-#include "optim/optimizer.h"
 #include "optim/sync.h"
+#include "optim/trainer.h"
 
 namespace weft {
 
-class DataParallel {
+class DataParallel final : public Trainer {
  public:
   struct Options {
     int stage = 0;
     GradientSync::When when = GradientSync::When::at_finish;
     int64_t bucket = int64_t{1} << 20;  // elements
   };
-  // Parameters of one dtype and device, equal on all ranks.
+  // Parameters equal on all ranks, but where a layer's placement says otherwise: ranks of a grid that divide a layer
+  // train it together with all other layers, over all ranks of the grid.
   DataParallel(const std::vector<ParameterGroup>& groups, Communicator& comm, Options options);
   DataParallel(const std::vector<ParameterGroup>& groups, Communicator& comm) : DataParallel(groups, comm, Options()) {}
 
-  Gradients& gradients() { return sync_.gradients(); }
-  GradientSync& sync() { return sync_; }
-  void expect_last_pass() { sync_.expect_last_pass(); }
+  GradientSync& sync(size_t bundle = 0);  // of each optimizer's gradients
 
-  // Sums the gradients over the ranks, scales them if their norm is above `most_norm`, and updates the parameters.
-  // Returns the norm, or zero where nothing had to be measured. Norms (clipping, LARS, LAMB) are the one thing
-  // for which the host waits in a step on a card.
-  double step(double rate, double most_norm = std::numeric_limits<double>::infinity());
-  // Forgets what has been accumulated for the coming step.
-  void discard() { sync_.clear(); }  // on every rank
-
-  Optimizer& optimizer() { return optimizer_; }
+  Layer& layer(const std::string&, Layer& layer) override { return layer; }
+  Var watch(Tape& tape, Parameter& parameter) override { return tape.watch(parameter); }
+  Tensor gradient(const Var& loss, const Parameter& by) override;
+  Tensor whole(const Parameter& parameter) const override { return parameter.value; }
+  void set(const Parameter& parameter, const Tensor& whole) override;
 
  private:
-  static FlatParameters lay_out(const std::vector<ParameterGroup>& groups, Communicator& comm, bool sharded,
-                                bool& common);
-  Share share();
-  void spread_updates();
-
-  Communicator& comm_;
-  const bool sharded_;
-  bool common_ = false;  // all ranks' parameters are the same memory
-  FlatParameters parameters_;
-  GradientSync sync_;
-  Optimizer optimizer_;
+  class Replica;
 };
 
 }  // namespace weft

@@ -1,5 +1,6 @@
 #include "optim/exact_gradients.h"
 
+#include "collectives/group_placement.h"
 #include "engine/backend.h"
 #include "engine/exact.h"
 
@@ -11,6 +12,13 @@ ExactGradients::ExactGradients(std::vector<Parameter*> parameters, Communicator&
   for (const Parameter* p : parameters_) begins_.push_back(begins_.back() + exact_shape(p->value.shape()).size());
   const int64_t counts = static_cast<int64_t>(parameters_.size());
   sums_ = Tensor::zeros({begins_.back() + counts}, DType::f64, parameters_[0]->value.device());
+  ByParameter<bool> known;
+  for (const Parameter* p : parameters_) {
+    require(!p->placement || p->placement->group.size() == 1, "ExactGradients: ", p->name,
+            " is held by a group of ranks; its sums are of what all ranks have");
+    known[p] = true;
+  }
+  block_.take_only([known = std::move(known)](const Parameter& parameter) { return known.contains(&parameter); });
   block_.after_backward([this] { take(); });
 }
 
@@ -36,9 +44,11 @@ void ExactGradients::take() {
 
 void ExactGradients::hand_over(Gradients& to, Site site) {
   comm_.all_reduce(sums_, sums_, ReduceOp::sum, site);
-  if (comm_.rank().value == 0)
+  if (comm_.rank().value == 0) {
+    const std::vector<double> counts = sums_.slice(begins_.back(), sums_.size()).values();  // the one wait for a card
     for (size_t i = 0; i < parameters_.size(); ++i)
-      if (count(i).item() > 0) to.add(*parameters_[i], exact_total(parts(i), parameters_[i]->value.dtype()));
+      if (counts[i] > 0) to.add(*parameters_[i], exact_total(parts(i), parameters_[i]->value.dtype()));
+  }
   backend(sums_.device()).fill(0, sums_);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <new>
 
+#include "collectives/group_placement.h"
 #include "engine/backend.h"
 
 namespace weft {
@@ -28,6 +29,14 @@ Tensor part_of(const StorageHandle& whole, int64_t begin, const Shape& shape, DT
   return {StorageHandle(part), 0, shape, dtype};
 }
 
+// What a parameter takes up: as much on every rank of a group that divides it.
+int64_t room_of(const Parameter& parameter) {
+  const Shape& shape = parameter.value.shape();
+  if (!is_divided(parameter)) return shape.size();
+  const auto& [group, axis, extents] = *parameter.placement;
+  return shape.with(axis, *std::max_element(extents.begin(), extents.end())).size();
+}
+
 Tensor nothing_in_shape_of(const Tensor& value) {
   const auto give = [](Storage* storage) {
     storage->~Storage();
@@ -42,7 +51,7 @@ Tensor nothing_in_shape_of(const Tensor& value) {
 
 Range common(Range a, Range b) { return {std::clamp(b.first, a.first, a.last), std::clamp(b.last, a.first, a.last)}; }
 
-FlatLayout::FlatLayout(const std::vector<Parameter*>& parameters) {
+FlatLayout::FlatLayout(const std::vector<Parameter*>& parameters, const Which& indivisible) {
   if (!parameters.empty()) {
     dtype_ = parameters[0]->value.dtype();
     device_ = parameters[0]->value.device();
@@ -56,9 +65,12 @@ FlatLayout::FlatLayout(const std::vector<Parameter*>& parameters) {
             " has no values here; they were divided among ", "the ranks before");
     require(indices_.emplace(parameter, static_cast<int64_t>(places_.size())).second, "flat: ", parameter->name,
             " is there twice");
+    const bool whole = indivisible && indivisible(*parameter);
+    if (whole) end = round_up(end, block);
     places_.push_back({parameter, end, value.size()});
     size_ += value.size();
-    end = round_up(end + value.size(), alignment);
+    end = round_up(end + room_of(*parameter), whole ? block : alignment);
+    if (whole) indivisible_.push_back({places_.back().begin, end});
   }
   padded_size_ = round_up(end, block);
 }
@@ -70,8 +82,16 @@ int64_t FlatLayout::find(const Parameter& parameter) const {
 
 Range FlatLayout::part(int64_t index, int64_t parts) const {
   require(0 <= index && index < parts, "flat: there is no part ", index, " of ", parts);
-  const int64_t blocks = padded_size_ / block;
-  return {blocks * index / parts * block, blocks * (index + 1) / parts * block};
+  return {cut(index, parts), cut(index + 1, parts)};
+}
+
+// Where part number `index` begins: an equal part, moved to the nearer end of a parameter that may not be cut.
+int64_t FlatLayout::cut(int64_t index, int64_t parts) const {
+  const int64_t at = padded_size_ / block * index / parts * block;
+  const auto after = std::upper_bound(indivisible_.begin(), indivisible_.end(), at,
+                                      [](int64_t at, const Range& range) { return at < range.last; });
+  if (after == indivisible_.end() || at <= after->first) return at;
+  return at - after->first < after->last - at ? after->first : after->last;
 }
 
 FlatMemory::FlatMemory(FlatLayout layout, const Allocate& allocate, Contents contents)
@@ -106,12 +126,13 @@ void FlatMemory::changed(Range range) {
     if (common(places[i].range(), range).size() > 0) changed(static_cast<int64_t>(i));
 }
 
-FlatParameters::FlatParameters(const std::vector<Parameter*>& parameters, const Allocate& allocate, Contents contents)
-    : FlatMemory(FlatLayout(parameters), allocate, contents) {
-  for (size_t i = 0; i < parameters.size(); ++i) {
+FlatParameters::FlatParameters(const FlatLayout& layout, const Allocate& allocate, Contents contents)
+    : FlatMemory(layout, allocate, contents) {
+  for (size_t i = 0; i < layout.places().size(); ++i) {
+    Parameter& parameter = *layout.places()[i].parameter;
     Tensor here = view(static_cast<int64_t>(i));
-    if (contents == Contents::zero) here.copy_from(parameters[i]->value);
-    parameters[i]->value = here;
+    if (contents == Contents::zero) here.copy_from(parameter.value);
+    parameter.value = here;
   }
 }
 

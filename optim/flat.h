@@ -5,8 +5,10 @@
 //   | w1 .......... 0 | b1 . 0 | w2 ............... 0 | b2 .. 0 0 0 0 0 |
 //   each begins at a multiple of 16 elements            the end is at a multiple of 1024
 //
-// Ranks divide the memory at multiples of 1024 elements. What belongs to no parameter is zero and stays zero: every
-// optimizer maps a zero gradient at a zero value to zero.
+// Ranks divide the memory at multiples of 1024 elements. A parameter whose step needs all of it begins and ends at one
+// and goes to one rank. Of a parameter that a group divides already (group_placement.h), every rank of the group makes
+// room for the largest slice, so that all of them lay out, and divide, alike. What belongs to no parameter is zero and
+// stays zero: every optimizer maps a zero gradient at a zero value to zero.
 #include <functional>
 #include <vector>
 
@@ -34,21 +36,27 @@ class FlatLayout {
   static constexpr int64_t alignment = 16;  // 64 bytes of f32
   static constexpr int64_t block = 1024;
 
+  using Which = std::function<bool(const Parameter&)>;
+
   FlatLayout() = default;
-  explicit FlatLayout(const std::vector<Parameter*>& parameters);  // of one dtype and on one device
+  // Of one dtype and on one device.
+  explicit FlatLayout(const std::vector<Parameter*>& parameters, const Which& indivisible = {});
 
   const std::vector<Place>& places() const { return places_; }  // in the order given
   int64_t find(const Parameter& parameter) const;               // its place's index, or -1
   int64_t size() const { return size_; }                        // of the parameters alone
   int64_t padded_size() const { return padded_size_; }
   Range all() const { return {0, padded_size_}; }
-  // The part of `parts` nearly equal ones, cut at multiples of 1024, that is number `index`.
+  // The part of `parts` nearly equal ones that is number `index`.
   Range part(int64_t index, int64_t parts) const;
   DType dtype() const { return dtype_; }  // of the parameters
   Device device() const { return device_; }
 
  private:
+  int64_t cut(int64_t index, int64_t parts) const;
+
   std::vector<Place> places_;
+  std::vector<Range> indivisible_;  // whole blocks, in order
   ByParameter<int64_t> indices_;
   int64_t size_ = 0, padded_size_ = 0;
   DType dtype_ = DType::f32;
@@ -91,8 +99,10 @@ class FlatParameters : public FlatMemory {
  public:
   FlatParameters() = default;
   // With Contents::kept the parameters take the values that the memory has.
+  explicit FlatParameters(const FlatLayout& layout, const Allocate& allocate = {}, Contents contents = Contents::zero);
   explicit FlatParameters(const std::vector<Parameter*>& parameters, const Allocate& allocate = {},
-                          Contents contents = Contents::zero);
+                          Contents contents = Contents::zero)
+      : FlatParameters(FlatLayout(parameters), allocate, contents) {}
   // Keeps these elements only. The parameters' values are given up: what is left has their shapes, for layers that ask,
   // but no memory, and is u8, so that every op which needs numbers refuses it.
   FlatParameters(const FlatLayout& layout, Range held);

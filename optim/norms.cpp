@@ -1,7 +1,10 @@
 #include "optim/norms.h"
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
 
+#include "collectives/group_placement.h"
 #include "engine/backend.h"
 
 namespace weft {
@@ -13,6 +16,9 @@ Norms::Norms(const FlatLayout& layout, Combine combine) : device_(layout.device(
   for (const Place& place : layout.places()) {
     first_piece_.push_back(pieces);
     begins_.push_back(place.begin);
+    Communicator* group = is_divided(*place.parameter) ? &place.parameter->placement->group : nullptr;
+    slices_of_.push_back(group);
+    if (group && std::find(groups_.begin(), groups_.end(), group) == groups_.end()) groups_.push_back(group);
     if (place.size > 0) pieces += (place.range().last - 1) / FlatLayout::block - place.begin / FlatLayout::block + 1;
   }
   first_piece_.push_back(pieces);
@@ -33,24 +39,39 @@ void Norms::add(Row row, int64_t place, const Tensor& x, int64_t begin) {
 void Norms::finish() {
   Tensor sums = Tensor::zeros({rows_, first_piece_.back()}, DType::f64, device_);
   for (auto& runs : runs_) {
-    backend(device_).square_sums(runs, sums);
+    const auto type = [](const SquareSumsRun& run) { return run.x.dtype(); };
+    std::sort(runs.begin(), runs.end(), [&](const auto& a, const auto& b) { return type(a) < type(b); });
+    for (auto first = runs.begin(), last = first; first != runs.end(); first = last) {
+      last = std::find_if(first, runs.end(), [&](const auto& run) { return type(run) != type(*first); });
+      backend(device_).square_sums({first, last}, sums);
+    }
     runs.clear();
   }
   if (combine_) combine_(sums);
-  sums_ = sums.to(Device::cpu);
+  sums = sums.to(Device::cpu);
+  totals_ = Tensor({rows_, places()}, DType::f64);
+  double* total = totals_.mutate<double>();
+  for (int row = 0; row < rows_; ++row) {
+    const double* of_row = sums.data<double>() + row * first_piece_.back();
+    for (size_t i = 0; i < begins_.size(); ++i)
+      *total++ = std::accumulate(of_row + first_piece_[i], of_row + first_piece_[i + 1], 0.0);
+  }
+  add_slices();
 }
 
-double Norms::of(Row row, int64_t place) const {
-  const auto i = static_cast<size_t>(place);
-  return root_of(row, first_piece_[i], first_piece_[i + 1]);
+void Norms::add_slices() {
+  for (Communicator* group : groups_) {
+    double* total = totals_.mutate<double>();
+    for (int64_t i = 0; i < totals_.size(); ++i)
+      if (slices_of_[static_cast<size_t>(i % places())] != group && group->rank().value > 0) total[i] = 0;
+    group->all_reduce(totals_, totals_);
+  }
 }
-double Norms::of_all(Row row) const { return root_of(row, 0, first_piece_.back()); }
 
-double Norms::root_of(Row row, int64_t first, int64_t last) const {
-  const double* sums = sums_.data<double>() + row * first_piece_.back();
-  double total = 0;
-  for (int64_t i = first; i < last; ++i) total += sums[i];
-  return std::sqrt(total);
+double Norms::of(Row row, int64_t place) const { return std::sqrt(totals_.data<double>()[row * places() + place]); }
+double Norms::of_all(Row row) const {
+  const double* total = totals_.data<double>() + row * places();
+  return std::sqrt(std::accumulate(total, total + places(), 0.0));
 }
 
 double clip(double norm, double most) {

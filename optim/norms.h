@@ -4,9 +4,11 @@
 // Sums of squares are taken in f64 over each part of a parameter between two multiples of 1024 elements. Nobody's range
 // cuts such a piece, so every piece is summed by one rank, in one order, whoever that is. A vector with one entry per
 // piece, zero for the pieces of other ranks, becomes whole by adding these vectors, which is exact, and is then summed
-// in order.
+// in order. Where a group of ranks divides a parameter among them (group_placement.h), the sums of its slices are added
+// over the group; what every rank of the group has counts once, as the first of them has it.
 #include <functional>
 
+#include "collectives/communicator.h"
 #include "engine/update.h"
 #include "optim/flat.h"
 
@@ -30,15 +32,18 @@ class Norms {
   double of_all(Row row) const;
 
  private:
-  double root_of(Row row, int64_t first, int64_t last) const;
+  int64_t places() const { return static_cast<int64_t>(begins_.size()); }
+  void add_slices();
 
-  std::vector<int64_t> first_piece_;  // of each place, and the number of all
-  std::vector<int64_t> begins_;       // of each place
+  std::vector<int64_t> first_piece_;            // of each place, and the number of all
+  std::vector<int64_t> begins_;                 // of each place
+  std::vector<const Communicator*> slices_of_;  // of each place, the group that divides it
+  std::vector<Communicator*> groups_;           // those
   Device device_ = Device::cpu;
   int rows_ = 0;
   Combine combine_;
   std::vector<SquareSumsRun> runs_[2];  // by row
-  Tensor sums_;
+  Tensor totals_;                       // of squares, by row and place
 };
 
 // What gradients of this norm are to be multiplied by so that it is at most `most`. Error if the norm is infinite or

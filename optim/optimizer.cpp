@@ -1,5 +1,9 @@
+// What an optimizer keeps; optimizer_step.cpp has what it does.
 #include "optim/optimizer.h"
 
+#include <algorithm>
+
+#include "collectives/group_placement.h"
 #include "engine/backend.h"
 
 namespace weft {
@@ -10,8 +14,27 @@ std::vector<Parameter*> parameters_of(const std::vector<ParameterGroup>& groups)
   return all;
 }
 
+FlatLayout layout_of(const std::vector<ParameterGroup>& groups) {
+  using Kind = std::pair<std::string, std::vector<std::string>>;
+  std::vector<Kind> kinds;
+  std::vector<std::pair<size_t, Parameter*>> ordered;
+  ByParameter<bool> whole;
+  for (const ParameterGroup& group : groups)
+    for (Parameter* parameter : group.parameters) {
+      const Shape& shape = parameter->value.shape();
+      const auto found = std::find(kinds.begin(), kinds.end(), Kind(name(group.rule), slots(group.rule, shape)));
+      ordered.push_back({static_cast<size_t>(found - kinds.begin()), parameter});
+      if (found == kinds.end()) kinds.push_back({name(group.rule), slots(group.rule, shape)});
+      whole[parameter] = needs_whole(group.rule, shape);
+    }
+  std::stable_sort(ordered.begin(), ordered.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<Parameter*> parameters;
+  for (const auto& [kind, parameter] : ordered) parameters.push_back(parameter);
+  return FlatLayout(parameters, [&](const Parameter& parameter) { return whole[&parameter]; });
+}
+
 Optimizer::Optimizer(const std::vector<ParameterGroup>& groups)
-    : Optimizer(FlatParameters(parameters_of(groups)), groups) {}
+    : Optimizer(FlatParameters(layout_of(groups)), groups) {}
 
 Optimizer::Optimizer(const std::vector<Parameter*>& parameters, const Rule& rule)
     : Optimizer(std::vector<ParameterGroup>{{parameters, rule}}) {}
@@ -23,33 +46,51 @@ Optimizer::Optimizer(FlatParameters parameters, const std::vector<ParameterGroup
     : parameters_(std::move(parameters)),
       owned_(share.owned),
       group_of_(parameters_.layout().places().size(), no_group),
+      kind_of_(group_of_.size(), no_group),
       steps_(group_of_.size(), 0),
+      factors_(group_of_.size()),
       norms_(parameters_.layout(), std::move(share.combine)) {
   const int64_t block = FlatLayout::block, size = parameters_.layout().padded_size();
   require(0 <= owned_.first && owned_.first <= owned_.last && owned_.last <= size && owned_.first % block == 0 &&
               owned_.last % block == 0,
           "optimizer: elements ", owned_.first, " to ", owned_.last, " are no blocks of 1024 within ", size);
   require(!groups.empty(), "optimizer: there is no group of parameters");
-  kind_ = groups[0].rule;
   for (const ParameterGroup& group : groups) add_group(group);
-  kernel_ = kernel(kind_);
+  for (size_t i = 0; i < group_of_.size(); ++i)
+    if (group_of_[i] != no_group) add_to_kind(static_cast<int64_t>(i));
   make_state();
 }
 
 void Optimizer::add_group(const ParameterGroup& group) {
   check(group.rule);
-  require(group.rule.index() == kind_.index(), "optimizer: ", name(group.rule), " beside ", name(kind_),
-          "; each kind needs an optimizer of its own");
-  if (slots(group.rule).size() > slots(kind_).size()) kind_ = group.rule;
   adapts_ = adapts_ || adapts(group.rule);
   for (const Parameter* parameter : group.parameters) {
+    check(group.rule, parameter->value.shape(), parameter->name);
     const int64_t place = parameters_.layout().find(*parameter);
     require(place >= 0, "optimizer: ", parameter->name, " is not in the flat memory");
-    int64_t& mine = group_of_[static_cast<size_t>(place)];
+    int64_t& mine = at(group_of_, place);
     require(mine == no_group, "optimizer: ", parameter->name, " is in two groups");
     mine = static_cast<int64_t>(options_.size());
   }
-  options_.push_back({group.rule, group.rate_scale});
+  options_.push_back({group.rule, group.rate_scale, group.unused_steps});
+}
+
+void Optimizer::add_to_kind(int64_t i) {
+  const Rule& rule = at(options_, at(group_of_, i)).rule;
+  const auto& [parameter, begin, size] = place(i);
+  const Shape& shape = parameter->value.shape();
+  const Kind fresh = {name(rule),           slots(rule, shape), kernel(rule), direction_kernel(rule),
+                      factors(rule, shape), place(i).range()};
+  auto kind = std::find_if(kinds_.begin(), kinds_.end(), [&](const Kind& kind) {
+    return kind.name == fresh.name && kind.slot_names == fresh.slot_names;
+  });
+  if (kind == kinds_.end()) kind = kinds_.insert(kind, fresh);
+  kind->range.last = begin + size;
+  at(kind_of_, i) = kind - kinds_.begin();
+  const Range mine = common(place(i).range(), owned_);
+  require(!needs_whole(rule, shape) || mine.size() == 0 || mine.size() == size, "optimizer: ", name(rule),
+          " needs all of ", parameter->name, ", but elements ", owned_.first, " to ", owned_.last,
+          " have only a part of it; lay the parameters out with layout_of(groups)");
 }
 
 void Optimizer::make_state() {
@@ -60,161 +101,89 @@ void Optimizer::make_state() {
     rounded_ = value_;
     value_ = rounded_.to(DType::f32);
   }
-  for (size_t i = slots(kind_).size(); i > 0; --i)
-    slots_.push_back(Tensor::zeros(value_.shape(), value_.dtype(), layout.device()));
+  for (Kind& kind : kinds_) {
+    kind.range = common(owned_, kind.range);
+    kind.value = owned_part(value_, kind.range);
+    if (rounded_.defined()) kind.rounded = owned_part(rounded_, kind.range);
+    kind.slots.reserve(kind.slot_names.size() + 1);  // for a direction, too
+    for (size_t i = 0; i < kind.slot_names.size(); ++i)
+      kind.slots.push_back(Tensor::zeros(kind.value.shape(), value_.dtype(), layout.device()));
+  }
+  for (size_t i = 0; i < factors_.size(); ++i)
+    if (group_of_[i] != no_group && at(kinds_, kind_of_[i]).factors && owns(static_cast<int64_t>(i)))
+      factors_[i] = Factors(layout.places()[i].parameter->value.shape(), value_.dtype(), layout.device());
 }
 
-void Optimizer::step(const Gradients& gradients, double rate, double scale) {
-  step({&gradients, nullptr, nullptr}, rate, scale);
-}
-void Optimizer::step(const Tensor& gradient, const std::vector<bool>& present, double rate, double scale) {
-  step({nullptr, &gradient, &present}, rate, scale);
-}
-double Optimizer::norm(const Gradients& gradients) { return norm({&gradients, nullptr, nullptr}); }
-double Optimizer::norm(const Tensor& gradient, const std::vector<bool>& present) {
-  return norm({nullptr, &gradient, &present});
-}
+// Whether what needs all of a parameter is done on this rank, be it of a slice that has nothing in it.
+bool Optimizer::owns(int64_t i) const { return owned_.first <= place(i).begin && place(i).begin < owned_.last; }
 
-Optimizer::Part Optimizer::part_of(const Source& source, int64_t place) const {
-  const auto& [parameter, begin, size] = parameters_.layout().places()[static_cast<size_t>(place)];
-  const Range range = common({begin, begin + size}, owned_);
-  if (source.flat) return {place, range, range.size() > 0 ? owned_part(*source.flat, range) : source.flat->slice(0, 0)};
-  const Tensor& value = parameter->value;
-  const Tensor& gradient = (*source.by_parameter)[*parameter];
-  require(gradient.shape() == value.shape() && gradient.device() == value.device(), "optimizer: a gradient ",
-          gradient.shape(), " on ", gradient.device(), " for ", parameter->name, ", ", value.shape(), " on ",
-          value.device());
-  const Tensor row = gradient.reshape({size});
-  return {place, range, range.size() > 0 ? row.slice(range.first - begin, range.last - begin) : row.slice(0, 0)};
-}
-
-void Optimizer::collect(const Source& source) {
-  const FlatLayout& layout = parameters_.layout();
-  const std::vector<Place>& places = layout.places();
-  require(!source.flat || (source.flat->shape() == value_.shape() && source.present->size() == places.size()),
-          "optimizer: flat gradients and marks must be for ", owned_.size(), " elements of ", places.size(),
-          " parameters");
-  parts_.clear();
-  for (size_t i = 0; i < places.size(); ++i) {
-    if (group_of_[i] == no_group) continue;
-    if (!(source.flat ? (*source.present)[i] : source.by_parameter->has(*places[i].parameter))) continue;
-    parameters_.must_hold(static_cast<int64_t>(i));
-    parts_.push_back(part_of(source, static_cast<int64_t>(i)));
-    const DType dtype = parts_.back().gradient.dtype();
-    require(dtype == parts_[0].gradient.dtype() && (dtype == value_.dtype() || dtype == layout.dtype()),
-            "optimizer: the gradient of ", places[i].parameter->name, " is ", dtype, ", the first one is ",
-            parts_[0].gradient.dtype(), ", the values are ", layout.dtype());
+// Of a tensor that lies in flat memory as the parameters do.
+void Optimizer::list(const Kind& kind, const std::string& slot, const Tensor& values, Range held,
+                     std::vector<State>& all) const {
+  for (size_t i = 0; i < kind_of_.size(); ++i) {
+    if (kind_of_[i] != &kind - kinds_.data()) continue;
+    const Place& place = this->place(static_cast<int64_t>(i));
+    const Range mine = common(place.range(), held);
+    all.push_back(
+        {kind.name + "." + slot, place.parameter, mine.first - place.begin,
+         mine.size() == 0 ? values.slice(0, 0) : values.slice(mine.first - held.first, mine.last - held.first),
+         place.parameter->value.shape(), place.parameter->placement});
   }
 }
 
-double Optimizer::norm(const Source& source) {
-  collect(source);
-  norms_.start(1);
-  for (const Part& part : parts_) norms_.add(Norms::of_gradients, part.place, part.gradient, part.range.first);
-  norms_.finish();
-  return norms_.of_all(Norms::of_gradients);
-}
-
-void Optimizer::measure(const Tensor* direction) {
-  norms_.start(2);
-  for (const auto& [place, range, gradient] : parts_) {
-    if (range.size() == 0) continue;
-    norms_.add(Norms::of_gradients, place, direction ? owned_part(*direction, range) : gradient, range.first);
-    norms_.add(Norms::of_values, place, owned_part(value_, range), range.first);
+// They have one axis less, along which a group that divides it has the same values on every rank.
+void Optimizer::list_factors(const Kind& kind, std::vector<State>& all) const {
+  for (size_t i = 0; i < kind_of_.size(); ++i) {
+    if (kind_of_[i] != &kind - kinds_.data()) continue;
+    Parameter* parameter = place(static_cast<int64_t>(i)).parameter;
+    const Shape& shape = parameter->value.shape();
+    const auto add = [&](const char* slot, const Tensor& mine, int dropped) {
+      auto placement = parameter->placement;
+      if (is_divided(*parameter)) {
+        auto& [group, axis, extents] = *parameter->placement;
+        placement = axis == dropped ? invariant(group) : divided(group, axis - (axis > dropped), extents);
+      }
+      const Tensor values = mine.defined() ? mine.reshape({mine.size()}) : value_.slice(0, 0);
+      all.push_back({kind.name + "." + slot, parameter, 0, values, shape.without(dropped), placement});
+    };
+    add("rows", factors_[i].rows, shape.index(-1));
+    add("columns", factors_[i].columns, shape.index(-2));
   }
-  norms_.finish();
-}
-
-// In flat memory, neighbours with equal numbers become one run, with the zeros between them.
-void Optimizer::plan(const Source& source, double rate, double scale) {
-  const bool measured = adapts_ && kernel_ != UpdateRule::adam_direction;
-  runs_.clear();
-  int64_t last_place = 0;
-  for (const Part& part : parts_) {
-    if (part.range.size() == 0) continue;
-    const Options& mine = options(part);
-    StepPoint point = {steps_[static_cast<size_t>(part.place)], rate * mine.rate_scale, scale};
-    if (measured) {
-      point.value_norm = norms_.of(Norms::of_values, part.place);
-      point.gradient_norm = norms_.of(Norms::of_gradients, part.place);
-    }
-    const UpdateScalars numbers = scalars(mine.rule, point);
-    const int64_t first = part.range.first - owned_.first;
-    if (source.flat && !runs_.empty() && last_place + 1 == part.place && runs_.back().scalars == numbers)
-      runs_.back().gradient = source.flat->slice(runs_.back().first, first + part.range.size());
-    else
-      runs_.push_back({part.gradient, first, numbers});
-    last_place = part.place;
-  }
-}
-
-void Optimizer::step(const Source& source, double rate, double scale) {
-  collect(source);
-  for (const Part& part : parts_) ++steps_[static_cast<size_t>(part.place)];
-  Backend& device = backend(value_.device());
-  Tensor none;
-  if (kernel_ == UpdateRule::adam_direction) {
-    plan(source, rate, scale);
-    Tensor slots[] = {slots_[0], slots_[1], Tensor::like(value_)};
-    device.update(kernel_, runs_, value_, slots, none);
-    descend(slots[2], rate);
-  } else {
-    if (adapts_) measure(nullptr);
-    plan(source, rate, scale);
-    device.update(kernel_, runs_, value_, slots_, rounded_);
-  }
-  for (const Part& part : parts_)
-    if (part.range.size() > 0) parameters_.changed(part.place);
-  runs_.clear();
-  parts_.clear();
-}
-
-void Optimizer::descend(const Tensor& direction, double rate) {
-  if (adapts_) measure(&direction);
-  runs_.clear();
-  for (const Part& part : parts_) {
-    if (part.range.size() == 0) continue;
-    const Options& mine = options(part);
-    UpdateScalars numbers;
-    numbers.rate = rate * mine.rate_scale;
-    if (adapts(mine.rule))
-      numbers.scale = lamb_ratio(norms_.of(Norms::of_values, part.place), norms_.of(Norms::of_gradients, part.place));
-    runs_.push_back({owned_part(direction, part.range), part.range.first - owned_.first, numbers});
-  }
-  backend(value_.device()).update(UpdateRule::descent, runs_, value_, {}, rounded_);
 }
 
 std::vector<Optimizer::State> Optimizer::state() {
-  const std::vector<Place>& places = parameters_.layout().places();
   std::vector<State> all;
-  const auto list = [&](const std::string& slot, const Tensor& owned) {
-    for (size_t i = 0; i < places.size(); ++i) {
-      const Range range = common(places[i].range(), owned_);
-      if (group_of_[i] != no_group && range.size() > 0)
-        all.push_back(
-            {name(kind_) + "." + slot, places[i].parameter, range.first - places[i].begin, owned_part(owned, range)});
-    }
-  };
-  const std::vector<std::string> names = slots(kind_);
-  for (size_t k = 0; k < names.size(); ++k) list(names[k], slots_[k]);
-  if (rounded_.defined()) list("master", value_);
+  for (const Kind& kind : kinds_) {
+    for (size_t k = 0; k < kind.slots.size(); ++k) list(kind, kind.slot_names[k], kind.slots[k], kind.range, all);
+    if (kind.factors) list_factors(kind, all);
+  }
+  for (const Kind& kind : kinds_)
+    if (rounded_.defined()) list(kind, "master", value_, owned_, all);
   return all;
 }
 
 int64_t Optimizer::steps(const Parameter& parameter) const {
   const int64_t place = parameters_.layout().find(parameter);
   require(place >= 0, "optimizer: ", parameter.name, " is not in the flat memory");
-  return steps_[static_cast<size_t>(place)];
+  return at(steps_, place);
 }
 
 void Optimizer::set_steps(const Parameter& parameter, int64_t steps) {
   const int64_t place = parameters_.layout().find(parameter);
   require(place >= 0 && steps >= 0, "optimizer: ", parameter.name, " cannot have done ", steps, " steps");
-  steps_[static_cast<size_t>(place)] = steps;
+  at(steps_, place) = steps;
 }
 
-void Optimizer::adopt_values() {
-  if (rounded_.defined()) backend(value_.device()).cast(rounded_, value_);
+void Optimizer::adopt_values() { adopt(owned_); }
+void Optimizer::adopt_values(const Parameter& parameter) {
+  const int64_t place = parameters_.layout().find(parameter);
+  require(place >= 0, "optimizer: ", parameter.name, " is not in the flat memory");
+  adopt(common(owned_, this->place(place).range()));
+}
+void Optimizer::adopt(Range range) {
+  if (!rounded_.defined() || range.size() == 0) return;
+  Tensor master = owned_part(value_, range);
+  backend(value_.device()).cast(owned_part(rounded_, range), master);
 }
 
 }  // namespace weft

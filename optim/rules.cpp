@@ -1,6 +1,8 @@
 #include "optim/rules.h"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace weft {
 namespace {
@@ -35,12 +37,25 @@ template <class A> UpdateScalars moments(const A& adam, const StepPoint& at) {
   return s;
 }
 
-struct Names {
+// Of PyTorch's adjust_lr_fn.
+double adjusted(const Muon& muon, const Shape& shape) {
+  const auto outputs = static_cast<double>(shape[-1]), inputs = static_cast<double>(shape.size()) / outputs;
+  switch (muon.adjust) {
+    case Muon::Adjust::original: return std::sqrt(std::max(1.0, outputs / inputs));
+    case Muon::Adjust::match_rms_adamw: return 0.2 * std::sqrt(std::max(outputs, inputs));
+    case Muon::Adjust::spectral_unclamped: return std::sqrt(outputs / inputs);
+  }
+  return 1;
+}
+
+struct NameOf {
   const char* operator()(const Sgd&) const { return "sgd"; }
   const char* operator()(const Adam&) const { return "adam"; }
   const char* operator()(const AdamW&) const { return "adamw"; }
   const char* operator()(const Lars&) const { return "lars"; }
   const char* operator()(const Lamb&) const { return "lamb"; }
+  const char* operator()(const Muon&) const { return "muon"; }
+  const char* operator()(const Adafactor&) const { return "adafactor"; }
 };
 
 struct Checks {
@@ -56,6 +71,46 @@ struct Checks {
     check_not_negative("lars", "epsilon", r.epsilon);
   }
   void operator()(const Lamb& r) const { check_moments("lamb", r); }
+  void operator()(const Muon& r) const {
+    check_velocity("muon", r);
+    require(r.iterations >= 0, "muon: ", r.iterations, " iterations");
+    require(r.epsilon > 0, "muon: epsilon ", r.epsilon, " is not above 0");
+  }
+  void operator()(const Adafactor& r) const {
+    require(r.beta2_decay <= 0, "adafactor: beta2_decay ", r.beta2_decay, " is above 0");
+    check_not_negative("adafactor", "epsilon1", r.epsilon1);
+    check_not_negative("adafactor", "epsilon2", r.epsilon2);
+    check_not_negative("adafactor", "weight decay", r.weight_decay);
+    require(r.d >= 1, "adafactor: d ", r.d, " is below 1");
+  }
+};
+
+struct DirectionScalars {
+  const StepPoint& at;
+
+  template <class R> UpdateScalars operator()(const R&) const { return {}; }
+  // The rate comes with the norm.
+  UpdateScalars operator()(const Lamb& r) const {
+    UpdateScalars s = moments(r, {at.step, 1, at.gradient_scale});
+    s.shrink = r.weight_decay;
+    return s;
+  }
+  UpdateScalars operator()(const Muon& r) const {
+    UpdateScalars s;
+    s.scale = at.gradient_scale;
+    s.beta1 = r.momentum;
+    s.nesterov = r.nesterov;
+    return s;
+  }
+  UpdateScalars operator()(const Adafactor& r) const {
+    const double machine =
+        at.dtype == DType::f64 ? std::numeric_limits<double>::epsilon() : double{std::numeric_limits<float>::epsilon()};
+    UpdateScalars s;
+    s.scale = at.gradient_scale;
+    s.beta2 = 1 - std::pow(static_cast<double>(at.step), r.beta2_decay);
+    s.epsilon = std::pow(r.epsilon1 > 0 ? r.epsilon1 : machine, 2);
+    return s;
+  }
 };
 
 struct ScalarsAt {
@@ -73,18 +128,30 @@ struct ScalarsAt {
     return s;
   }
   UpdateScalars operator()(const Lars& r) const {
-    const double p = at.value_norm, g = std::abs(at.gradient_scale) * at.gradient_norm;
+    const double p = at.value_norm, g = std::abs(at.gradient_scale) * at.direction_norm;
     const bool adapted = r.adapt && p > 0 && g > 0;
     return velocity(r, adapted ? r.trust * p / (g + r.weight_decay * p + r.epsilon) : 1, false);
   }
-  // Of the direction alone; the rate comes with its norm.
   UpdateScalars operator()(const Lamb& r) const {
-    UpdateScalars s = moments(r, {at.step, 1, at.gradient_scale});
-    s.shrink = r.weight_decay;
-    return s;
+    const double p = at.value_norm, direction = at.direction_norm;
+    return descent(0, r.adapt && p > 0 && direction > 0 ? p / direction : 1);
+  }
+  UpdateScalars operator()(const Muon& r) const { return descent(r.weight_decay, adjusted(r, at.shape)); }
+  UpdateScalars operator()(const Adafactor& r) const {
+    const double root = std::sqrt(static_cast<double>(at.shape.size()));
+    const double rms = at.value_norm / root, rms_of_direction = at.direction_norm / root;
+    const double slowed = std::min(1.0, 1 / (std::sqrt(static_cast<double>(at.step)) * at.rate));
+    return descent(r.weight_decay, std::max(r.epsilon2, rms) * slowed / std::max(1.0, rms_of_direction / r.d));
   }
 
  private:
+  UpdateScalars descent(double decay, double scale) const {
+    UpdateScalars s;
+    s.scale = scale;
+    s.decay = decay;
+    s.rate = at.rate;
+    return s;
+  }
   template <class S> UpdateScalars velocity(const S& r, double adapted, bool nesterov) const {
     UpdateScalars s;
     s.scale = adapted * at.gradient_scale;
@@ -96,33 +163,56 @@ struct ScalarsAt {
   }
 };
 
+using Names = std::vector<std::string>;
+template <class R> bool is(const Rule& rule) { return std::holds_alternative<R>(rule); }
+bool is_amsgrad(const Rule& rule) {
+  const auto* adam = std::get_if<Adam>(&rule);
+  const auto* adamw = std::get_if<AdamW>(&rule);
+  return (adam && adam->amsgrad) || (adamw && adamw->amsgrad);
+}
+
 }  // namespace
 
 void check(const Rule& rule) { std::visit(Checks{}, rule); }
-std::string name(const Rule& rule) { return std::visit(Names{}, rule); }
+void check(const Rule& rule, const Shape& shape, const std::string& parameter) {
+  require(!is<Muon>(rule) || shape.rank() >= 2, "muon: ", parameter, " is ", shape,
+          ", no matrix; give it to AdamW, in a group of its own");
+}
+std::string name(const Rule& rule) { return std::visit(NameOf{}, rule); }
 
-std::vector<std::string> slots(const Rule& rule) {
-  if (const Sgd* sgd = std::get_if<Sgd>(&rule); sgd && sgd->momentum == 0) return {};
-  if (std::holds_alternative<Sgd>(rule) || std::holds_alternative<Lars>(rule)) return {"velocity"};
-  return {"m", "v"};
+bool needs_whole(const Rule& rule, const Shape& shape) { return is<Muon>(rule) || factors(rule, shape); }
+bool factors(const Rule& rule, const Shape& shape) { return is<Adafactor>(rule) && shape.rank() >= 2; }
+
+std::vector<std::string> slots(const Rule& rule, const Shape& shape) {
+  if (const Sgd* sgd = std::get_if<Sgd>(&rule)) return sgd->momentum == 0 ? Names{} : Names{"velocity"};
+  if (is<Lars>(rule)) return {"velocity"};
+  if (is<Muon>(rule)) return {"m"};
+  if (is<Adafactor>(rule)) return factors(rule, shape) ? Names{} : Names{"v"};
+  return is_amsgrad(rule) ? Names{"m", "v", "largest"} : Names{"m", "v"};
+}
+
+std::optional<UpdateRule> direction_kernel(const Rule& rule) {
+  if (is<Lamb>(rule)) return UpdateRule::adam_direction;
+  if (is<Muon>(rule)) return UpdateRule::momentum_direction;
+  if (is<Adafactor>(rule)) return UpdateRule::variance_direction;
+  return {};
 }
 
 UpdateRule kernel(const Rule& rule) {
-  if (std::holds_alternative<Lamb>(rule)) return UpdateRule::adam_direction;
-  const size_t kept = slots(rule).size();
-  return kept == 0 ? UpdateRule::descent : kept == 1 ? UpdateRule::momentum : UpdateRule::adam;
+  if (direction_kernel(rule)) return UpdateRule::descent;
+  if (is<Adam>(rule) || is<AdamW>(rule)) return is_amsgrad(rule) ? UpdateRule::amsgrad : UpdateRule::adam;
+  return slots(rule, {}).empty() ? UpdateRule::descent : UpdateRule::momentum;
 }
 
+UpdateScalars direction_scalars(const Rule& rule, const StepPoint& point) {
+  return std::visit(DirectionScalars{point}, rule);
+}
 UpdateScalars scalars(const Rule& rule, const StepPoint& point) { return std::visit(ScalarsAt{point}, rule); }
 
 bool adapts(const Rule& rule) {
   const Lars* lars = std::get_if<Lars>(&rule);
   const Lamb* lamb = std::get_if<Lamb>(&rule);
-  return (lars && lars->adapt) || (lamb && lamb->adapt);
-}
-
-double lamb_ratio(double value_norm, double direction_norm) {
-  return value_norm > 0 && direction_norm > 0 ? value_norm / direction_norm : 1;
+  return (lars && lars->adapt) || (lamb && lamb->adapt) || is<Adafactor>(rule);
 }
 
 }  // namespace weft

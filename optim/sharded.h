@@ -19,29 +19,29 @@
 // With one backward for each step, and each unit in it once, all bits are those of the other stages; otherwise sums
 // over passes are sums of sums over ranks, in another order. Outside of its unit a parameter has a shape and no values:
 // to use it there is an Error. whole() is for checkpoints, and for what is to go on without this object.
-#include <deque>
-#include <limits>
 #include <optional>
 
-#include "collectives/communicator.h"
-#include "engine/nn/module.h"
-#include "optim/optimizer.h"
 #include "optim/pack.h"
+#include "optim/shards.h"
+#include "optim/trainer.h"
 
 namespace weft {
 
-class Sharded {
+class Sharded final : public Trainer {
  public:
-  // Parameters of one dtype and device, equal on all ranks, whose values are given up.
+  // Parameters equal on all ranks, but where a layer's placement says otherwise; their values are given up.
   Sharded(const std::vector<ParameterGroup>& groups, Communicator& comm);
-  Sharded(const Sharded&) = delete;
-  Sharded& operator=(const Sharded&) = delete;
 
   // Neighbours in flat memory, which travel together.
   struct Stretch {
+    Shards* shards;
     int64_t first_place, last_place;  // the latter is not in it
     Rows rows;                        // elements on each rank
     Packing mine, whole;
+    std::vector<const Communicator*> groups;  // that hold some of them
+    bool has(const Shards* shards, int64_t place) const {
+      return this->shards == shards && first_place <= place && place < last_place;
+    }
   };
   using Unit = std::shared_ptr<const std::vector<Stretch>>;  // shared with tapes
   // Units may have parameters in common. One whose parameters are neighbours in the groups is gathered at once.
@@ -54,46 +54,30 @@ class Sharded {
   Var run(const Unit& unit, Vars inputs, Function f, Site site = Site::here());
   Var run(const Unit& unit, const Var& x, PooledFunction<Var(const Var& x)> f, Site site = Site::here());
 
-  // Of this rank's elements of each parameter: hooks are told of parameters of the same names that have just these.
-  Gradients& gradients() { return gradients_; }
+  // Gradients are of this rank's elements of each parameter: hooks are told of parameters of the same names that have
+  // just these.
   const Tensor& gradient_of(const Parameter& parameter) const;  // its part so far; undefined if there is none
-  // A question, as Tape::gradient. The gradient is the sum over ranks: each has its own elements of it, and zeros.
-  Tensor gradient(const Var& loss, const Parameter& by);
-  // As DataParallel::step.
-  double step(double rate, double most_norm = std::numeric_limits<double>::infinity());
-  void discard();
+  // The gradient is the sum over ranks: each has its own elements of it, and zeros.
+  Tensor gradient(const Var& loss, const Parameter& by) override;
 
-  // On every rank: all of a parameter's values, and new ones.
-  Tensor whole(const Parameter& parameter, Site site = Site::here()) const;
-  void set(const Parameter& parameter, const Tensor& whole);
-
-  Optimizer& optimizer() { return optimizer_; }
+  Layer& layer(const std::string& name, Layer& layer) override;
+  Var watch(Tape& tape, Parameter& parameter) override;
+  Tensor whole(const Parameter& parameter) const override { return whole(parameter, Site::here()); }
+  Tensor whole(const Parameter& parameter, Site site) const;
+  void set(const Parameter& parameter, const Tensor& whole) override;
 
  private:
   class InUse;
   // While an answer is computed: where its parameter's place is, and where on the tape its shard came to be.
   struct Question {
+    const Shards* shards;
     int64_t place, leaf;
   };
+  Shards& shards(size_t bundle) const { return static_cast<Shards&>(this->bundle(bundle)); }
+  static Stretch stretch(Shards& shards, int64_t first_place, int64_t last_place);
 
-  Range piece(int64_t place) const;  // of the flat memory: this rank's elements
-  int64_t find(const Parameter& parameter) const;
-  Rows rows(Range range) const;
-  Stretch stretch(int64_t first_place, int64_t last_place) const;
-  void agree_on_present();
-
-  Communicator& comm_;
-  FlatLayout layout_;
-  Range owned_;
-  FlatParameters parameters_;
-  Optimizer optimizer_;
-  std::deque<Parameter> shards_;  // by place: the leaves of tapes; of bf16 parameters the master weights
-  ByParameter<int64_t> place_of_shard_;
-  FlatMemory gradient_;
-  Gradients gradients_;
-  std::vector<bool> in_use_, reached_,
-      present_;  // by place: in a unit at work; in this step, by a gradient; on any rank
   std::optional<Question> asked_;
+  std::vector<std::unique_ptr<Layer>> units_;  // of layer()
 };
 
 // A layer as a unit.

@@ -1,9 +1,12 @@
 #include "optim/state.h"
 
 #include <cstring>
+#include <numeric>
 #include <sstream>
 
 #include "collectives/agreement.h"
+#include "collectives/group_placement.h"
+#include "engine/ops/shape_ops.h"
 
 namespace weft {
 namespace {
@@ -15,7 +18,6 @@ Tensor piece(const Tensor& values, Range held, const Place& place) {
   const Range mine = common(place.range(), held);
   return mine.size() > 0 ? values.slice(mine.first - held.first, mine.last - held.first) : values.slice(0, 0);
 }
-
 // Where ranks have memory in common, another one has written this already and may be reading it.
 void put(const Tensor& whole, Tensor into) {
   const bool there =
@@ -53,111 +55,137 @@ Metadata unpacked(const std::string& text) {
 
 }  // namespace
 
-void TrainingState::add(TensorOutline outline, Part part) {
-  require(names_.insert(outline.name).second, "training state: two tensors are called ", outline.name);
-  tensors_.push_back(std::move(outline));
-  parts_.push_back(std::move(part));
-}
-
 void TrainingState::add(const std::vector<Parameter*>& equal) {
-  for (Parameter* parameter : equal) {
-    const Tensor& value = parameter->value;
-    add({parameter->name, value.dtype(), value.shape()}, {parameter, {}, {}});
-  }
+  for (Parameter* parameter : equal)
+    add(parameter->name, parameter->value.shape(), {parameter, {}, {0, parameter->value.size()}, nullptr});
 }
 
-// `values`: this rank's elements of a tensor that lies in flat memory as the parameter does.
-void TrainingState::add(const std::string& name, const Place& place, const Tensor& values, const Ranges& owned) {
-  Rows rows;
-  for (const Range range : owned) rows.push_back(common(place.range(), range).size());
-  add({name, values.dtype(), place.parameter->value.shape()}, {nullptr, values, std::move(rows)});
+void TrainingState::add(Trainer& training) {
+  for (Optimizer* optimizer : training.optimizers()) add(*optimizer);
 }
 
 void TrainingState::add(Optimizer& optimizer, WeightAverage* average) {
   const FlatParameters& parameters = optimizer.parameters();
   const std::vector<Place>& places = parameters.layout().places();
-  const Ranges owned = owned_ranges(optimizer);
+  require(!average || average->flat().size() == optimizer.owned().size(), "training state: an average of ",
+          average ? average->flat().size() : 0, " elements, where the optimizer owns ", optimizer.owned().size());
+  const size_t first = tensors_.size();
   for (size_t i = 0; i < places.size(); ++i) {
     const Place& place = places[i];
-    const std::string& name = place.parameter->name;
+    Parameter& parameter = *place.parameter;
+    const Shape& shape = parameter.value.shape();
+    const auto of_memory = [&](const Tensor& flat, Range held) -> Part {
+      const Range mine = common(place.range(), held);
+      return {
+          nullptr, piece(flat, held, place), {mine.first - place.begin, mine.last - place.begin}, parameter.placement};
+    };
     parameters.must_hold(static_cast<int64_t>(i));
-    if (place.parameter->value.shares_memory_with(parameters.view(static_cast<int64_t>(i))))
-      add({place.parameter});
-    else  // it is divided, as of Sharded
-      add(name, place, piece(parameters.flat(), parameters.held(), place), owned);
-    counts_.push_back({&optimizer, place.parameter, tensors_.size()});
-    add({name + ".steps", DType::i64, {}}, {nullptr, Tensor({}, DType::i64), {}});
+    const bool divided =
+        !parameter.value.shares_memory_with(parameters.view(static_cast<int64_t>(i)));  // as of Sharded
+    add(parameter.name, shape,
+        divided ? of_memory(parameters.flat(), parameters.held())
+                : Part{&parameter, {}, {0, place.size}, parameter.placement});
+    counts_.push_back({&optimizer, &parameter, tensors_.size()});
+    add(parameter.name + ".steps", {}, {nullptr, Tensor({1}, DType::i64), {0, 1}, nullptr});
+    if (average) add(parameter.name + ".average", shape, of_memory(average->flat(), optimizer.owned()));
   }
-  add_slots(optimizer, owned);
-  if (!average) return;
-  require(average->flat().size() == optimizer.owned().size(), "training state: an average of ", average->flat().size(),
-          " elements, where the optimizer owns ", optimizer.owned().size());
-  for (const Place& place : places)
-    add(place.parameter->name + ".average", place, piece(average->flat(), optimizer.owned(), place), owned);
+  for (const auto& [name, parameter, begin, values, shape, placement] : optimizer.state())
+    add(parameter->name + "." + name, shape, {nullptr, values, {begin, begin + values.size()}, placement});
+  agree_on_parts(first);
 }
 
-// A rank knows of the slots that it has elements of; in common the ranks know all.
-void TrainingState::add_slots(Optimizer& optimizer, const Ranges& owned) {
-  const FlatLayout& layout = optimizer.parameters().layout();
-  std::map<std::pair<int64_t, std::string>, Tensor> slots;
-  std::string mine;
-  for (const Optimizer::State& state : optimizer.state()) {
-    const int64_t place = layout.find(*state.parameter);
-    slots[{place, state.name}] = state.values;
-    mine += std::to_string(place) + " " + state.name + "\n";
-  }
-  for (const std::string& theirs : all_texts(mine, comm_, Site::here())) {
-    std::istringstream list(theirs);
-    std::string name;
-    for (int64_t place; list >> place >> name;) slots.try_emplace({place, name}, optimizer.values().slice(0, 0));
-  }
-  for (const auto& [slot, values] : slots) {
-    const Place& place = layout.places().at(static_cast<size_t>(slot.first));
-    add(place.parameter->name + "." + slot.second, place, values, owned);
-  }
+// `shape`: of the tensor, or of this rank's slice of it.
+void TrainingState::add(const std::string& name, const Shape& shape, Part part) {
+  require(names_.insert(name).second, "training state: two tensors are called ", name);
+  if (part.placement && !(part.placement->divided() && is_within(part.placement->group, comm_)))
+    part.placement = nullptr;
+  const auto* sliced = part.placement.get();
+  const DType dtype = (part.parameter ? part.parameter->value : part.values).dtype();
+  tensors_.push_back({name, dtype, sliced ? shape.with(sliced->axis, total_rows(sliced->extents)) : shape});
+  parts_.push_back(std::move(part));
 }
 
-// Of every rank, or none if each rank owns everything.
-TrainingState::Ranges TrainingState::owned_ranges(const Optimizer& optimizer) {
-  const Range all = optimizer.parameters().layout().all(), mine = optimizer.owned();
-  Tensor bounds({1, 2}, DType::i64);
-  bounds.mutate<int64_t>()[0] = mine.first;
-  bounds.mutate<int64_t>()[1] = mine.last;
-  const Tensor of_all = comm_.all_gather(bounds);
-  Ranges owned;
-  bool whole = true, tiled = true;
-  int64_t end = 0;
-  for (int64_t r = 0; r < comm_.size(); ++r) {
-    owned.push_back({of_all.data<int64_t>()[2 * r], of_all.data<int64_t>()[2 * r + 1]});
-    whole = whole && owned.back() == all;
-    tiled = tiled && owned.back().first == end;
-    end = owned.back().last;
+// Every rank tells what it has. What several ranks have, the first of them gives.
+void TrainingState::agree_on_parts(size_t first) {
+  Tensor mine({1, static_cast<int64_t>(tensors_.size() - first), 3}, DType::i64);
+  auto* number = mine.mutate<int64_t>();
+  for (size_t t = first; t < tensors_.size(); ++t)
+    for (const int64_t n : {parts_[t].held.first, parts_[t].held.last,
+                            parts_[t].placement ? int64_t{parts_[t].placement->group.rank().value} : int64_t{0}})
+      *number++ = n;
+  const Tensor all = comm_.all_gather(mine);
+  for (size_t t = first; t < tensors_.size(); ++t) {
+    Part& part = parts_[t];
+    const int64_t size = tensors_[t].shape.size();
+    std::vector<int64_t> ends(part.placement ? part.placement->extents.size() : 1, 0);  // by slice
+    bool everywhere = true;
+    for (int r = 0; r < comm_.size(); ++r) {
+      const int64_t* said = all.data<int64_t>() + r * mine.size() + 3 * static_cast<int64_t>(t - first);
+      const Range held = {said[0], said[1]};
+      int64_t& end = ends.at(static_cast<size_t>(said[2]));
+      everywhere = everywhere && held == Range{0, size};
+      part.slices.push_back(said[2]);
+      part.given.push_back(held.first <= end && end < held.last ? Range{end, held.last} : Range{end, end});
+      end = part.given.back().last;
+      part.once = part.once && part.given.back().size() == held.size();
+    }
+    if (everywhere && !part.placement) part.given.clear();
+    require(std::accumulate(ends.begin(), ends.end(), int64_t{0}) == size,
+            "training state: what the ranks own is not all of ", tensors_[t].name, ", one part after the other");
   }
-  require(whole || (tiled && end == all.last), "training state: what the ranks own is not all of ", all.last,
-          " elements, one part after the other");
-  return whole ? Ranges() : owned;
 }
 
 // On the root; the others get nothing.
 Tensor TrainingState::gather(size_t tensor) {
-  const auto& [parameter, values, rows] = parts_[tensor];
-  if (parameter) return parameter->value;
-  const Tensor all = rows.empty() ? values : comm_.gather_v(values, rows, root_);
-  return is_root() ? all.reshape(tensors_[tensor].shape) : Tensor();
+  const Part& part = parts_[tensor];
+  const Shape& shape = tensors_[tensor].shape;
+  if (part.given.empty()) return part.parameter ? part.parameter->value : part.values.reshape(shape);
+  Rows rows;
+  for (const Range given : part.given) rows.push_back(given.size());
+  const Range mine = part.given[static_cast<size_t>(comm_.rank().value)];
+  const int64_t begin = mine.size() == 0 ? 0 : mine.first - part.held.first;
+  const Tensor pieces = comm_.gather_v(part.flat().slice(begin, begin + mine.size()), rows, root_);
+  return is_root() ? joined(tensor, pieces) : Tensor();
+}
+
+// The pieces of all ranks, in their order, are those of a slice after another's.
+Tensor TrainingState::joined(size_t tensor, const Tensor& pieces) const {
+  const Part& part = parts_[tensor];
+  const Shape& whole = tensors_[tensor].shape;
+  if (!part.placement) return pieces.reshape(whole);
+  std::vector<std::vector<Var>> of_slices(part.placement->extents.size());
+  int64_t begin = 0;
+  for (size_t r = 0; r < part.given.size(); ++r) {
+    const int64_t end = begin + part.given[r].size();
+    of_slices[static_cast<size_t>(part.slices[r])].push_back(pieces.slice(begin, end));
+    begin = end;
+  }
+  std::vector<Var> slices;
+  for (size_t s = 0; s < of_slices.size(); ++s)
+    slices.push_back(reshape(concat(of_slices[s], 0), whole.with(part.placement->axis, part.placement->extents[s])));
+  return concat(slices, part.placement->axis).value();
 }
 
 // Of `whole`, which the root has.
 void TrainingState::spread(size_t tensor, const Tensor& whole) {
-  const auto& [parameter, values, rows] = parts_[tensor];
-  const Tensor& mine = parameter ? parameter->value : values;
-  const Shape flat = {tensors_[tensor].shape.size()};
-  if (!rows.empty()) {
+  const Part& part = parts_[tensor];
+  const Shape& shape = tensors_[tensor].shape;
+  const Tensor mine = part.flat();
+  if (!part.given.empty() && !part.placement && part.once) {
+    Rows rows;
+    for (const Range given : part.given) rows.push_back(given.size());
     const Tensor none({0}, mine.dtype(), mine.device());
-    return put(comm_.scatter_v(is_root() ? whole.reshape(flat).to(mine.device()) : none, rows, root_), mine);
+    return put(comm_.scatter_v(is_root() ? whole.reshape({whole.size()}).to(mine.device()) : none, rows, root_), mine);
   }
-  if (is_root()) put(whole.to(mine.device()), mine.reshape(whole.shape()));  // before the others see it
-  const Tensor all = comm_.broadcast(mine.reshape(flat), root_);
-  if (!is_root()) put(all, mine.reshape(flat));
+  const bool all = part.given.empty();
+  if (all && is_root()) put(whole.to(mine.device()).reshape(mine.shape()), mine);  // before the others see it
+  const Tensor sent = is_root() ? whole.to(mine.device()) : Tensor(shape, mine.dtype(), mine.device());
+  const Tensor got = comm_.broadcast(sent, root_), slice = part.placement ? own_slice(got, *part.placement) : got;
+  const bool first = all ? is_root() : part.given[static_cast<size_t>(comm_.rank().value)].size() > 0;
+  const auto take = [&] { put(slice.reshape({slice.size()}).slice(part.held.first, part.held.last), mine); };
+  if (!all && first) take();
+  if (!all) comm_.barrier();
+  if (!first) take();
 }
 
 int64_t TrainingState::agree_on(int64_t tensor) {

@@ -1,9 +1,10 @@
 #pragma once
 // What a training has come to, as named tensors that are whole and do not depend on the number of ranks, nor on how
-// they divide the state: parameters, each one's number of steps and what the optimizer keeps for it, averages, buffers.
+// they divide the state, or layers (group_placement.h): parameters, each one's number of steps and what the optimizer
+// keeps for it, averages, buffers.
 //
 //   TrainingState state(comm);
-//   state.add(training.optimizer());  // of DataParallel or of Sharded, or one without either
+//   state.add(training);  // of DataParallel or Sharded; or an Optimizer by itself
 //   state.add(network.buffers());
 //   ...
 //   const Metadata saved = state.load([&](const TensorSink& put) -> Metadata {
@@ -17,8 +18,8 @@
 //   state.save([&](const TensorSource& get) { save_checkpoint("run", step, state.tensors(), get, words); });
 //
 // Files are the root's alone: no other rank needs the folder, and all go on from the same file. Tensors travel one by
-// one, so no rank holds more than one whole beside what it has. Both are for the time between two steps: gradients that
-// wait for a step are not part of the state.
+// one, so no rank holds more than one whole beside what it has; the root, where layers are divided, a few copies of it.
+// Both are for the time between two steps: gradients that wait for a step are not part of the state.
 //
 // What is loaded has the bits of what was saved, on any number of ranks and at any stage. On as many ranks, training
 // goes on to the bits that it would have had. On another number the samples of a step are divided otherwise, and sums
@@ -28,7 +29,7 @@
 #include "collectives/communicator.h"
 #include "engine/named.h"
 #include "optim/average.h"
-#include "optim/optimizer.h"
+#include "optim/trainer.h"
 
 namespace weft {
 
@@ -37,7 +38,9 @@ class TrainingState {
   // All calls are made on every rank, in the same order.
   explicit TrainingState(Communicator& comm, GroupRank root = {0}) : comm_(comm), root_(root) {}
 
-  // With the average of the optimizer's owned range, if there is one. What is added must outlive this object.
+  // What is added must outlive this object.
+  void add(Trainer& training);
+  // With the average of the optimizer's owned range, if there is one.
   void add(Optimizer& optimizer, WeightAverage* average = nullptr);
   // What all ranks have, and have equal: buffers, parameters that are not trained.
   void add(const std::vector<Parameter*>& equal);
@@ -51,23 +54,26 @@ class TrainingState {
   Metadata load(const std::function<Metadata(const TensorSink& put)>& read);
 
  private:
-  // This rank's part of a tensor, or all of it.
+  // What this rank has of a tensor.
   struct Part {
     Parameter* parameter;  // whose value it is, or else
     Tensor values;
-    Rows rows;  // elements on each rank; none: every rank has all
+    Range held;                                       // elements of the tensor, or of this rank's slice of it
+    std::shared_ptr<const GroupPlacement> placement;  // null: it is not sliced among these ranks
+    std::vector<Range> given = {};                    // by rank: what it gives to the whole; none: every rank has all
+    std::vector<int64_t> slices = {};                 // by rank: of which slice
+    bool once = true;                                 // what is held is given
+    Tensor flat() const { return parameter ? parameter->value.reshape({parameter->value.size()}) : values; }
   };
   struct Count {
     Optimizer* optimizer;
     const Parameter* parameter;
     size_t tensor;
   };
-  using Ranges = std::vector<Range>;
 
-  void add(TensorOutline outline, Part part);
-  void add(const std::string& name, const Place& place, const Tensor& values, const Ranges& owned);
-  void add_slots(Optimizer& optimizer, const Ranges& owned);
-  Ranges owned_ranges(const Optimizer& optimizer);
+  void add(const std::string& name, const Shape& shape, Part part);
+  void agree_on_parts(size_t first);
+  Tensor joined(size_t tensor, const Tensor& pieces) const;
   bool is_root() const { return comm_.rank() == root_; }
   Tensor gather(size_t tensor);
   void spread(size_t tensor, const Tensor& whole);

@@ -25,11 +25,15 @@ GradientSync::GradientSync(const FlatLayout& layout, Communicator& comm, Options
       options_(options),
       owned_(options.sharded ? layout.part(comm.rank().value, comm.size()) : layout.all()),
       buckets_(layout, options.bucket, *comm_, options.frees ? Buckets::Keep::nothing : Buckets::Keep::memory),
+      summed_(comm),
       present_(layout.places().size()),
       filled_(static_cast<size_t>(buckets_.count())) {
   // Whole sums made at once may be the same memory for all ranks, so that each rank's work is its part of them.
   const bool common = !options.sharded && !options.frees && options.when == When::at_finish;
   reduced_ = allocate(*comm_, owned_.size(), sum_type(layout.dtype()), layout.device(), common);
+  gradients().check_leaves([this](const Parameter& parameter, const Tape& tape, Spreads leaf) {
+    summed_.expect_to_fit(parameter, tape, leaf);
+  });
   gradients().after_accumulate([this](const Parameter& parameter, const Tensor&) {
     require(!finished_, "gradients: ", parameter.name, " gets another after finish(); clear() begins the next step");
     if (overlapping_) start_complete_ones();  // of earlier parameters, which all hooks have seen by now
@@ -45,6 +49,7 @@ void GradientSync::start_pass() {
 }
 
 void GradientSync::end_pass() {
+  summed_.forget();
   if (overlapping_) {
     start_complete_ones();
     while (position_ % buckets_.count() != 0 && may_start()) start_next();  // what this rank has no gradients for
@@ -71,7 +76,7 @@ void GradientSync::start_complete_ones() {
 Tensor GradientSync::local(int64_t bucket) {
   Tensor values = buckets_.take(bucket);
   if (values.dtype() == DType::bf16) values = values.to(DType::f32);
-  for (const Hook& hook : before_) hook(buckets_.range(bucket), values);
+  before_(buckets_.range(bucket), values);
   return values;
 }
 
@@ -114,7 +119,7 @@ void GradientSync::receive(int64_t bucket, const Tensor& sum) {
 void GradientSync::reduced_is_known(int64_t bucket) {
   filled_[static_cast<size_t>(bucket)] = true;
   const Tensor mine = part(bucket);
-  for (const Hook& hook : after_) hook(common(owned_, buckets_.range(bucket)), mine);
+  after_(common(owned_, buckets_.range(bucket)), mine);
 }
 
 void GradientSync::reduce(int64_t bucket) {

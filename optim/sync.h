@@ -8,6 +8,7 @@
 //   ...
 //   sync.clear();                              the next step begins
 #include "optim/buckets.h"
+#include "optim/summed_ranks.h"
 
 namespace weft {
 
@@ -46,8 +47,8 @@ class GradientSync {
 
   // Before: what this rank brings to a reduction of these elements. After: the sums that this rank gets.
   using Hook = std::function<void(Range elements, const Tensor& values)>;
-  void before_reduce(Hook hook) { before_.push_back(std::move(hook)); }
-  void after_reduce(Hook hook) { after_.push_back(std::move(hook)); }
+  HookHandle before_reduce(Hook hook) { return before_.add(std::move(hook)); }
+  HookHandle after_reduce(Hook hook) { return after_.add(std::move(hook)); }
 
  private:
   void start_pass();
@@ -76,6 +77,7 @@ class GradientSync {
   const Options options_;
   const Range owned_;
   Buckets buckets_;
+  SummedRanks summed_;
   Tensor reduced_;
   std::vector<bool> present_, filled_;  // by place, by bucket
   bool overlapping_ = false;            // in a pass during which reductions start
@@ -84,7 +86,7 @@ class GradientSync {
   size_t collected_ = 0;                // of those, the first ones: their sums are received
   Tensor states_;                       // what every rank says of its buckets
   bool finished_ = false;
-  std::vector<Hook> before_, after_;
+  Hooks<Range, const Tensor&> before_, after_;
 };
 
 }  // namespace weft

@@ -5,9 +5,10 @@ namespace {
 
 constexpr int64_t samples = 26, batch_size = 9, features = 5;  // epochs of three batches, the last one smaller
 
-// Weights decay, and learn at another rate than the rest.
+// Weights learn at another rate than the rest. Muon is for them alone.
 std::vector<ParameterGroup> groups_of(const std::vector<Parameter*>& parameters, const Rule& rule) {
-  std::vector<ParameterGroup> groups = {{{}, rule}, {{}, rule, 0.5}};
+  const bool of_matrices = std::holds_alternative<Muon>(rule);
+  std::vector<ParameterGroup> groups = {{{}, rule}, {{}, of_matrices ? Rule(AdamW{}) : rule, 0.5}};
   for (Parameter* parameter : parameters) groups[parameter->value.shape().rank() < 2].parameters.push_back(parameter);
   return groups;
 }
@@ -146,7 +147,7 @@ NamedTensors ResumeRun::whole() {
     all.push_back({p.name, p.value});
     all.push_back({p.name + ".steps", Tensor::full({}, static_cast<double>(optimizer().steps(p)), DType::i64)});
     for (const Optimizer::State& state : states)
-      if (state.parameter == &p) all.push_back({p.name + "." + state.name, state.values.reshape(p.value.shape())});
+      if (state.parameter == &p) all.push_back({p.name + "." + state.name, state.values.reshape(state.shape)});
     if (average_)
       all.push_back({p.name + ".average",
                      average_->flat().slice(place.begin, place.begin + place.size).reshape(p.value.shape())});

@@ -14,8 +14,10 @@ import sys
 skipped = 77  # as meson understands it
 
 # What must be there, and store 16 bytes at a time. The ends of rows are stored value by value, as often as the rest.
-streaming = ("update_kernel<weft::Descent", "update_kernel<weft::Momentum", "update_kernel<weft::AdamUpdate",
-             "update_kernel<weft::AdamDirection", "::Normalize<(weft::Normalizer)0", "::Normalize<(weft::Normalizer)1",
+streaming = ("update_kernel<weft::Descent", "update_kernel<weft::Momentum<", "update_kernel<weft::AdamUpdate",
+             "update_kernel<weft::AmsgradUpdate", "update_kernel<weft::AdamDirection",
+             "update_kernel<weft::MomentumDirection", "update_kernel<weft::VarianceDirection",
+             "::Normalize<(weft::Normalizer)0", "::Normalize<(weft::Normalizer)1",
              "::NormalizePullback<(weft::Normalizer)0", "::NormalizePullback<(weft::Normalizer)1",
              "::CrossEntropyPullback<", "::Standardize<", "::StandardizePullback<", "::LayerNorm<",
              "::LayerNormPullback<",

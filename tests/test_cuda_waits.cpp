@@ -2,15 +2,18 @@
 // linker sends the calls of CUDA's runtime that can do so through here (--wrap, in meson.build).
 #include <cuda_runtime_api.h>
 
+#include <deque>
 #include <mutex>
 
 #include "collectives/spreads.h"
 #include "collectives/transports/self.h"
 #include "engine/ops/elementwise.h"
+#include "engine/ops/reduce.h"
 #include "losses/nt_xent.h"
 #include "models/encoders.h"
 #include "optim/cached.h"
 #include "optim/data_parallel.h"
+#include "optim/exact_gradients.h"
 #include "tests/cuda_checks.h"
 #include "tests/on_cards.h"
 
@@ -147,7 +150,14 @@ TEST_CASE("a training step on a card never waits for it, and takes no memory fro
   CHECK_THAT(taken(), Catch::Contains("cudaStreamSynchronize"));  // for the loss, after the step
 }
 
-// How often the host waits in a step whose batch is encoded in four parts.
+// How often the host waited for the card.
+int64_t waits_among(const std::string& calls) {
+  CHECK_THAT(calls, !Catch::Contains("EventSynchronize\n"));
+  const size_t waits = calls.find("cudaStreamSynchronize");
+  return waits == std::string::npos ? 0 : std::stoi(calls.substr(calls.rfind('\n', waits) + 1));
+}
+
+// In a step whose batch is encoded in four parts.
 int64_t waits_of_a_cached_step(Between keep) {
   Communicator comm(connect_self());
   const Init init{.key = {3}, .device = Device::cuda};
@@ -168,16 +178,41 @@ int64_t waits_of_a_cached_step(Between keep) {
     taken();
     cached_backward(4, encode, loss, gradients, {}, keep);
   }
-  const std::string calls = taken();
-  CHECK_THAT(calls, !Catch::Contains("EventSynchronize\n"));
-  const size_t waits = calls.find("cudaStreamSynchronize");
-  return waits == std::string::npos ? 0 : std::stoi(calls.substr(calls.rfind('\n', waits) + 1));
+  return waits_among(taken());
 }
 
 TEST_CASE("features that are encoded again are compared with one wait for all of them, those that are kept with none") {
   SKIP_WITHOUT_A_CARD();
   CHECK(waits_of_a_cached_step(Between::features) == 1);
   CHECK(waits_of_a_cached_step(Between::tapes) == 0);
+}
+
+// In an exact sum of gradients over two blocks.
+int64_t waits_of_an_exact_sum(int parameters) {
+  Communicator alone(connect_self());
+  std::deque<Parameter> all;
+  std::vector<Parameter*> pointers;
+  for (int i = 0; i < parameters; ++i)
+    pointers.push_back(&all.emplace_back(std::to_string(i), Tensor::full({5}, i, DType::f32, Device::cuda)));
+  ExactGradients blocks(pointers, alone);
+  for (int block = 0; block < 2; ++block) {
+    Tape tape;
+    Var loss = sum(tape.watch(all[0]));
+    for (const Parameter& p : all) loss = loss + sum(tape.watch(p));
+    tape.backward(loss, blocks.gradients());
+  }
+  Gradients sums;
+  backend(Device::cuda).synchronize();
+  taken();
+  blocks.hand_over(sums);
+  const std::string calls = taken();
+  CHECK(sums[all[0]].values() == std::vector<double>(5, 4));
+  return waits_among(calls);
+}
+
+TEST_CASE("exact sums of gradients are handed over with one wait for a card, however many parameters there are") {
+  SKIP_WITHOUT_A_CARD();
+  for (const int parameters : {1, 2, 40}) CHECK(waits_of_an_exact_sum(parameters) == 1);
 }
 
 TEST_CASE("neither does a step of ranks whose cards are connected by NCCL") {

@@ -55,6 +55,7 @@ struct Case {
   Rule first, second;
 };
 const std::vector<Case> cases = {{"sgd", Sgd{}, Sgd{.momentum = 0.9, .weight_decay = 0.1, .nesterov = true}},
+                                 {"amsgrad", Adam{.amsgrad = true}, Adam{.beta1 = 0.8, .beta2 = 0.9}},
                                  {"adam", Adam{.weight_decay = 0.1}, Adam{.beta1 = 0.8}},
                                  {"adamw", AdamW{}, AdamW{.beta1 = 0.8, .weight_decay = 0}},
                                  {"lars", Lars{.weight_decay = 0.1}, Lars{.adapt = false}},

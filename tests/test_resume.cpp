@@ -24,8 +24,11 @@ TEST_CASE("ten steps, a file and ten more are twenty steps, to the bit") {
   };
   for (const int stage : {0, 1, 2, 3})
     for (const DType dtype : {DType::f64, DType::f32, DType::bf16}) check(3, {stage, dtype});
-  for (const Rule& rule : std::initializer_list<Rule>{Sgd{}, Sgd{.momentum = 0.9}, Adam{}, Lars{}, Lamb{}})
+  for (const Rule& rule :
+       std::initializer_list<Rule>{Sgd{}, Sgd{.momentum = 0.9}, Adam{}, Adam{.amsgrad = true}, Lars{}, Lamb{}})
     check(2, {3, DType::f32, rule});
+  for (const Rule& rule : std::initializer_list<Rule>{Muon{}, Adafactor{}})
+    for (const int stage : {0, 1, 3}) check(3, {stage, DType::bf16, rule});
   for (const DType dtype : {DType::f64, DType::f32, DType::bf16}) check(1, {ResumeSetup::alone, dtype});
 }
 
@@ -47,7 +50,7 @@ struct Truth {
 Truth trained(int ranks, const ResumeSetup& setup, int steps, const Truth* from = nullptr) {
   Truth result;
   run_ranks(ranks, [&](Communicator& comm) {
-    ResumeRun run(comm, {.dtype = setup.dtype});
+    ResumeRun run(comm, {.dtype = setup.dtype, .rule = setup.rule});
     if (from) run.set_whole(from->tensors, from->words);
     run.steps(steps);
     if (number(comm) == 0) result = {run.whole(), run.words()};
@@ -102,25 +105,25 @@ constexpr int most_ranks = 4, few = 4;  // steps: an odd one and a new epoch are
 
 // Saved on `ranks` at every stage, resumed on every number of ranks and at another stage. Averages make a file of stage
 // 3 and one of another stage two kinds.
-void expect_resumable(int ranks, DType dtype) {
-  const Truth truth = trained(ranks, {.dtype = dtype}, few);
+void expect_resumable(int ranks, DType dtype, const Rule& rule = ResumeSetup().rule) {
+  const Truth truth = trained(ranks, {.dtype = dtype, .rule = rule}, few);
   const ScratchFolder folder;
   const auto saved_at = [&](int stage) { return folder / std::to_string(stage); };
   for (int stage = 0; stage <= 3; ++stage) {
     on_ranks({ranks}, [&](Communicator& comm) {
-      ResumeRun run(comm, {stage, dtype});
+      ResumeRun run(comm, {stage, dtype, rule});
       run.steps(few);
       run.save(saved_at(stage));
     });
     CHECK_NOTHROW(expect_file(saved_at(stage), truth, stage < 3));
   }
   for (int others = 1; others <= most_ranks; ++others) {
-    const Truth moved = trained(others, {.dtype = dtype}, few, &truth);
+    const Truth moved = trained(others, {.dtype = dtype, .rule = rule}, few, &truth);
     for (int stage = 0; stage <= 3; ++stage) {
       const int then = stage == 3 ? 3 : (stage + others) % 3;
       INFO("saved on " << ranks << " at stage " << stage << ", resumed at stage " << then);
       on_ranks({others}, [&](Communicator& comm) {
-        ResumeRun run(comm, {.stage = then, .dtype = dtype, .seed = 6});
+        ResumeRun run(comm, {.stage = then, .dtype = dtype, .rule = rule, .seed = 6});
         run.load(saved_at(stage));
         expect_parts(run, truth);
         run.steps(few);
@@ -133,6 +136,8 @@ void expect_resumable(int ranks, DType dtype) {
 TEST_CASE("what is saved on any number of ranks is restored on any other, and goes on as if moved by hand") {
   for (const DType dtype : {DType::f64, DType::f32})
     for (int ranks = 1; ranks <= most_ranks; ++ranks) expect_resumable(ranks, dtype);
+  for (const Rule& rule : std::initializer_list<Rule>{Muon{}, Adafactor{}, AdamW{.amsgrad = true}})
+    expect_resumable(3, DType::f32, rule);
 }
 
 TEST_CASE("another number of ranks changes a training by no more than rounding") {

@@ -23,6 +23,7 @@ const Rules sgd = {Sgd{.momentum = 0.9, .weight_decay = 0.1}, {}};
 const Rules lamb = {Lamb{}, Lamb{.adapt = false}};
 
 struct Network {
+  int64_t unused_steps = 10;
   virtual ~Network() = default;
   virtual std::vector<Layer*> units() = 0;
   // This rank's data differ from the others', and from step to step.
@@ -35,8 +36,8 @@ struct Network {
     return all;
   }
   std::vector<ParameterGroup> groups(const Rules& rules) {
-    std::vector<ParameterGroup> groups = {{{}, rules.first}};
-    if (rules.second) groups.push_back({{}, *rules.second, 0.5});
+    std::vector<ParameterGroup> groups = {{.rule = rules.first, .unused_steps = unused_steps}};
+    if (rules.second) groups.push_back({.rule = *rules.second, .rate_scale = 0.5, .unused_steps = unused_steps});
     for (Parameter* parameter : list(&Module::parameters))
       groups[rules.second && parameter->value.shape().rank() < 2].parameters.push_back(parameter);
     return groups;
@@ -179,6 +180,7 @@ TEST_CASE("parameters of fewer elements than there are ranks, of none, and unuse
           unused("unused", Tensor::full({3, 2}, 2, dtype)),
           sometimes("sometimes", Tensor::full({1}, 2, dtype)),
           dtype(dtype) {
+      unused_steps = 0;
       has(factor);
       has(nothing);
       has(unused);

@@ -61,7 +61,7 @@ Weights trained_alone(const TrainingCase& c) {
   Weights result;
   run_ranks(1, [&](Communicator& self) {
     const auto program = c.make(nullptr);
-    Optimizer optimizer(program->parameters(), c.rule);
+    Optimizer optimizer(c.groups(*program));
     Gradients gradients;
     for (int64_t i = 0; i < training_steps; ++i) {
       program->whole(training_step(i, self, gradients));
@@ -74,7 +74,7 @@ Weights trained_alone(const TrainingCase& c) {
 
 Weights trained(const TrainingCase& c, Communicator& comm, const DataParallel::Options& options) {
   const auto program = c.make(&comm);
-  DataParallel training({{program->parameters(), c.rule}}, comm, options);
+  DataParallel training(c.groups(*program), comm, options);
   for (int64_t i = 0; i < training_steps; ++i) {
     Step step = training_step(i, comm, training.gradients());
     step.begin = [&](Tape& tape) { spread_over(tape, comm); };
@@ -88,7 +88,7 @@ Weights trained(const TrainingCase& c, Communicator& comm, const DataParallel::O
 Weights trained_by_tape(const TrainingCase& c, Communicator& comm) {
   const auto program = c.make(&comm);
   const std::vector<Parameter*> parameters = program->parameters();
-  Optimizer optimizer(parameters, c.rule);
+  Optimizer optimizer(c.groups(*program));
   Gradients gradients;
   for (int64_t i = 0; i < training_steps; ++i) {
     Step step = training_step(i, comm, gradients);
@@ -101,7 +101,7 @@ Weights trained_by_tape(const TrainingCase& c, Communicator& comm) {
 
 Weights trained_in_shards(const TrainingCase& c, Communicator& comm) {
   const auto program = c.make(&comm);
-  Sharded training({{program->parameters(), c.rule}}, comm);
+  Sharded training(c.groups(*program), comm);
   for (int64_t i = 0; i < training_steps; ++i) {
     Step step = training_step(i, comm, training.gradients());
     step.begin = [&](Tape& tape) { spread_over(tape, comm); };

@@ -44,6 +44,11 @@ struct TrainingCase {
   bool one_pass = true;  // and in a step only one
   bool queries = false;  // asks for gradients by parameters, or through them, on the way
   bool layers = false;   // parameters are used in Step::through only
+  bool unused = false;   // some parameters, by all ranks
+
+  std::vector<ParameterGroup> groups(const Program& program) const {
+    return {{.parameters = program.parameters(), .rule = rule, .unused_steps = unused ? 0 : 10}};
+  }
 };
 const std::vector<TrainingCase>& training_cases();
 const TrainingCase& training_case(const std::string& name);

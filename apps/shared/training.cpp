@@ -7,7 +7,7 @@
 #include "collectives/ops.h"
 #include "collectives/spreads.h"
 #include "collectives/transports/self.h"
-#include "engine/ops/elementwise.h"
+#include "optim/make_trainer.h"
 
 namespace weft {
 
@@ -17,19 +17,11 @@ constexpr int64_t exact_blocks = 24;
 Training::Training(const std::vector<ParameterGroup>& groups, const Launch& rank, const Options& options)
     : comm_(rank.comm),
       alone_(connect_self()),
-      parameters_(parameters_of(groups)),
-      blocks_(options.accumulate * (options.fast_reductions || options.zero == 3 ? 1 : exact_blocks)) {
-  if (options.zero == 3) {
-    sharded_ = std::make_unique<Sharded>(groups, comm_);
-  } else {
-    parallel_ = std::make_unique<DataParallel>(groups, comm_, DataParallel::Options{static_cast<int>(options.zero)});
-    if (!options.fast_reductions) exact_ = std::make_unique<ExactGradients>(parameters_, comm_);
-  }
-}
-
-Layer& Training::layer(const std::string& name, Layer& layer) {
-  if (!sharded_) return layer;
-  return *units_.emplace_back(std::make_unique<ShardedLayer>(name, layer, *sharded_));
+      parameters_(options.zero == 3 ? std::vector<Parameter*>() : parameters_of(groups)),
+      blocks_(options.accumulate * (options.fast_reductions || options.zero == 3 ? 1 : exact_blocks)),
+      trainer_(make_trainer(groups, comm_, {.stage = static_cast<int>(options.zero)})) {
+  const bool exact = !options.fast_reductions && options.zero < 3;
+  if (exact) exact_ = std::make_unique<ExactGradients>(parameters_, comm_);
 }
 
 // Blocks are cut from the batch, or from a rank's part of it; a rank with fewer than others goes on with empty ones.
@@ -56,11 +48,6 @@ std::span<const int64_t> Training::Part::block(int64_t i) const {
   return batch_.subspan(begin, end - begin);
 }
 
-Gradients& Training::gradients() {
-  if (exact_) return exact_->gradients();
-  return sharded_ ? sharded_->gradients() : parallel_->gradients();
-}
-
 Var Training::over_batch(const Features& mine, const Part& part, const BatchLoss& loss) {
   if (!exact_) return loss(mine, comm_);
   Features everyones;
@@ -80,48 +67,19 @@ Tensor Training::backward(const Part& part, const Encode& encode, const FeatureL
   return cached_backward(part.blocks(), encode_block, loss_of_all, gradients(), {}, keep);
 }
 
-Tensor Training::gradient(const Var& loss, const Parameter& by) {
-  if (sharded_) return sharded_->gradient(loss, by);
-  return loss.tape()->gradient(loss, {loss.tape()->watch(by)})[0].value();
-}
-
 Var Training::watch(Tape& tape, Parameter& parameter) {
-  if (sharded_) {
-    const auto values = [&parameter](const Var& beside) { return use(beside, parameter) * 1; };
-    const Var on_tape = tape.constant(Tensor::zeros({}, parameter.value.dtype(), parameter.value.device()));
-    return sharded_->run(sharded_->unit({&parameter}), on_tape, values);
-  }
-  const Var watched = tape.watch(parameter);
+  const Var watched = trainer_->watch(tape, parameter);
   return exact_ ? as_invariant(watched, comm_) : watched;
 }
 
 void Training::step(double rate) {
-  if (sharded_) {
-    sharded_->step(rate);
-    return;
-  }
   if (debug_is_asked()) {
     std::vector<NamedTensor> values;
     for (const Parameter* parameter : parameters_) values.push_back({parameter->name, parameter->value});
     expect_agreement("debug: a step", values, comm_);
   }
-  if (exact_) exact_->hand_over(parallel_->gradients());
-  parallel_->step(rate);
-}
-
-// The function works on a copy, since ranks may have the parameters in the same memory. Then one of them writes at a
-// time, the others if they still need to.
-void Training::change(Parameter& parameter, const std::function<void()>& f) {
-  const Tensor before = sharded_ ? sharded_->whole(parameter) : parameter.value.clone();
-  Tensor kept = std::exchange(parameter.value, before.clone());
-  f();
-  const Tensor after = std::exchange(parameter.value, kept);
-  if (after.values() == before.values()) return;
-  if (sharded_) return sharded_->set(parameter, after);
-  comm_.barrier();
-  if (comm_.rank().value == 0) kept.copy_from(after);
-  comm_.barrier();
-  if (kept.values() != after.values()) kept.copy_from(after);
+  if (exact_) exact_->hand_over(trainer_->gradients());
+  trainer_->step(rate);
 }
 
 }  // namespace weft

@@ -10,9 +10,7 @@
 
 #include "apps/shared/launch.h"
 #include "optim/cached.h"
-#include "optim/data_parallel.h"
 #include "optim/exact_gradients.h"
-#include "optim/sharded.h"
 #include "optim/state.h"
 
 namespace weft {
@@ -22,7 +20,7 @@ class Training {
   Training(const std::vector<ParameterGroup>& groups, const Launch& rank, const Options& options);
 
   // A layer as it is to be called: itself, or a unit of divided parameters. Not to be called from two threads.
-  Layer& layer(const std::string& name, Layer& layer);
+  Layer& layer(const std::string& name, Layer& layer) { return trainer_->layer(name, layer); }
 
   // This rank's part of a batch.
   class Part {
@@ -46,7 +44,7 @@ class Training {
   Part part(std::span<const int64_t> batch) const;
 
   // Where backward puts a block's gradients. They are of the whole batch, so a loss is divided by its samples.
-  Gradients& gradients();
+  Gradients& gradients() { return exact_ ? exact_->gradients() : trainer_->gradients(); }
   // A loss of all samples' features at once, given this rank's: its share. `loss` gets the features it is to be
   // computed of, and the group that has them.
   using BatchLoss = std::function<Var(const Features& features, Communicator& group)>;
@@ -59,14 +57,14 @@ class Training {
   Communicator& block_group() { return exact_ ? alone_ : comm_; }
   // A question that changes nothing, as Tape::gradient: of a block's loss, by a parameter in a layer. The sum of the
   // answers of all blocks and ranks is the gradient of the whole batch.
-  Tensor gradient(const Var& loss, const Parameter& by);
+  Tensor gradient(const Var& loss, const Parameter& by) { return trainer_->gradient(loss, by); }
   // A parameter of such a loss.
   Var watch(Tape& tape, Parameter& parameter);
 
   void step(double rate);  // with WEFT_DEBUG=1 all ranks must have the same parameters before it
   // After a step: `f` may change this parameter's values, on every rank alike.
-  void change(Parameter& parameter, const std::function<void()>& f);
-  Optimizer& optimizer() { return sharded_ ? sharded_->optimizer() : parallel_->optimizer(); }
+  void change(Parameter& parameter, const std::function<void()>& f) { trainer_->change(parameter, f); }
+  Optimizer& optimizer() { return trainer_->optimizer(); }
   bool exact() const { return exact_ != nullptr; }
 
  private:
@@ -74,10 +72,8 @@ class Training {
   Communicator alone_;
   const std::vector<Parameter*> parameters_;
   const int64_t blocks_;  // of a batch, or of this rank where nothing is exact
-  std::unique_ptr<DataParallel> parallel_;
-  std::unique_ptr<Sharded> sharded_;
+  std::unique_ptr<Trainer> trainer_;
   std::unique_ptr<ExactGradients> exact_;
-  std::vector<std::unique_ptr<ShardedLayer>> units_;
 };
 
 }  // namespace weft

@@ -1,5 +1,6 @@
 #include "collectives/nn/parallel_linear.h"
 
+#include "collectives/group_placement.h"
 #include "collectives/spreads.h"
 #include "engine/ops/elementwise.h"
 #include "engine/ops/matmul.h"
@@ -7,9 +8,18 @@
 
 namespace weft {
 
+// Of each rank.
+static Rows features_of(int64_t count, const Communicator& group) {
+  Rows features;
+  for (int64_t rank = 0, ranks = group.size(); rank < ranks; ++rank)
+    features.push_back(count * (rank + 1) / ranks - count * rank / ranks);
+  return features;
+}
+
 FeatureRange own_features(int64_t count, const Communicator& group) {
-  const int64_t rank = group.rank().value, ranks = group.size();
-  return {count * rank / ranks, count * (rank + 1) / ranks};
+  const Rows all = features_of(count, group);
+  const int64_t begin = rows_before(all, group.rank().value);
+  return {begin, begin + all[static_cast<size_t>(group.rank().value)]};
 }
 
 // The whole weight is drawn and then cut. The copy lets go of the whole.
@@ -28,6 +38,8 @@ ColumnParallelLinear::ColumnParallelLinear(const std::string& name, int64_t in, 
       bias(name + ".bias", zeros(init, weight.value.shape()[1], with_bias)),
       group_(group),
       activation_(activation) {
+  weight.placement = divided(group, 1, features_of(out, group));
+  bias.placement = divided(group, 0, features_of(out, group));
   has(weight);
   has(bias);
 }
@@ -37,8 +49,7 @@ Var ColumnParallelLinear::apply(const Var& x, const Pass&) {
                 "all ranks of the group begin with the same features: say so of data with "
                 "spread_as(x, group, Spread::same)");
   const Var each = spread_of(x, group_) == Spread::invariant ? vary(x, group_, Site::here("ColumnParallelLinear")) : x;
-  const auto own = [&](const Parameter& p) { return spread_as(use(x, p), group_, Spread::varying); };
-  return linear(each, own(weight), own(bias), activation_);
+  return linear(each, use_placed(x, weight), use_placed(x, bias), activation_);
 }
 
 RowParallelLinear::RowParallelLinear(const std::string& name, int64_t in, int64_t out, const Init& init,
@@ -46,6 +57,8 @@ RowParallelLinear::RowParallelLinear(const std::string& name, int64_t in, int64_
     : weight(name + ".weight", own_slice(init, name + ".weight", {in, out}, gain({}), 0, group)),
       bias(name + ".bias", zeros(init, out, with_bias)),
       group_(group) {
+  weight.placement = divided(group, 0, features_of(in, group));
+  bias.placement = invariant(group);
   has(weight);
   has(bias);
 }
@@ -53,13 +66,13 @@ RowParallelLinear::RowParallelLinear(const std::string& name, int64_t in, int64_
 Var RowParallelLinear::part(const Var& x) const {
   expect_spread("RowParallelLinear '" + weight.name + "'", x, group_, {Spread::varying},
                 "each rank begins with features of its own, as a ColumnParallelLinear gives them");
-  return as_partial(linear(x, spread_as(use(x, weight), group_, Spread::varying)), group_);
+  return as_partial(linear(x, use_placed(x, weight)), group_);
 }
 
 Var RowParallelLinear::apply(const Var& x, const Pass&) {
   const Var sum = all_reduce_equal(part(x), group_, Site::here("RowParallelLinear"));
   if (!bias.value.defined()) return sum;
-  return add_along(sum, spread_as(use(x, bias), group_, Spread::invariant), -1);
+  return add_along(sum, use_placed(x, bias), -1);
 }
 
 ParallelMlp::ParallelMlp(const std::string& name, int64_t in, int64_t hidden, int64_t out, const Init& init,

@@ -8,7 +8,7 @@
 //
 // That is one collective forward and, for vary, one backward. Gradients of these parameters are not summed over this
 // group: a rank has all of that of its slice, and every rank the same one of the last bias. Over ranks that divide the
-// samples they are summed as ever.
+// samples they are summed as ever. The parameters say so themselves (group_placement.h), and training follows it.
 #include "collectives/communicator.h"
 #include "engine/nn/linear.h"
 

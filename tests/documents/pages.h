@@ -57,6 +57,19 @@ struct Page : OnRanks {
 };
 }  // namespace docs_losses
 
+namespace docs_training {
+struct Page : OnRanks {
+  Mlp network{"network", {3, 4, 2}, {}};
+  Linear judge{"judge", 2, 1, {}};
+  const std::vector<Parameter*> all = network.parameters(), matrices = {all[0], all[2]}, others = {all[1], all[3]};
+  DataParallel training{{{all, Sgd{}}}, comm};
+  const Var made = network(tape.constant(draw({5, 3})));
+  const Var loss = share(sum(square(made)), 5 * n, comm);
+  const double rate = 0.1;
+  explicit Page(Communicator& comm) : OnRanks(comm) { tape.backward(loss, training.gradients(), Keep::tape); }
+};
+}  // namespace docs_training
+
 namespace docs_debugging {
 struct Page : OnRanks {
   using OnRanks::OnRanks;
