@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <thread>
 #include <vector>
 
@@ -226,6 +228,41 @@ inline void groups_of_groups_work(Transport& world) {
     messages_arrive_in_order(*part, 2, 100);
   }
   all_see_all(world, 10);
+}
+
+inline void barrier(Transport& group) {
+  group.meet(call(Verb::barrier), {}, 0, [](const Transport::Part&) {});
+}
+
+// So many groups, used in every way and dropped by each rank at another time, with meetings that nobody finishes.
+inline void groups_come_and_go(Transport& world, int count) {
+  std::vector<std::unique_ptr<Transport>> held;
+  for (int i = 0; i < count; ++i) {
+    const int color = i % 3 == 0 && world.rank() == i % world.size() ? -1 : world.rank() % (1 + i % 2);
+    std::unique_ptr<Transport> group = world.split(color, -world.rank(), Site::here());
+    if (!group) continue;
+    all_see_all(*group, 100 + 977 * static_cast<size_t>(i % 7), 10, i);
+    if (i % 10 == 0) all_sum(*group, 30'000, false);
+    if (i % 5 == 0) messages_arrive_in_order(*group, 1, 100);
+    if (i % 4 == 0) group->start(call(Verb::all_gather), Tensor::full({64}, i), 256);
+    held.push_back(std::move(group));
+    if (held.size() > static_cast<size_t>(world.rank() % 3)) held.erase(held.begin());
+  }
+  held.clear();
+  barrier(world);
+}
+
+// Of this process: its memory, shared or not.
+inline size_t resident_bytes() {
+  std::ifstream status("/proc/self/status");
+  size_t kibibytes = 0;
+  for (std::string name; status >> name;)
+    if (size_t part = 0; (name == "RssAnon:" || name == "RssShmem:") && status >> part) kibibytes += part;
+  return kibibytes << 10;
+}
+inline size_t open_files() {
+  const std::filesystem::directory_iterator all("/proc/self/fd");
+  return static_cast<size_t>(std::distance(begin(all), end(all)));
 }
 
 inline void everything_works(Transport& group) {

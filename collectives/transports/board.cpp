@@ -1,6 +1,8 @@
 #include "collectives/transports/board.h"
 
 #include <algorithm>
+#include <bit>
+#include <memory>
 #include <numeric>
 
 namespace weft {
@@ -9,27 +11,51 @@ namespace {
 // Parts are small enough for the second-level cache to hold a part of each of a few ranks. Threads stage only what is
 // too little to be worth a second step.
 constexpr size_t part_of_processes = size_t{256} << 10, part_of_threads = size_t{16} << 10;
+constexpr size_t least_staged = 4096;
 
 }  // namespace
 
-Offset SharedMemory::new_board(Job& job, const std::vector<int>& members, Sight sight) {
+Offset SharedMemory::new_board(Job& job, const std::vector<int>& members, Sight sight, int holders) {
   const size_t n = members.size();
   const Offset place = job.allocate(sizeof(Board));
-  Board& board = *job.at<Board>(place);
+  Board& board = *new (job.at<void>(place)) Board;
   board.group = job.new_group();
+  board.memory.group = board.group;
+  board.memory.holders = holders;
+  job.belongs(place, board.memory.blocks);
   board.size = static_cast<int32_t>(n);
   board.part = sight == Sight::everything ? part_of_threads : part_of_processes;
-  board.members = job.allocate(sizeof(int32_t) * n);
-  board.seats = job.allocate(sizeof(Seat) * n);
-  board.posts = job.allocate(sizeof(Post) * Post::count * n);
-  board.channels = job.allocate(sizeof(Channel) * n * n);
-  board.staging = job.allocate(board.part * 4 * n);
+  board.members = make<int32_t>(job, board.memory, n);
+  board.seats = make<Seat>(job, board.memory, n);
+  board.channels = make<Channel>(job, board.memory, n * n);
   std::copy(members.begin(), members.end(), job.at<int32_t>(board.members));
   for (size_t i = 0; i < n * n; ++i) {
     Channel& channel = job.at<Channel>(board.channels)[i];
     channel.sent_last = channel.received_last = job.offset_of(&channel.start);
   }
   return place;
+}
+
+// Everybody may make them when the first meeting is started; those of the quickest are the group's.
+void SharedMemory::make_posts() {
+  const size_t count = Post::count * static_cast<size_t>(size_);
+  const Offset mine = job_->allocate(sizeof(Post) * count);
+  std::uninitialized_value_construct_n(job_->at<Post>(mine), count);
+  Offset none = 0;
+  if (board_->posts.compare_exchange_strong(none, mine))
+    job_->belongs(mine, board_->memory.blocks);
+  else
+    job_->give(mine);
+}
+
+std::byte* SharedMemory::grown(Stage& stage, size_t bytes) {
+  if (stage.bytes < bytes) [[unlikely]] {
+    if (stage.bytes) arena_->give(stage.place, stage.bytes);
+    stage = {};
+    const size_t room = std::bit_ceil(std::max(bytes, least_staged));
+    stage = {arena_->take(room), room};
+  }
+  return job_->at<std::byte>(stage.place);
 }
 
 SharedMemory::SharedMemory(std::shared_ptr<Job> job, int member, Sight sight, Offset board)
@@ -42,7 +68,7 @@ SharedMemory::SharedMemory(std::shared_ptr<Job> job, int member, Sight sight, Of
       part_(board_->part),
       sight_(sight),
       patience_(job_->patience()),
-      arena_(std::make_shared<SharedArena>(job_)),
+      arena_(std::make_shared<SharedArena>(job_, board_->memory)),
       places_(static_cast<size_t>(size_)),
       results_(places_),
       peers_(places_),
@@ -53,7 +79,7 @@ SharedMemory::SharedMemory(std::shared_ptr<Job> job, int member, Sight sight, Of
 void SharedMemory::lay_out(Job& job, Sight sight) {
   std::vector<int> everybody(static_cast<size_t>(job.ranks()));
   std::iota(everybody.begin(), everybody.end(), 0);
-  job.set_world(new_board(job, everybody, sight));
+  job.set_world(new_board(job, everybody, sight, 0));
 }
 
 std::unique_ptr<SharedMemory> SharedMemory::connect(std::shared_ptr<Job> job, int rank, Sight sight) {

@@ -1,5 +1,5 @@
 #pragma once
-// The layout of a group's board in a job's memory. All of it begins as zeros.
+// The layout of a group's board in a job's memory.
 #include <algorithm>
 
 #include "collectives/transports/shared_memory.h"
@@ -8,24 +8,31 @@ namespace weft {
 
 struct SharedMemory::Slot {
   static constexpr size_t capacity = 48;
-  std::atomic<uint64_t> filled;  // one more than the step it is filled for
-  uint64_t fingerprint;
+  std::atomic<uint64_t> filled{0};  // one more than the step it is filled for
+  uint64_t fingerprint = 0;
   alignas(16) std::byte bytes[capacity];
 };
 
 // What a rank shows to a meeting that it has started.
 struct alignas(64) SharedMemory::Post {
   static constexpr size_t count = most_started;  // of a seat
-  std::atomic<uint64_t> posted;                  // one more than the number of the meeting
-  std::atomic<uint64_t> readings;                // of this post so far: a full set for each meeting it served
-  uint64_t fingerprint;
-  Offset bytes;
+  std::atomic<uint64_t> posted{0};               // one more than the number of the meeting
+  std::atomic<uint64_t> readings{0};             // of this post so far: a full set for each meeting it served
+  uint64_t fingerprint = 0;
+  Offset bytes = 0;
   Call call;
+};
+
+// Memory that a rank stages in, for every other step. It grows when that step's turn comes: then nobody reads in it.
+struct SharedMemory::Stage {
+  Offset place = 0;
+  uint64_t bytes = 0;
 };
 
 struct alignas(64) SharedMemory::Seat {
   Slot slots[2];
-  uint64_t steps, calls, started;  // so far; the owner's
+  uint64_t steps = 0, calls = 0, started = 0;  // so far; the owner's
+  alignas(64) Stage staged[2], folded[2];      // what others are to read: the owner's bytes, and what it has folded
 };
 
 // What a slot holds when there is more to see than fits.
@@ -37,42 +44,47 @@ struct SharedMemory::Shown {
 // A message is followed by its bytes. It is linked to the next one when that is sent, and has been left behind by the
 // receiver when that is received: then the sender may use its memory again.
 struct alignas(64) SharedMemory::Message {
-  std::atomic<Offset> next;
-  std::atomic<bool> left_behind;
-  uint64_t size;
+  std::atomic<Offset> next{0};
+  std::atomic<bool> left_behind{false};
+  uint64_t size = 0;
   Call call;
 };
 
 struct alignas(64) SharedMemory::Channel {
   Message start;
-  Offset sent_last;  // the sender's
-  uint64_t sent;
-  alignas(64) Offset received_last;  // the receiver's
-  uint64_t received;
+  Offset sent_last = 0;  // the sender's
+  uint64_t sent = 0;
+  alignas(64) Offset received_last = 0;  // the receiver's
+  uint64_t received = 0;
 };
 
 struct SharedMemory::Board {
-  int32_t group, size;
-  Offset members, seats, posts, channels, staging;
-  size_t part;
+  GroupMemory memory;
+  int32_t group = 0, size = 0;
+  Offset members = 0, seats = 0, channels = 0;
+  std::atomic<Offset> posts{0};  // when the first meeting has been started
+  size_t part = 0;               // what is staged at a time
   alignas(64) Bell bell;
 };
 
 inline SharedMemory::Slot& SharedMemory::slot(int r, uint64_t step) const { return seats_[r].slots[step % 2]; }
 
 inline SharedMemory::Post& SharedMemory::post(int r, uint64_t number) const {
-  return job_->at<Post>(board_->posts)[static_cast<size_t>(r) * Post::count + number % Post::count];
+  return job_->at<Post>(
+      board_->posts.load(std::memory_order_acquire))[static_cast<size_t>(r) * Post::count + number % Post::count];
 }
 
 inline SharedMemory::Channel& SharedMemory::channel(int from, int to) const {
   return job_->at<Channel>(board_->channels)[from * size_ + to];
 }
 
-inline std::byte* SharedMemory::staging(int r, uint64_t step) const {
-  return job_->at<std::byte>(board_->staging) + part_ * (static_cast<size_t>(r) * 4 + step % 2);
+inline std::byte* SharedMemory::staged(int r, uint64_t step) const {
+  return job_->at<std::byte>(seats_[r].staged[step % 2].place);
 }
 
-inline std::byte* SharedMemory::folded(int r, uint64_t step) const { return staging(r, step) + 2 * part_; }
+inline std::byte* SharedMemory::folded(int r, uint64_t step) const {
+  return job_->at<std::byte>(seats_[r].folded[step % 2].place);
+}
 
 template <class Meanwhile>
 void SharedMemory::await(const std::atomic<uint64_t>& word, uint64_t value, int owner, Meanwhile&& meanwhile) {
@@ -92,6 +104,14 @@ void SharedMemory::await(const std::atomic<uint64_t>& word, uint64_t value, int 
 // What makes a call the same on every rank: what it is, how much is shown, and which one of the group's calls it is.
 inline uint64_t agreement(const Call& call, size_t longest) {
   return call.fingerprint() + longest + call.sequence * 0x9e3779b97f4a7c15u;
+}
+
+// So many new ones in the memory of a group.
+template <class T> Offset make(Job& job, GroupMemory& memory, size_t count) {
+  const Offset place = job.allocate(sizeof(T) * count);
+  std::uninitialized_value_construct_n(job.at<T>(place), count);
+  job.belongs(place, memory.blocks);
+  return place;
 }
 
 // One call of one rank: in the log from its beginning to its end, and its steps.

@@ -25,7 +25,7 @@ std::string seconds(int64_t milliseconds) {
   return text(tenths / 10) + "." + text(tenths % 10) + " s";
 }
 
-constexpr uint64_t layout = 0x3130746665772001;  // changes with the structs below
+constexpr uint64_t layout = 0x3130746665772002;  // changes with the structs below
 
 }  // namespace
 
@@ -37,27 +37,32 @@ std::chrono::milliseconds default_deadline() {
 }
 
 struct Job::Header {
-  uint64_t layout;
+  Header(int ranks, Offset first_block) : ranks(ranks), blocks(first_block) {}
+
+  uint64_t layout = weft::layout;
   int32_t ranks;
-  std::atomic<int32_t> groups;
-  std::atomic<Offset> used;
-  Offset world;
-  std::atomic<uint64_t> cores[16];  // one bit for each that some rank may run on
-  std::atomic<int32_t> failure;     // 0: none, 1: being written, 2: below
-  int32_t failed_rank, exit_code;
-  char message[8000];
+  std::atomic<int32_t> groups{0};
+  Offset world = 0;
+  std::atomic<uint64_t> cores[16]{};  // one bit for each that some rank may run on
+  std::atomic<int32_t> failure{0};    // 0: none, 1: being written, 2: below
+  int32_t failed_rank = 0, exit_code = 0;
+  char message[8000]{};
+  Blocks blocks;
 };
+
+// Of so many ranks.
+Offset Job::end_of_logs(int ranks) {
+  constexpr Offset first = (Memory::first + sizeof(Header) + 63) / 64 * 64;
+  return first + sizeof(Rank) * static_cast<size_t>(ranks);
+}
 
 Job::Job(Memory memory, std::chrono::milliseconds deadline) : memory_(std::move(memory)), deadline_(deadline) {}
 
 std::shared_ptr<Job> Job::create(Memory memory, int ranks, std::chrono::milliseconds deadline) {
   std::shared_ptr<Job> job(new Job(std::move(memory), deadline));
-  const Offset end = sizeof(Header) + 64 + sizeof(Rank) * static_cast<size_t>(ranks);
+  const Offset end = end_of_logs(ranks);
   job->memory_.reserve(0, end);
-  Header& header = *new (job->memory_.base()) Header{};
-  header.layout = layout;
-  header.ranks = ranks;
-  header.used = end;
+  new (job->at<void>(Memory::first)) Header(ranks, end);
   for (int r = 0; r < ranks; ++r) new (&job->rank(r)) Rank{};
   job->suspected_.resize(static_cast<size_t>(ranks));
   return job;
@@ -71,10 +76,7 @@ std::shared_ptr<Job> Job::open(Memory memory, std::chrono::milliseconds deadline
   return job;
 }
 
-Job::Rank& Job::rank(int r) const {
-  constexpr Offset first = (sizeof(Header) + 63) / 64 * 64;
-  return at<Rank>(first)[r];
-}
+Job::Rank& Job::rank(int r) const { return *at<Rank>(end_of_logs(r)); }
 
 int Job::ranks() const { return header().ranks; }
 int Job::new_group() { return header().groups++; }
@@ -97,17 +99,25 @@ Patience Job::patience() const {
   return Patience::of(ranks(), cores);
 }
 
-Offset Job::allocate(size_t bytes) {
-  const size_t whole = (bytes + 63) / 64 * 64;
-  const Offset begin = (header().used.fetch_add(whole + 64) + 63) / 64 * 64;
-  memory_.reserve(begin, whole);
-  return begin;
+Offset Job::allocate(size_t bytes) { return header().blocks.take(memory_, bytes); }
+void Job::give(Offset block) { header().blocks.give(memory_, block); }
+void Job::belongs(Offset block, Blocks::Chain& blocks) { Blocks::add(memory_, block, blocks); }
+
+void Job::outlive(int group, Tensor tensor) {
+  const std::lock_guard lock(mutex_);
+  outlived_.emplace(group, std::move(tensor));
 }
 
-void Job::outlive(Tensor tensor) {
+void Job::give_group(int group, Blocks::Chain& blocks) {
+  header().blocks.give_all(memory_, blocks);
+  std::vector<Tensor> dropped;  // after the lock, because a tensor may be the last that holds another group
   const std::lock_guard lock(mutex_);
-  outlived_.push_back(std::move(tensor));
+  const auto [begin, end] = outlived_.equal_range(group);
+  for (auto i = begin; i != end; ++i) dropped.push_back(std::move(i->second));
+  outlived_.erase(begin, end);
 }
+
+void Job::keep_logs() const { memory_.keep(end_of_logs(ranks())); }
 
 void Job::begin(int r, const Call& call, int group, int group_size) {
   Rank& mine = rank(r);

@@ -7,12 +7,13 @@
 #include <array>
 #include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 
 #include "collectives/run_ranks.h"
 #include "collectives/transport.h"
-#include "collectives/transports/memory.h"
+#include "collectives/transports/blocks.h"
 #include "collectives/transports/waiting.h"
 
 namespace weft {
@@ -66,9 +67,17 @@ class Job {
   const std::byte* address(Offset offset) const {
     return reinterpret_cast<const std::byte*>(reinterpret_cast<uintptr_t>(memory_.base()) + offset);
   }
-  Offset allocate(size_t bytes);  // zeros, 64-byte aligned, never given back
+  Offset allocate(size_t bytes);  // zeros, 64-byte aligned
+  void give(Offset block);
   const Memory& memory() const { return memory_; }
-  void outlive(Tensor tensor);  // keeps it for as long as the job lasts, for ranks that may still read it
+
+  // What belongs to a group: blocks, and tensors of a rank that has left it which others may still read. All of it goes
+  // when the last rank has left; what belongs to everybody, group 0, when the job ends.
+  void belongs(Offset block, Blocks::Chain& blocks);
+  void outlive(int group, Tensor tensor);
+  void give_group(int group, Blocks::Chain& blocks);
+
+  void keep_logs() const;  // after the end, because a report has named the file
 
   // A rank's log.
   void begin(int rank, const Call& call, int group, int group_size);
@@ -97,7 +106,8 @@ class Job {
  private:
   struct Header;
   Job(Memory memory, std::chrono::milliseconds deadline);
-  Header& header() const { return *at<Header>(0); }
+  Header& header() const { return *at<Header>(Memory::first); }
+  static Offset end_of_logs(int ranks);
   Rank& rank(int r) const;
   [[noreturn]] void end(const Fault& fault, bool first);
   std::string circle(int rank);
@@ -106,9 +116,9 @@ class Job {
 
   Memory memory_;
   std::chrono::milliseconds deadline_;
-  std::mutex mutex_;  // guards:
-  std::vector<Tensor> outlived_;
-  std::vector<uint64_t> suspected_;  // per rank: what the circle it waits in looked like when last seen
+  std::mutex mutex_;                     // guards:
+  std::multimap<int, Tensor> outlived_;  // by group
+  std::vector<uint64_t> suspected_;      // per rank: what the circle it waits in looked like when last seen
 };
 
 }  // namespace weft

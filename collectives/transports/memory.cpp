@@ -14,81 +14,99 @@
 #include <ctime>
 #include <filesystem>
 
-#include "engine/error.h"
+#include "collectives/transport.h"
 
 namespace weft {
 namespace {
 
 constexpr const char* file_prefix = "weft-";
+constexpr size_t page = 4096, kept_at_most = size_t{1} << 20;
 
-// A new file that only this user may open, or -1.
-int make_file(const std::string& folder, std::string& path) {
-  path = folder + "/" + file_prefix + std::to_string(getpid()) + "-XXXXXX";
-  return mkostemp(path.data(), O_CLOEXEC);  // mode 0600
-}
+// Begins every file of ours.
+struct Mark {
+  std::array<char, 24> magic{"Weft: memory of a job\n"};
+  uint64_t kept = 0;  // bytes that stay when everybody has died, because a report has named the file
+};
+static_assert(sizeof(Mark) <= Memory::first);
 
-// What the file may grow to: by the file system's free space, and by this process's limit, which kills those who
-// exceed it.
-size_t room_for(int file) {
-  struct statvfs system;
+// Address space is taken in proportion to what a process may have of it; and a file that would exceed the process's
+// limit kills it.
+size_t range(size_t at_most) {
   struct rlimit limit;
-  size_t room = SIZE_MAX;
-  if (fstatvfs(file, &system) == 0) room = static_cast<size_t>(system.f_bavail) * system.f_frsize;
-  if (getrlimit(RLIMIT_FSIZE, &limit) == 0) room = std::min(room, static_cast<size_t>(limit.rlim_cur));
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0) at_most = std::min(at_most, static_cast<size_t>(limit.rlim_cur));
   if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
-    room = std::min(room, static_cast<size_t>(limit.rlim_cur / 8));
-  return room & ~size_t{4095};
+    at_most = std::min(at_most, static_cast<size_t>(limit.rlim_cur / 8));
+  return at_most & ~(page - 1);
 }
 
-// What a job that failed has left for the post-mortem shrinks to its logs, and goes after a day. That nobody is using
-// it any more shows in its lock, which every living process holds.
+// Removes a job's file, or all but what a report has named; if it is one, this user's, and nobody lives who uses it.
+void tidy(int file, const std::string& path) {
+  struct stat status;
+  Mark mark;
+  const Mark ours;
+  if (fstat(file, &status) != 0 || !S_ISREG(status.st_mode) || status.st_uid != geteuid()) return;
+  if (pread(file, &mark, sizeof mark, 0) != sizeof mark || mark.magic != ours.magic) return;
+  if (flock(file, LOCK_EX | LOCK_NB) != 0 || pread(file, &mark, sizeof mark, 0) != sizeof mark) return;
+  const auto kept = static_cast<off_t>(std::min<uint64_t>(mark.kept, kept_at_most));
+  const bool old = std::time(nullptr) - status.st_mtime > 24 * 3600;
+  if (kept == 0 || old || (status.st_size > kept && ftruncate(file, kept) != 0)) unlink(path.c_str());
+}
+
 void tidy(const std::string& folder) {
-  constexpr off_t logs = off_t{4} << 20;
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
     if (!entry.path().filename().string().starts_with(file_prefix)) continue;
-    const int file = ::open(entry.path().c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-    struct stat status;
+    const int file = ::open(entry.path().c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (file < 0) continue;  // another user's
-    if (flock(file, LOCK_EX | LOCK_NB) == 0 && fstat(file, &status) == 0) {
-      if (std::time(nullptr) - status.st_mtime > 24 * 3600)
-        unlink(entry.path().c_str());
-      else if (status.st_size > logs && ftruncate(file, logs) != 0)
-        unlink(entry.path().c_str());
-    }
+    tidy(file, entry.path());
     close(file);
   }
 }
 
-constexpr size_t smallest = size_t{64} << 20;
+// A new file that only this user may open, or -1. It is locked before it has a mark, so nobody takes it for a dead
+// job's.
+int make_file(const std::string& folder, std::string& path) {
+  tidy(folder);
+  path = folder + "/" + file_prefix + std::to_string(getpid()) + "-XXXXXX";
+  const int file = mkostemp(path.data(), O_CLOEXEC);  // mode 0600
+  const Mark mark;
+  if (file < 0) return file;
+  flock(file, LOCK_SH);
+  if (pwrite(file, &mark, sizeof mark, 0) == sizeof mark) return file;
+  unlink(path.c_str());
+  close(file);
+  return -1;
+}
+
+constexpr size_t smallest = size_t{1} << 20;
 
 }  // namespace
 
 Memory Memory::map(size_t bytes, int file, const std::string& path) {
-  if (file >= 0) flock(file, LOCK_SH);  // until the last process has ended; see tidy
   const int flags = MAP_SHARED | MAP_NORESERVE | (file < 0 ? MAP_ANONYMOUS : 0);
   void* base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, file, 0);
-  require(base != MAP_FAILED, "shared memory: ", bytes >> 20, " MiB of address space for ",
-          path.empty() ? "the ranks of this process" : path, ": ", std::strerror(errno));
+  if (base == MAP_FAILED)
+    throw Fault(exit_codes::out_of_memory, "shared memory: " + text(bytes >> 20) + " MiB of address space for " +
+                                               (path.empty() ? "the ranks of this process" : path) + ": " +
+                                               std::strerror(errno) + "; see ulimit -v");
   return Memory(static_cast<std::byte*>(base), bytes, file, path);
 }
 
 Memory Memory::of_this_process(size_t at_most) {
-  for (;; at_most /= 2) try {
+  for (at_most = range(at_most);; at_most /= 2) try {
       return map(at_most, -1, "");
-    } catch (const Error&) {
+    } catch (const Fault&) {
       if (at_most < smallest) throw;  // the address space is limited, but not to this little
     }
 }
 
 Memory Memory::new_file(size_t at_most) {
-  tidy("/dev/shm");
   std::string path;
   int file = make_file("/dev/shm", path);
   const char* temporary = std::getenv("TMPDIR");
   if (file < 0) file = make_file(temporary ? temporary : "/tmp", path);
   require(file >= 0, "shared memory: no file ", path, ": ", std::strerror(errno));
-  const size_t bytes = std::min(at_most, room_for(file));
+  const size_t bytes = range(at_most);
   require(ftruncate(file, static_cast<off_t>(bytes)) == 0, "shared memory: ", bytes >> 20, " MiB in ", path, ": ",
           std::strerror(errno));
   return map(bytes, file, path);
@@ -97,7 +115,8 @@ Memory Memory::new_file(size_t at_most) {
 Memory Memory::existing_file(const std::string& path) {
   const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
   struct stat status;
-  require(file >= 0 && fstat(file, &status) == 0, "shared memory: cannot open ", path, ": ", std::strerror(errno));
+  require(file >= 0 && flock(file, LOCK_SH) == 0 && fstat(file, &status) == 0, "shared memory: cannot open ", path,
+          ": ", std::strerror(errno));
   return map(static_cast<size_t>(status.st_size), file, path);
 }
 
@@ -107,15 +126,40 @@ Memory::~Memory() {
 }
 
 void Memory::reserve(Offset begin, size_t bytes) const {
-  require(begin + bytes <= bytes_, "shared memory: ", bytes, " bytes more than the ", bytes_ >> 20, " MiB there are");
+  if (begin + bytes > bytes_)
+    throw Fault(exit_codes::out_of_memory, "shared memory: " + text(bytes >> 10) + " KiB do not fit into the " +
+                                               text(bytes_ >> 20) + " MiB of address space there are for it; an " +
+                                               "eighth of ulimit -v is taken");
   if (file_ < 0 || bytes == 0) return;
-  const int error = posix_fallocate(file_, static_cast<off_t>(begin), static_cast<off_t>(bytes));
-  require(error == 0, "shared memory: ", bytes >> 10, " KiB more in ", path_, ": ", std::strerror(error));
+  int error;
+  do {
+    error = posix_fallocate(file_, static_cast<off_t>(begin), static_cast<off_t>(bytes));
+  } while (error == EINTR);
+  if (error == 0) return;
+  struct stat status {};
+  struct statvfs system {};
+  fstat(file_, &status);
+  fstatvfs(file_, &system);
+  throw Fault(
+      exit_codes::out_of_memory,
+      "shared memory: " + text(bytes >> 10) + " KiB more in " + path_ + ": " + std::strerror(error) + "; the job has " +
+          text(status.st_blocks >> 1) + " KiB of the " + text((system.f_blocks * system.f_frsize) >> 10) +
+          " KiB there are in all. In a container, start it " +
+          "with more (docker run --shm-size=1g), or let the ranks be threads (./run --ranks) or send messages " +
+          "(WEFT_TRANSPORT=mpi)");
 }
 
 void Memory::forget(Offset begin, size_t bytes) const {
-  if (file_ >= 0)
-    fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(begin), static_cast<off_t>(bytes));
+  const Offset whole = std::min((begin + page - 1) & ~(page - 1), begin + bytes);
+  const Offset end = std::max((begin + bytes) & ~(page - 1), whole);
+  const bool forgotten = end > whole && madvise(base_ + whole, end - whole, MADV_REMOVE) == 0;
+  std::memset(base_ + begin, 0, (forgotten ? whole : end) - begin);
+  std::memset(base_ + end, 0, begin + bytes - end);
+}
+
+void Memory::keep(size_t bytes) const {
+  const uint64_t kept = bytes;
+  if (file_ >= 0) require(pwrite(file_, &kept, sizeof kept, offsetof(Mark, kept)) == sizeof kept, path_, ": no write");
 }
 
 void Memory::remove_file() const {

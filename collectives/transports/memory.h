@@ -12,9 +12,12 @@ namespace weft {
 
 using Offset = uint64_t;  // from the beginning of the range
 
-// Address space: pages become real when they are touched or reserved.
+// Address space: pages become real when they are touched or reserved. A file's processes hold a lock on it, so that it
+// shows when all are dead; then the next job of the same user removes it, or what no report has named of it.
 class Memory {
  public:
+  static constexpr Offset first = 64;  // what is before is the file's mark
+
   static Memory of_this_process(size_t at_most);
   static Memory new_file(size_t at_most);  // readable by this user only; in /dev/shm, or else in $TMPDIR
   static Memory existing_file(const std::string& path);
@@ -34,9 +37,11 @@ class Memory {
     return address >= begin && address < begin + bytes_;
   }
 
-  // Makes pages real, so that running out of room is an Error here and not a SIGBUS later; or gives them back.
+  // Makes pages real, so that running out of room is a Fault here and not a SIGBUS later; or gives them back and leaves
+  // zeros.
   void reserve(Offset begin, size_t bytes) const;
   void forget(Offset begin, size_t bytes) const;
+  void keep(size_t bytes) const;  // for a day after everybody has died: at most a MiB, which a report names
   void remove_file() const;
 
  private:

@@ -61,6 +61,14 @@ MpiGroup::State::State(MPI_Comm comm, std::shared_ptr<Job> job, int rank_on_node
   MPI_Group_free(&everybody);
 }
 
+// Ranks drop a group at different times. To free a communicator is a collective, but "normally implemented to be local"
+// (MPI 4.0, 7.4.3), as it is in MPICH and in Open MPI; what is under way in it still arrives.
+MpiGroup::State::~State() {
+  int over = 0;
+  MPI_Finalized(&over);
+  if (!over) MPI_Comm_free(&comm);
+}
+
 GlobalRank MpiGroup::global(GroupRank rank) const {
   require(rank.value >= 0 && rank.value < size(), "rank ", rank, " in a group of ", size());
   return {state_->members[static_cast<size_t>(rank.value)]};

@@ -34,7 +34,9 @@ class MpiGroup : public Transport {
   // What a group is; a transport is a view of it.
   struct State {
     State(MPI_Comm comm, std::shared_ptr<Job> job, int rank_on_node, std::shared_ptr<Outbox> outbox, int number);
-    MPI_Comm comm;  // for this group alone; freeing it would be one more collective, so MPI keeps it
+    State(const State&) = delete;
+    ~State();
+    MPI_Comm comm;  // for this group alone
     std::shared_ptr<Job> job;
     int rank_on_node;
     std::shared_ptr<Outbox> outbox;

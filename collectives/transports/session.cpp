@@ -103,8 +103,10 @@ void Session::end(int exit_code, const std::string& what, bool first) {
   } else if (job_) {
     if (const std::string doing = job_->doing(rank_on_node()); what.find(doing) == std::string::npos)
       report += "\n  its last call was " + doing;
-    if (const std::string& path = job_->memory().path(); !path.empty())
+    if (const std::string& path = job_->memory().path(); !path.empty()) {
       report += "\n  the last calls of all ranks are in " + path;
+      job_->keep_logs();
+    }
   }
   write_report(report + "\n");
   leave(exit_code);

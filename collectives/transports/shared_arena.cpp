@@ -29,7 +29,9 @@ Offset SharedArena::take(size_t bytes) {
       return block;
     }
   }
-  return job_->allocate(SizeClass::bytes(size_class));
+  const Offset block = job_->allocate(SizeClass::bytes(size_class));
+  job_->belongs(block, group_.blocks);
+  return block;
 }
 
 void SharedArena::give(Offset block, size_t bytes) {

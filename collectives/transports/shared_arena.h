@@ -13,9 +13,21 @@
 
 namespace weft {
 
+// What a group has of its job's memory, in that memory. It goes with the last rank that holds the group: its transport,
+// or a tensor in its memory.
+struct GroupMemory {
+  int32_t group = 0;
+  std::atomic<int32_t> holders{0};  // 0 for everybody's group, which stays as long as the job
+  Blocks::Chain blocks{0};
+};
+
 class SharedArena : public std::enable_shared_from_this<SharedArena> {
  public:
-  explicit SharedArena(std::shared_ptr<Job> job) : job_(std::move(job)) {}
+  SharedArena(std::shared_ptr<Job> job, GroupMemory& group) : job_(std::move(job)), group_(group) {}
+  SharedArena(const SharedArena&) = delete;
+  ~SharedArena() {
+    if (group_.holders > 0 && --group_.holders == 0) job_->give_group(group_.group, group_.blocks);
+  }
 
   Offset take(size_t bytes);
   void give(Offset block, size_t bytes);
@@ -30,7 +42,8 @@ class SharedArena : public std::enable_shared_from_this<SharedArena> {
   struct Held;
   StorageHandle hold(Offset block, void* data, size_t bytes, void (*release)(Storage*));
 
-  std::shared_ptr<Job> job_;
+  const std::shared_ptr<Job> job_;
+  GroupMemory& group_;
   std::mutex mutex_;                                // a tensor may be dropped by another thread than the rank's
   std::map<int, std::vector<Offset>> free_;         // by size class
   std::vector<std::span<const std::byte>> common_;  // what is shared

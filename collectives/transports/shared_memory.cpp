@@ -61,10 +61,10 @@ SharedMemory::Sights SharedMemory::look(uint64_t step) {
   return sights;
 }
 
-std::span<const std::byte* const> SharedMemory::peers(size_t first, uint64_t step, size_t staged) {
+std::span<const std::byte* const> SharedMemory::peers(size_t first, uint64_t step, size_t skipped) {
   for (int r = 0; r < size_; ++r) {
     const std::byte* place = places_[static_cast<size_t>(r)];
-    peers_[static_cast<size_t>(r)] = place ? place + first : staging(r, step) + staged;
+    peers_[static_cast<size_t>(r)] = place ? place + first : staged(r, step) + skipped;
   }
   return peers_;
 }
@@ -80,7 +80,8 @@ void SharedMemory::meet(const Call& call, Bytes mine, size_t longest, Read read)
   for (size_t first = 0; first < longest; first += length) {
     const uint64_t step = turn.step();
     if (!visible(mine) && first < mine.size())
-      put(staging(rank_, step), mine.data() + first, std::min(part_, mine.size() - first));
+      put(grown(seats_[rank_].staged[step % 2], std::min(part_, mine.size())), mine.data() + first,
+          std::min(part_, mine.size() - first));
     turn.take_step();
     if (first == 0) {
       sights = look(step);
@@ -94,10 +95,10 @@ void SharedMemory::meet(const Call& call, Bytes mine, size_t longest, Read read)
 void SharedMemory::meet_in_one_step(Turn& turn, Bytes mine, size_t longest, Read read) {
   const uint64_t step = turn.step();
   const bool in_slot = longest <= Slot::capacity;
-  put(in_slot ? turn.slot().bytes : staging(rank_, step), mine.data(), mine.size());
+  put(in_slot ? turn.slot().bytes : grown(seats_[rank_].staged[step % 2], mine.size()), mine.data(), mine.size());
   turn.take_step();
   if (longest == 0) return;
-  for (int r = 0; r < size_; ++r) peers_[static_cast<size_t>(r)] = in_slot ? slot(r, step).bytes : staging(r, step);
+  for (int r = 0; r < size_; ++r) peers_[static_cast<size_t>(r)] = in_slot ? slot(r, step).bytes : staged(r, step);
   peers_[static_cast<size_t>(rank_)] = mine.data();  // not by way of what was only just written for the others
   read({0, longest, peers_});
 }
@@ -139,7 +140,8 @@ void SharedMemory::combine(const Call& call, Bytes mine, std::span<std::byte> re
              place(r, step - 1, before, theirs.first), theirs.size());
     if (const Range own = slice(part, rank_, size_); own.size())
       fold({own.first, own.last, peers(own.first, step, own.first - part.first)},
-           in_place ? result.data() + own.first : folded(rank_, step) + (own.first - part.first));
+           in_place ? result.data() + own.first
+                    : grown(seats_[rank_].folded[step % 2], std::min(part_, mine.size())) + (own.first - part.first));
   }
   if (in_place && !common) turn.take_step();
 }
@@ -147,8 +149,9 @@ void SharedMemory::combine(const Call& call, Bytes mine, std::span<std::byte> re
 // All but the slice that nobody else folds.
 void SharedMemory::stage(uint64_t step, Bytes mine, size_t first, size_t last) {
   const Range own = slice({first, last}, rank_, size_);
-  put(staging(rank_, step), mine.data() + first, own.first - first);
-  put(staging(rank_, step) + (own.last - first), mine.data() + own.last, last - own.last);
+  std::byte* place = grown(seats_[rank_].staged[step % 2], std::min(part_, mine.size()));
+  put(place, mine.data() + first, own.first - first);
+  put(place + (own.last - first), mine.data() + own.last, last - own.last);
 }
 
 }  // namespace weft

@@ -52,6 +52,7 @@ class SharedMemory : public Transport {
   struct Board;
   struct Slot;
   struct Seat;
+  struct Stage;
   struct Channel;
   struct Message;
   struct Shown;
@@ -59,12 +60,13 @@ class SharedMemory : public Transport {
   class Turn;     // one call: in the log from its beginning to its end, and all of its steps
   class Posting;  // a started call
 
-  static Offset new_board(Job& job, const std::vector<int>& members, Sight sight);
+  static Offset new_board(Job& job, const std::vector<int>& members, Sight sight, int holders);
   SharedMemory(std::shared_ptr<Job> job, int member, Sight sight, Offset board);
   Slot& slot(int r, uint64_t step) const;
   Channel& channel(int from, int to) const;
-  std::byte* staging(int r, uint64_t step) const;
+  std::byte* staged(int r, uint64_t step) const;
   std::byte* folded(int r, uint64_t step) const;
+  std::byte* grown(Stage& stage, size_t bytes);  // this rank's, at least so many
 
   bool visible(Bytes bytes) const;
   void show(Turn& turn, Bytes mine, Bytes result) const;
@@ -72,9 +74,10 @@ class SharedMemory : public Transport {
     bool any, all, results;
   };                           // whose bytes, and whether all results, are seen in place
   Sights look(uint64_t step);  // at what everybody shows: fills places_ and results_
-  std::span<const std::byte* const> peers(size_t first, uint64_t step, size_t staged);  // at byte `first`
+  std::span<const std::byte* const> peers(size_t first, uint64_t step, size_t skipped);  // at byte `first`
   void meet_in_one_step(Turn& turn, Bytes mine, size_t longest, Read read);
   void stage(uint64_t step, Bytes mine, size_t first, size_t last);
+  void make_posts();
   Post& post(int r, uint64_t number) const;
   Tensor keep(Tensor mine) const;  // where all can see it
   void forget_read();

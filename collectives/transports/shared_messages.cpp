@@ -79,7 +79,8 @@ std::unique_ptr<Transport> SharedMemory::split(int color, int key, Site site) {
   for (const auto& [k, r] : chosen) members.push_back(members_[r]);
   const int leader = std::get<1>(chosen.front());
 
-  Offset place = color >= 0 && leader == rank_ ? new_board(*job_, members, sight_) : 0;
+  Offset place =
+      color >= 0 && leader == rank_ ? new_board(*job_, members, sight_, static_cast<int>(members.size())) : 0;
   const Offset made = place;
   meet(describe(Verb::split, site), std::as_bytes(std::span(&made, 1)), sizeof made,
        [&](const Part& part) { std::memcpy(&place, part.peers[static_cast<size_t>(leader)], sizeof place); });

@@ -79,6 +79,7 @@ void SharedMemory::Posting::read_by_me() {
 std::unique_ptr<Transport::Started> SharedMemory::start(const Call& asked, Tensor mine, size_t longest) {
   Seat& seat = seats_[rank_];
   const uint64_t number = seat.started;
+  if (!board_->posts.load(std::memory_order_relaxed)) make_posts();
   Post& post = this->post(rank_, number);
   Kept& kept = kept_[number % Post::count];
   require(!kept.open, asked.verb, ": ", size_t{Post::count},
@@ -117,12 +118,12 @@ void SharedMemory::forget_read() {
   }
 }
 
-// Others may still have to read what this rank has shown. Among processes it stays where it is, since this arena ends
-// with its group.
+// Others may still have to read what this rank has shown. Among processes it stays where it is, since nothing is taken
+// from this arena any more.
 SharedMemory::~SharedMemory() {
   forget_read();
   for (; sight_ == Sight::everything && first_kept_ < seats_[rank_].started; ++first_kept_)
-    job_->outlive(std::move(kept_[first_kept_ % Post::count].shown));
+    job_->outlive(board_->group, std::move(kept_[first_kept_ % Post::count].shown));
 }
 
 StorageHandle SharedMemory::allocate_common(size_t bytes, Site site) {

@@ -1,4 +1,7 @@
 // All that transports have to do, under mpiexec; and, by two arguments, a fault and the rank it is on, for faults.py.
+#include <sys/stat.h>
+
+#include <array>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -102,6 +105,28 @@ const std::map<std::string, Fault> faults = {
      }},
 };
 
+void groups_are_given_back(const Session& session, Transport& world) {
+  const auto held = [&] {
+    checks::barrier(world);
+    struct stat status {};
+    stat(session.job()->memory().path().c_str(), &status);
+    return std::array<size_t, 3>{checks::resident_bytes(), static_cast<size_t>(status.st_blocks) * 512,
+                                 checks::open_files()};
+  };
+  checks::groups_come_and_go(world, 100);
+  const auto before = held();
+  checks::groups_come_and_go(world, world.size() > 2 ? 100 : 300);
+  // More than MPI has communicators. To split is slow by messages where there are more ranks than cores.
+  if (world.size() <= 2)
+    for (int i = 0; i < 2100; ++i) world.split(0, 0, Site::here());
+  const auto after = held();
+  constexpr size_t little = size_t{2} << 20;
+  require(after[0] < before[0] + little && after[1] < before[1] + little && after[2] == before[2],
+          "groups that are gone have left something: ", after[0] >> 10, " KiB of memory after ", before[0] >> 10,
+          ", in the job's file ", after[1] >> 10, " after ", before[1] >> 10, ", ", after[2], " open files after ",
+          before[2]);
+}
+
 // A session that exceptions leave by unwinding, as in a main that catches them outside of it.
 int unwind(int argc, char** argv) try {
   Session session(argc, argv);
@@ -125,6 +150,7 @@ int main(int argc, char** argv) {
       return 0;
     }
     checks::everything_works(*group);
+    groups_are_given_back(session, *group);
     if (session.rank() == 0) std::printf("%s: all is well\n", description(session, *group).c_str());
     return 0;
   });

@@ -1,0 +1,242 @@
+// Memory that ranks share: files that are nobody else's, that go with their jobs, and groups that give back what they had.
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+
+#include "collectives/run_ranks.h"
+#include "collectives/transports/session.h"
+#include "tests/transport_checks.h"
+
+using namespace weft;
+using Catch::Contains;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr size_t mebibyte = size_t{1} << 20;
+
+// What a process of its own does; its exit code.
+int of_a_process(const std::function<int()>& work) {
+  const pid_t process = fork();
+  if (process == 0) {
+    int code = 99;
+    try {
+      code = work();
+    } catch (const std::exception& exception) {
+      fprintf(stderr, "%s\n", exception.what());
+    }
+    _exit(code);
+  }
+  int status = 0;
+  waitpid(process, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+// The path of what a process has left that is dead now.
+std::string left_by_a_dead_process(size_t kept) {
+  int pipe[2];
+  REQUIRE(::pipe(pipe) == 0);
+  of_a_process([&] {
+    const auto job = Job::create(Memory::new_file(64 * mebibyte), 2, default_deadline());
+    job->allocate(8 * mebibyte);
+    if (kept) job->keep_logs();
+    const std::string path = job->memory().path();
+    return write(pipe[1], path.data(), path.size()) > 0 ? 0 : 1;
+  });
+  char path[4096];
+  const ssize_t length = read(pipe[0], path, sizeof path);
+  close(pipe[0]), close(pipe[1]);
+  return std::string(path, static_cast<size_t>(length));
+}
+
+size_t bytes_on_disk(const std::string& path) {
+  struct stat status;
+  return stat(path.c_str(), &status) == 0 ? static_cast<size_t>(status.st_blocks) * 512 : 0;
+}
+
+struct Removed {
+  std::string path;
+  ~Removed() { unlink(path.c_str()); }
+};
+
+}  // namespace
+
+TEST_CASE("a new job leaves files alone that look like a job's by their names, whosever they are") {
+  const Removed results{"/dev/shm/weft-results.bin"}, old{"/dev/shm/weft-of-yesterday"}, pipe{"/dev/shm/weft-pipe"};
+  const std::string content(10 * mebibyte, 'x');
+  std::ofstream(results.path) << content;
+  std::ofstream(old.path) << content;
+  const auto before = fs::file_time_type::clock::now() - std::chrono::hours(48);
+  fs::last_write_time(old.path, before);
+  mkfifo(pipe.path.c_str(), 0600);
+  const Removed job{Memory::new_file(mebibyte).path()};
+  CHECK(fs::file_size(results.path) == content.size());
+  CHECK((fs::exists(old.path) && fs::file_size(old.path) == content.size()));
+  CHECK(fs::exists(pipe.path));
+}
+
+TEST_CASE("a new job leaves another user's files alone") {
+  const Removed file{left_by_a_dead_process(0)};
+  REQUIRE(fs::exists(file.path));
+  if (chown(file.path.c_str(), 12345, 12345) != 0) return;  // only root can
+  const Removed job{Memory::new_file(mebibyte).path()};
+  CHECK(fs::exists(file.path));
+  REQUIRE(chown(file.path.c_str(), geteuid(), getegid()) == 0);
+  const Removed next{Memory::new_file(mebibyte).path()};
+  CHECK(!fs::exists(file.path));
+}
+
+TEST_CASE("what a dead job has left goes with the next job, but for a MiB that a report has named") {
+  const Removed killed{left_by_a_dead_process(0)}, reported{left_by_a_dead_process(1)};
+  const Memory living = Memory::new_file(mebibyte);
+  const Removed removed{living.path()};
+  CHECK(!fs::exists(killed.path));
+  CHECK(fs::exists(reported.path));
+  CHECK(bytes_on_disk(reported.path) <= mebibyte);
+  CHECK(fs::file_size(reported.path) > 10'000);
+  const Removed next{Memory::new_file(mebibyte).path()};
+  CHECK(fs::exists(living.path()));  // it lives
+  fs::last_write_time(reported.path, fs::file_time_type::clock::now() - std::chrono::hours(25));
+  const Removed tomorrow{Memory::new_file(mebibyte).path()};
+  CHECK(!fs::exists(reported.path));
+}
+
+TEST_CASE("jobs that start at the same time do not take each other's files for a dead one's") {
+  const auto start_many = [] {
+    for (int i = 0; i < 1500; ++i) {
+      const Memory memory = Memory::new_file(64 * mebibyte);
+      const bool sound = fs::exists(memory.path()) && fs::file_size(memory.path()) == memory.size();
+      memory.remove_file();
+      if (!sound) return 1;
+    }
+    return 0;
+  };
+  std::vector<pid_t> others;
+  for (int i = 0; i < 3; ++i)
+    if (others.push_back(fork()); others.back() == 0) _exit(start_many());
+  CHECK(start_many() == 0);
+  for (const pid_t other : others) {
+    int status = 0;
+    waitpid(other, &status, 0);
+    CHECK(status == 0);
+  }
+}
+
+TEST_CASE("a thousand groups of threads leave memory as it was") {
+  const int n = GENERATE(2, 3, 5, 8);
+  size_t before = 0, after = 0;
+  run_ranks(n, [&](std::unique_ptr<Transport> world) {
+    checks::groups_come_and_go(*world, 100);
+    if (world->rank() == 0) before = checks::resident_bytes();
+    checks::groups_come_and_go(*world, 1000);
+    if (world->rank() == 0) after = checks::resident_bytes();
+  });
+  CHECK(after < before + 2 * mebibyte);
+}
+
+TEST_CASE("what is still held of a group outlives the group, on every rank") {
+  run_ranks(3, [](std::unique_ptr<Transport> world) {
+    std::unique_ptr<Transport> group = world->split(0, 0, Site::here());
+    StorageHandle common = group->allocate_common(100'000, Site::here());
+    if (world->rank() == 0) std::memset(common->data, 7, 100'000);
+    checks::barrier(*group);
+    group = nullptr;
+    if (world->rank() == 1) common = {};
+    checks::groups_come_and_go(*world, 20);
+    const auto* bytes = common ? static_cast<const char*>(common->data) : nullptr;
+    require(!common || std::all_of(bytes, bytes + 100'000, [](char byte) { return byte == 7; }), "it is used again");
+  });
+}
+
+TEST_CASE("blocks are zeros whenever they are taken, by whichever thread, and are not taken twice") {
+  const auto job = Job::create(Memory::of_this_process(size_t{1} << 30), 1, default_deadline());
+  const Offset first = job->allocate(100'000);
+  job->give(first);
+  CHECK(job->allocate(100'000) == first);
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong = 0;
+  for (int t = 1; t <= 4; ++t)
+    threads.emplace_back([&, t] {
+      uint64_t state = static_cast<uint64_t>(t) * 88172645463325252u;
+      std::vector<std::pair<Offset, size_t>> mine;
+      for (int i = 0; i < 5000; ++i) {
+        state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+        const size_t bytes = 1 + state % (state % 16 ? 500 : 20'000);
+        const Offset block = job->allocate(bytes);
+        char* place = job->at<char>(block);
+        wrong += !std::all_of(place, place + bytes, [](char byte) { return byte == 0; });
+        std::memset(place, t, bytes);
+        mine.emplace_back(block, bytes);
+        if (mine.size() < 8) continue;
+        const auto [given, size] = mine[state % 8];
+        place = job->at<char>(given);
+        wrong += !std::all_of(place, place + size, [t](char byte) { return byte == t; });
+        job->give(given);
+        mine.erase(mine.begin() + static_cast<std::ptrdiff_t>(state % 8));
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("ranks as threads are content with little address space") {
+  CHECK(of_a_process([] {
+          struct rlimit limit {
+            size_t{1} << 30, size_t{1} << 30
+          };
+          require(setrlimit(RLIMIT_AS, &limit) == 0, "no limit");
+          const Memory of_the_session = Memory::of_this_process(size_t{64} << 30);
+          run_ranks(2, [](std::unique_ptr<Transport> world) {
+            checks::all_sum(*world, 1'000'000, false);
+            checks::messages_arrive_in_order(*world, 3, 1000);
+          });
+          return 0;
+        }) == 0);
+}
+
+TEST_CASE("memory that does not suffice is said with what is asked for") {
+  CHECK(of_a_process([] {
+          struct rlimit limit {
+            size_t{1} << 30, size_t{1} << 30
+          };
+          require(setrlimit(RLIMIT_AS, &limit) == 0, "no limit");
+          const auto job = Job::create(Memory::of_this_process(size_t{64} << 30), 1, default_deadline());
+          try {
+            job->allocate(size_t{1} << 30);
+          } catch (const Fault& fault) {
+            return std::string(fault.what()).find("1048576 KiB do not fit into the 128 MiB") != std::string::npos
+                       ? fault.exit_code
+                       : 1;
+          }
+          return 2;
+        }) == exit_codes::out_of_memory);
+}
+
+TEST_CASE("a session that no launcher has started does without MPI") {
+  for (const char* variable :
+       {"PMI_RANK", "PMI_SIZE", "PMIX_RANK", "OMPI_COMM_WORLD_SIZE", "SLURM_PROCID", "SLURM_NTASKS"})
+    unsetenv(variable);
+  const auto sockets = [] {
+    std::vector<std::string> found;
+    std::error_code gone;
+    for (const auto& entry : fs::directory_iterator("/proc/self/fd"))
+      if (const std::string target = fs::read_symlink(entry, gone); target.starts_with("socket:"))
+        found.push_back(target);
+    return found;
+  };
+  CHECK(of_a_process([&] {
+          const auto before = sockets();
+          int argc = 0;
+          char* none[] = {nullptr};
+          char** argv = none;
+          Session session(argc, argv);
+          return session.processes() == nullptr && session.size() == 1 && sockets() == before ? 0 : 1;
+        }) == 0);
+}
