@@ -15,6 +15,14 @@ constexpr size_t fingerprint_begin = offsetof(Call, verb), fingerprint_end = off
 static_assert((fingerprint_end - fingerprint_begin) % sizeof(uint64_t) == 0, "hashed in whole words");
 static_assert(sizeof(Call) % sizeof(uint64_t) == 0 && std::is_trivially_copyable_v<Call>);
 
+const std::byte* compared(const Call& call) { return reinterpret_cast<const std::byte*>(&call) + fingerprint_begin; }
+
+constexpr uint64_t hash_of_nothing = 0xcbf29ce484222325u;
+uint64_t hashed(uint64_t hash, std::string_view piece) {
+  for (const char c : piece) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return hash;
+}
+
 bool reduces(Verb verb) {
   return verb == Verb::all_reduce || verb == Verb::reduce_scatter || verb == Verb::reduce_scatter_v ||
          verb == Verb::reduce || (verb >= Verb::scan && verb <= Verb::reverse_exscan);
@@ -28,6 +36,16 @@ void put(char* to, size_t capacity, const char* from, size_t length) {
 const char* told_path(const char* path) {
   while (const char* up = std::strstr(path, "../")) path = up + 3;
   return path;
+}
+// Of a name that does not fit both ends, and a number for all of it.
+void put_name(Call& call, std::string_view name) {
+  constexpr std::string_view cut = "..";
+  constexpr size_t most = sizeof call.name - 1, head = 11, tail = most - head - cut.size();
+  if (name.size() <= most) return put(call.name, sizeof call.name, name.data(), name.size());
+  char* at = std::copy_n(name.data(), head, call.name);
+  at = std::copy(cut.begin(), cut.end(), at);
+  std::copy_n(name.data() + name.size() - tail, tail, at);
+  call.whole_name = hashed(hash_of_nothing, name);
 }
 // The end of a path tells more than its beginning.
 void put_path(char* to, size_t capacity, const char* path) {
@@ -54,7 +72,7 @@ std::string text(ReduceOp op) {
 
 uint64_t Call::fingerprint() const {
   uint64_t words[(fingerprint_end - fingerprint_begin) / sizeof(uint64_t)];
-  std::memcpy(words, &verb, sizeof words);
+  std::memcpy(words, compared(*this), sizeof words);
   uint64_t hash = 0x9e3779b97f4a7c15u;
   for (uint64_t word : words) {
     hash = (hash ^ word) * 0xff51afd7ed558ccdu;
@@ -64,7 +82,7 @@ uint64_t Call::fingerprint() const {
 }
 
 bool Call::matches(const Call& other) const {
-  return std::memcmp(&verb, &other.verb, fingerprint_end - fingerprint_begin) == 0;
+  return std::memcmp(compared(*this), compared(other), fingerprint_end - fingerprint_begin) == 0;
 }
 
 bool Call::same_message(const Call& other) const {
@@ -87,7 +105,7 @@ std::string Call::text() const {
                                        : " root ") +
               std::to_string(root);
   if (*counts) result += std::string(" ") + counts;
-  if (*name) result += std::string(" '") + name + "'";
+  if (*name) result += std::string(" '") + name + (whole_name ? "~" + std::to_string(whole_name % 1000000) : "") + "'";
   return result + " at " + file + ":" + std::to_string(line);
 }
 
@@ -97,7 +115,7 @@ Call describe(Verb verb, Site site, int root) {
   call.root = root;
   call.axes = -1;
   call.line = site.line;
-  put(call.name, sizeof call.name, site.name, std::strlen(site.name));
+  put_name(call, site.name);
   std::copy(site.options.begin(), site.options.end(), call.counts);
   put_path(call.file, sizeof call.file, site.file);
   return call;
@@ -126,7 +144,7 @@ std::string text(const Site& site) { return std::string(told_path(site.file)) + 
 void ShortText::add(std::string_view piece) {
   constexpr std::string_view cut = "... ";
   constexpr size_t most = capacity - 1, digits = 6;
-  for (const char c : piece) hash_ = (hash_ ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  hash_ = hashed(hash_, piece);
   const bool fits = size_ + piece.size() <= most;
   if (fits) std::copy(piece.begin(), piece.end(), text_.begin() + static_cast<std::ptrdiff_t>(size_));
   size_ = fits ? size_ + piece.size() : capacity;

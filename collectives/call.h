@@ -86,7 +86,7 @@ struct Site {
 };
 std::string text(const Site& site);  // "losses/clip.cpp:42"
 
-// Trivially copyable; the texts are cut to fit.
+// Trivially copyable; the texts are cut to fit. Names are compared as a whole.
 struct Call {
   uint64_t sequence = 0;  // the group's count of calls, set by the transport
   // The fingerprint: what has to be equal on every rank.
@@ -99,9 +99,10 @@ struct Call {
   int32_t axes = 0;
   char name[28] = {};
   char counts[ShortText::capacity] = {};  // what else must be equal: counts of rows, sources, else options
+  uint64_t whole_name = 0;                // a number for one that is cut
   // The site may differ: branches of a program may meet in one collective.
   int32_t line = 0;
-  char file[44] = {};
+  char file[43] = {};
   bool has_origin = false;  // of what is sent: Tensor::origin
 
   uint64_t fingerprint() const;           // equal for calls that match; different, but for bad luck, for others

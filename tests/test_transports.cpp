@@ -112,6 +112,14 @@ TEST_CASE("ranks that make different calls are told which, and where") {
        describe(Verb::broadcast, Site::here(), 1),
        {"root 0", "root 1"}},
       {"order", sum({4}, DType::f32, "weights"), sum({4}, DType::f32, "bias"), {"'weights'", "'bias'"}},
+      {"long names that end alike",
+       sum({4}, DType::f32, "encoder.blocks.11.attention.query.weight"),
+       sum({4}, DType::f32, "encoder.blocks.12.attention.query.weight"),
+       {"'encoder.blo..n.query.weight~"}},
+      {"long names that begin alike",
+       sum({4}, DType::f32, "encoder.blocks.11.attention.query.weight"),
+       sum({4}, DType::f32, "encoder.blocks.11.attention.key.weight"),
+       {"'encoder.blo..n.query.weight~", "'encoder.blo..ion.key.weight~"}},
   };
   for (const Case& c : cases)
     for (int n : {2, 3, 4}) {
@@ -282,4 +290,7 @@ TEST_CASE("calls are described as a person would") {
              Contains("all_gather_v f32 (*, 2) at "));
   CHECK(sum({4}).matches(sum({4})));
   CHECK(sum({4}).fingerprint() == sum({4}).fingerprint());
+  const char* const longest = "a name of 27 characters, no";
+  CHECK_THAT(sum({4}, DType::f32, longest).text(), Contains("'a name of 27 characters, no'"));
+  CHECK_THAT(sum({4}, DType::f32, "a name of 28 characters: cut").text(), Contains("'a name of 2..haracters: cut~"));
 }

@@ -66,6 +66,7 @@ rows = [
     mismatch("operation", "all_reduce sum", "all_reduce product"),
     mismatch("root", "broadcast f32 .* root 0", "broadcast f32 .* root 1"),
     mismatch("order", "'weights'", "'bias'"),
+    mismatch("order_of_long_names", "'encoder.blo..n.query.weight~", "'encoder.blo..ion.key.weight~"),
     Row("group", 87, ["collective mismatch: these ranks wait for each other", "of group 0 .*" + site, "of group 1 .*" + site],
         by_deadline=True),
     # F7: started by something that does not know this MPI

@@ -43,6 +43,12 @@ const std::map<std::string, Fault> faults = {
        meet(group, sum({4}, DType::f32, odd ? "bias" : "weights"));
        meet(group, sum({4}, DType::f32, odd ? "weights" : "bias"));
      }},
+    {"order_of_long_names",
+     [](Transport& group, bool odd) {
+       const char* const names[] = {"encoder.blocks.11.attention.query.weight",
+                                    "encoder.blocks.11.attention.key.weight"};
+       for (const int i : {0, 1}) meet(group, sum({4}, DType::f32, names[odd ? 1 - i : i]));
+     }},
     {"group",
      [](Transport& group, bool odd) {
        const auto twin = group.split(0, 0, Site::here());
