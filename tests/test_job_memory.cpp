@@ -1,5 +1,7 @@
 // Memory that ranks share: files that are nobody else's, that go with their jobs, and groups that give back what they had.
 #include <fcntl.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -12,6 +14,8 @@
 
 #include "collectives/run_ranks.h"
 #include "collectives/transports/session.h"
+#include "collectives/transports/shared_memory.h"
+#include "tests/scratch_folder.h"
 #include "tests/transport_checks.h"
 
 using namespace weft;
@@ -59,6 +63,11 @@ std::string left_by_a_dead_process(size_t kept) {
 size_t bytes_on_disk(const std::string& path) {
   struct stat status;
   return stat(path.c_str(), &status) == 0 ? static_cast<size_t>(status.st_blocks) * 512 : 0;
+}
+
+void forget_launchers() {
+  for (const char* sign : {"PMI_RANK", "PMI_SIZE", "PMIX_RANK", "OMPI_COMM_WORLD_SIZE", "SLURM_PROCID", "SLURM_NTASKS"})
+    unsetenv(sign);
 }
 
 struct Removed {
@@ -188,9 +197,11 @@ TEST_CASE("blocks are zeros whenever they are taken, by whichever thread, and ar
 
 TEST_CASE("ranks as threads are content with little address space") {
   CHECK(of_a_process([] {
-          struct rlimit limit {
-            size_t{1} << 30, size_t{1} << 30
-          };
+          std::ifstream sizes("/proc/self/statm");
+          size_t pages = 0;
+          sizes >> pages;
+          const size_t most = pages * 4096 + 200 * mebibyte;
+          const struct rlimit limit { most, most };
           require(setrlimit(RLIMIT_AS, &limit) == 0, "no limit");
           const Memory of_the_session = Memory::of_this_process(size_t{64} << 30);
           run_ranks(2, [](std::unique_ptr<Transport> world) {
@@ -219,10 +230,30 @@ TEST_CASE("memory that does not suffice is said with what is asked for") {
         }) == exit_codes::out_of_memory);
 }
 
+TEST_CASE("a /dev/shm that is too small is said with what is needed and how to get it") {
+  constexpr int cannot_be_tried = 77;
+  const int code = of_a_process([] {
+    if (unshare(geteuid() == 0 ? CLONE_NEWNS : CLONE_NEWUSER | CLONE_NEWNS) != 0 ||
+        mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+        mount("none", "/dev/shm", "tmpfs", 0, "size=4m") != 0)
+      return cannot_be_tried;
+    const auto job = Job::create(Memory::new_file(size_t{64} << 30), 8, default_deadline());
+    SharedMemory::lay_out(*job, SharedMemory::Sight::the_job);
+    try {
+      job->allocate(8 * mebibyte);
+    } catch (const Fault& fault) {
+      const std::string said = fault.what();
+      for (const char* part : {"8192 KiB more in /dev/shm/weft-", "No space left", "of the 4096 KiB", "--shm-size="})
+        if (said.find(part) == std::string::npos) return 1;
+      return fault.exit_code;
+    }
+    return 2;
+  });
+  if (code != cannot_be_tried) CHECK(code == exit_codes::out_of_memory);
+}
+
 TEST_CASE("a session that no launcher has started does without MPI") {
-  for (const char* variable :
-       {"PMI_RANK", "PMI_SIZE", "PMIX_RANK", "OMPI_COMM_WORLD_SIZE", "SLURM_PROCID", "SLURM_NTASKS"})
-    unsetenv(variable);
+  forget_launchers();
   const auto sockets = [] {
     std::vector<std::string> found;
     std::error_code gone;
@@ -239,4 +270,22 @@ TEST_CASE("a session that no launcher has started does without MPI") {
           Session session(argc, argv);
           return session.processes() == nullptr && session.size() == 1 && sockets() == before ? 0 : 1;
         }) == 0);
+}
+
+TEST_CASE("what a program has printed is there when a fault ends it") {
+  forget_launchers();
+  const ScratchFolder folder;
+  const fs::path printed = folder / "printed";
+  const int code = of_a_process([&] {
+    if (!std::freopen(printed.c_str(), "w", stdout)) return 1;
+    int argc = 0;
+    char* none[] = {nullptr};
+    char** argv = none;
+    Session session(argc, argv);
+    std::printf("step 1\n");
+    session.end(exit_codes::exception, "this is a test");
+  });
+  CHECK(code == exit_codes::exception);
+  std::ifstream file(printed);
+  CHECK(std::string(std::istreambuf_iterator<char>(file), {}) == "step 1\n");
 }

@@ -50,7 +50,7 @@ std::unique_ptr<Transport> connect(Session& session) {
 }
 
 std::string description(const Session& session, const Transport& transport) {
-  return transport.description() + ", " + (session.processes() ? session.processes()->library() : "no MPI");
+  return transport.description() + ", " + (mpi_library().empty() ? "no MPI" : mpi_library());
 }
 
 }  // namespace weft

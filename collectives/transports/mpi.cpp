@@ -25,19 +25,6 @@ class MpiProcesses : public Processes {
   int rank_on_node() const override { return rank_on_node_; }
   bool on_one_node() const override { return ranks_on_node_ == size_; }
 
-  std::string library() const override {
-    std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> version{};
-    int length = 0;
-    MPI_Get_library_version(version.data(), &length);
-    const std::string full(version.data());
-    if (const size_t number = full.find("Version:"); full.starts_with("MPICH") && number != std::string::npos) {
-      const size_t begin = full.find_first_not_of(" \t", number + 8);
-      return "MPICH " + full.substr(begin, full.find_first_of(" \t\n", begin) - begin);
-    }
-    return full.substr(0, full.find_first_of(",\n"));
-  }
-  std::string launcher() const override { return library().starts_with("MPICH") ? "mpiexec.mpich" : "mpiexec.openmpi"; }
-
   std::shared_ptr<Job> join(std::chrono::milliseconds deadline, const Job::Ending& ends) override {
     MPI_Comm node;
     MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
@@ -89,5 +76,19 @@ class MpiProcesses : public Processes {
 }  // namespace
 
 std::unique_ptr<Processes> start_mpi(int& argc, char**& argv) { return std::make_unique<MpiProcesses>(argc, argv); }
+
+std::string mpi_library() {
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> version{};
+  int length = 0;
+  MPI_Get_library_version(version.data(), &length);  // may be asked before MPI is started
+  const std::string full(version.data());
+  if (const size_t number = full.find("Version:"); full.starts_with("MPICH") && number != std::string::npos) {
+    const size_t begin = full.find_first_not_of(" \t", number + 8);
+    return "MPICH " + full.substr(begin, full.find_first_of(" \t\n", begin) - begin);
+  }
+  return full.substr(0, full.find_first_of(",\n"));
+}
+
+std::string mpi_launcher() { return mpi_library().starts_with("MPICH") ? "mpiexec.mpich" : "mpiexec.openmpi"; }
 
 }  // namespace weft

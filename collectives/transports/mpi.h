@@ -12,8 +12,6 @@ class Processes {
   virtual ~Processes() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  virtual std::string library() const = 0;   // "MPICH 4.0.2"
-  virtual std::string launcher() const = 0;  // the command that starts programs of this library
 
   // The memory of the ranks of this node, and this rank's place in it; all have joined when it returns.
   virtual std::shared_ptr<Job> join(std::chrono::milliseconds deadline, const Job::Ending& ends) = 0;
@@ -27,6 +25,9 @@ class Processes {
   [[noreturn]] virtual void abort(int exit_code) = 0;  // ends all processes; mpiexec returns the exit code
 };
 
-std::unique_ptr<Processes> start_mpi(int& argc, char**& argv);  // nothing in a build without MPI
+// In a build without MPI: nothing.
+std::unique_ptr<Processes> start_mpi(int& argc, char**& argv);
+std::string mpi_library();   // "MPICH 4.0.2"
+std::string mpi_launcher();  // the command that starts programs of this library
 
 }  // namespace weft

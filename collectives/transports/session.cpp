@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <new>
 #include <thread>
@@ -25,6 +27,16 @@ void write_report(const std::string& report) {
 int number_in(const char* variable) {
   const char* given = std::getenv(variable);
   return given ? std::atoi(given) : 0;
+}
+
+// MPI would listen on the network, for one process in vain. What launchers tell their processes: those of MPICH, Slurm
+// and Open MPI.
+bool needs_mpi(const SessionOptions& options) {
+  constexpr const char* signs[] = {"PMI_RANK",     "PMI_SIZE",    "PMIX_RANK", "OMPI_COMM_WORLD_SIZE",
+                                   "SLURM_PROCID", "SLURM_NTASKS"};
+  const char* transport = std::getenv("WEFT_TRANSPORT");
+  return std::any_of(std::begin(signs), std::end(signs), [](const char* sign) { return std::getenv(sign); }) ||
+         options.transport == "mpi" || (transport && std::string(transport) == "mpi");
 }
 
 // Whether it is in what the program was given, files and options. Then what its ranks did last tells nothing.
@@ -51,7 +63,9 @@ std::pair<int, std::string> what_went_wrong() {
 }  // namespace
 
 Session::Session(int& argc, char**& argv, SessionOptions options)
-    : options_(std::move(options)), processes_(start_mpi(argc, argv)), exceptions_before_(std::uncaught_exceptions()) {
+    : options_(std::move(options)),
+      processes_(needs_mpi(options_) ? start_mpi(argc, argv) : nullptr),
+      exceptions_before_(std::uncaught_exceptions()) {
   require(!the_session, "session: there is one already");
   the_session = this;
   terminate_outside = std::set_terminate(on_terminate);
@@ -114,6 +128,7 @@ void Session::end(int exit_code, const std::string& what, bool first) {
 
 void Session::leave(int exit_code) {
   over_ = true;
+  if (ftrylockfile(stdout) == 0) fflush_unlocked(stdout);
   std::this_thread::sleep_for(std::chrono::milliseconds(20));  // mpiexec may drop what is written at the very end
   if (processes_) processes_->abort(exit_code);
   std::_Exit(exit_code);
@@ -157,13 +172,13 @@ void Session::check_launcher() {
   const bool one_of_several = size() == 1 && started_as > 0;
   if (rank() > 0 || one_of_several) std::this_thread::sleep_for(std::chrono::seconds(1));
   if (one_of_several) leave(exit_codes::wrong_launcher);
-  const std::string built = processes_ ? processes_->library() : "no MPI";
-  const std::string remedy = processes_ ? "start it by the mpiexec of that library: " + processes_->launcher() +
-                                              " -n " + text(ranks) + " PROGRAM"
-                                        : "build it with MPI (-Dmpi=enabled) to run several processes";
+  const bool has_mpi = !mpi_library().empty();
+  const std::string remedy =
+      has_mpi ? "start it by the mpiexec of that library: " + mpi_launcher() + " -n " + text(ranks) + " PROGRAM"
+              : "build it with MPI (-Dmpi=enabled) to run several processes";
   end(exit_codes::wrong_launcher,
       "wrong launcher: " + evidence + " is " + text(ranks) + ", but this job has " + text(size()) +
-          " rank(s). This program was built with " + built + ";\n  " + remedy +
+          " rank(s). This program was built with " + (has_mpi ? mpi_library() : "no MPI") + ";\n  " + remedy +
           ". If the number of ranks is as it should be, set WEFT_RANKS=" + text(size()) + ".");
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 // A program's part in a job of one or more processes: from MPI_Init, before anything that could fail on one rank only,
-// to MPI_Finalize, unless something failed. Then all ranks end, at once, with one report and the fixed exit code that
+// to MPI_Finalize, unless something failed. A program that no launcher has started does without MPI. Then all ranks end, at once, with one report and the fixed exit code that
 // tells what it was, because a rank that merely left would make the others wait for ever, or make mpiexec report
 // success.
 //
@@ -33,7 +33,7 @@ class Session {
   int size() const { return processes_ ? processes_->size() : 1; }
   const SessionOptions& options() const { return options_; }
   const std::shared_ptr<Job>& job() const { return job_; }
-  Processes* processes() const { return processes_.get(); }  // none in a build without MPI
+  Processes* processes() const { return processes_.get(); }  // none where no launcher has started this
   int rank_on_node() const { return processes_ ? processes_->rank_on_node() : 0; }
 
   // Ends the job: one report from this rank, then every rank exits with the code.
