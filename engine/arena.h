@@ -9,6 +9,7 @@ namespace weft {
 
 class Arena {
  public:
+  static constexpr size_t chunk_bytes = size_t{1} << 16, alignment = 16;
   struct Mark {
     size_t chunk = 0, used = 0;
   };
@@ -20,9 +21,10 @@ class Arena {
     for (char* chunk : chunks_) pool::give(chunk, chunk_bytes);
   }
 
-  // Aligned for any closure; no single request may exceed a chunk.
-  void* take(size_t bytes) {
-    bytes = (bytes + 15) & ~size_t{15};
+  // A place for one. None may exceed a chunk, nor want more alignment than this gives.
+  template <class T>
+  requires(sizeof(T) <= chunk_bytes && alignof(T) <= alignment) void* place_for() {
+    constexpr size_t bytes = (sizeof(T) + alignment - 1) / alignment * alignment;
     if (chunks_.empty() || top_.used + bytes > chunk_bytes) next_chunk();
     void* result = chunks_[top_.chunk] + top_.used;
     top_.used += bytes;
@@ -30,8 +32,6 @@ class Arena {
   }
   Mark mark() const { return top_; }
   void rewind(Mark mark) { top_ = mark; }  // whatever was taken since must have been destroyed
-
-  static constexpr size_t chunk_bytes = size_t{1} << 16;
 
  private:
   void next_chunk() {

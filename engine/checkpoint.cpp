@@ -40,7 +40,7 @@ Vars checkpoint(PooledFunction<Vars(std::span<const Var>)> f, Vars inputs) {
   tape->replays_ = tape->replays_ || tape->replay_skipped_;
   tape->replay_skipped_ = skipped_before;
   tape->must_be_usable(op.name.c_str());
-  Tape::Pullback* piece = new (tape->arena_.take(sizeof(Tape::Piece)))
+  Tape::Pullback* piece = new (tape->arena_.place_for<Tape::Piece>())
       Tape::Piece(std::move(f), std::move(inputs), static_cast<int>(results.size()), *tape);
   for (Var& result : results) {
     Tensor value = result.value();

@@ -66,13 +66,10 @@ template <class F> struct Recording::WithOutput final : Tape::Pullback {
 
 template <class F> void Recording::add(const Var& input, F&& pullback) {
   if (!active_ || !(input.tracked() || always_)) return;
-  if constexpr (std::is_invocable_v<F&, const Var&, const Var&>) {
-    static_assert(sizeof(WithOutput<F>) <= Arena::chunk_bytes);
-    link(new (tape().arena_.take(sizeof(WithOutput<F>))) WithOutput<F>(input.id_, std::move(pullback), output_));
-  } else {
-    static_assert(sizeof(Plain<F>) <= Arena::chunk_bytes);
-    link(new (tape().arena_.take(sizeof(Plain<F>))) Plain<F>(input.id_, std::move(pullback)));
-  }
+  if constexpr (std::is_invocable_v<F&, const Var&, const Var&>)
+    link(new (tape().arena_.place_for<WithOutput<F>>()) WithOutput<F>(input.id_, std::move(pullback), output_));
+  else
+    link(new (tape().arena_.place_for<Plain<F>>()) Plain<F>(input.id_, std::move(pullback)));
 }
 
 }  // namespace weft

@@ -11,6 +11,17 @@ using namespace weft;
 using Catch::Contains;
 
 namespace {
+
+// What a tape's arena has no place for is refused by the compiler.
+template <class T>
+concept has_place = requires(Arena& arena) {
+  arena.place_for<T>();
+};
+struct alignas(32) Wide {
+  double x[4];
+};
+static_assert(has_place<double[4]> && !has_place<Wide> && !has_place<char[Arena::chunk_bytes + 1]>);
+
 Tensor vector(std::vector<double> values) {
   return Tensor::from({static_cast<int64_t>(values.size())}, values, DType::f64);
 }
