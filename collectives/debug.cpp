@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "collectives/agreement.h"
+#include "collectives/debug_finite.h"
 #include "collectives/spreads.h"
 
 namespace weft {
@@ -206,7 +207,9 @@ void debug_if_asked(Tape& tape, Communicator& comm) {
     const auto* debug = dynamic_cast<const DebugRanks*>(observer);
     return debug && debug->is_of(comm);
   });
-  if (debug_is_asked() && !there) tape.own(std::make_unique<DebugRanks>(tape, comm));
+  if (!debug_is_asked() || there) return;
+  tape.own(std::make_unique<DebugFinite>(tape, comm));
+  tape.own(std::make_unique<DebugRanks>(tape, comm));
 }
 
 }  // namespace weft

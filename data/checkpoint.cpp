@@ -6,6 +6,8 @@
 
 #include "data/durable_file.h"
 #include "data/idx.h"  // MissingInput, MalformedInput
+#include "data/json_text.h"
+#include "engine/finite.h"
 
 namespace weft {
 namespace {
@@ -122,7 +124,15 @@ fs::path save_checkpoint(const fs::path& folder, int64_t step, std::span<const T
   DurableFile::sweep(folder);
   make_way(folder, step);
   const fs::path file = folder / file_name(step);
-  write_safetensors(file, tensors, get, metadata);
+  const auto finite = [&](size_t i) {
+    Tensor tensor = get(i).to(Device::cpu);
+    const std::string what = what_is_not_finite(tensor);
+    if (!what.empty())
+      throw NotFinite("save_checkpoint: step " + std::to_string(step) + ": '" + tensors[i].name + "' " +
+                      text(tensors[i].dtype) + " " + text(tensors[i].shape) + ": " + what + "; nothing was saved");
+    return tensor;
+  };
+  write_safetensors(file, tensors, finite, metadata);
   remove_all_but(static_cast<size_t>(generations), folder);
   return file;
 }
@@ -144,8 +154,18 @@ Latest latest_checkpoint(const fs::path& folder) {
 SafetensorsFile open_checkpoint(const fs::path& path) {
   SafetensorsFile file(path);
   if (!file.checked()) throw MalformedInput(path.string() + ": no checkpoint of Weft, since it has no checksums");
-  file.verify();
+  file.verify(true);
+  step_in(file);
   return file;
+}
+
+int64_t step_in(const SafetensorsFile& checkpoint) {
+  const std::string& stated = checkpoint.metadata(step_key);
+  int64_t step = -1;
+  const auto [end, error] = std::from_chars(stated.data(), stated.data() + stated.size(), step);
+  if (error != std::errc() || end != stated.data() + stated.size() || step < 0)
+    throw MalformedInput(checkpoint.path().string() + ": its step is " + in_quotes(stated) + ", which is no number");
+  return step;
 }
 
 void load_checkpoint(const SafetensorsFile& file, std::span<const NamedTensor> into, Surplus surplus) {

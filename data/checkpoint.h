@@ -15,8 +15,13 @@ namespace weft {
 
 using NamedTensors = std::vector<NamedTensor>;
 
+struct NotFinite : Error {
+  using Error::Error;
+};
+
 // Writes folder/step-000120.safetensors and returns its path. When this returns, that checkpoint is acknowledged: it
-// survives the end of the process and a loss of power. Keeps the last `generations`, removes those before, and what
+// survives the end of the process and a loss of power. Refused, as NotFinite, if a number is not finite: it would be the
+// latest, and of no use. Keeps the last `generations`, removes those before, and what
 // killed writers have left. Adds "step" to the metadata. Refused if the folder holds a sound checkpoint of a later
 // step, since that would be the latest and not this one; a damaged one is renamed to *.damaged.
 std::filesystem::path save_checkpoint(const std::filesystem::path& folder, int64_t step,
@@ -31,11 +36,14 @@ struct Latest {
   int64_t step = 0;
   std::vector<std::string> damaged;  // what was wrong with each later one
 };
-// The latest sound checkpoint of a folder, which may be empty or missing. All its bytes have been checked.
+// The latest sound checkpoint of a folder, which may be empty or missing. All its bytes have been checked, and all its
+// numbers are finite.
 Latest latest_checkpoint(const std::filesystem::path& folder);
 
-// A checkpoint that must be sound, with checksums; Error if not. All its bytes have been checked.
+// A checkpoint that must be as sound, with checksums; Error if not.
 SafetensorsFile open_checkpoint(const std::filesystem::path& file);
+// Of which step it says that it is.
+int64_t step_in(const SafetensorsFile& checkpoint);
 
 enum class Surplus : uint8_t { refused, ignored };  // tensors of a file that are not asked for
 

@@ -13,6 +13,7 @@
 #include "data/durable_file.h"
 #include "data/idx.h"  // MissingInput, MalformedInput
 #include "data/json_text.h"
+#include "engine/finite.h"
 
 namespace weft {
 namespace {
@@ -139,9 +140,22 @@ void SafetensorsFile::read(const Entry& entry, Tensor& into) const {
   read_bytes(entry, [first](uint64_t at) { return first + at; });
 }
 
-void SafetensorsFile::verify() const {
+void SafetensorsFile::verify(bool finite) const {
   std::vector<char> scratch(piece);
-  for (const Entry& entry : tensors()) read_bytes(entry, [&](uint64_t) { return scratch.data(); });
+  for (const Entry& entry : tensors()) {
+    const uint64_t width = size_of(entry.dtype), bytes = entry.end - entry.begin;
+    const auto look = [&](uint64_t at) {
+      const auto count = static_cast<int64_t>(std::min<uint64_t>(piece, bytes - at) / width);
+      if (const auto place = first_not_finite(scratch.data(), count, entry.dtype))
+        malformed("tensor " + in_quotes(entry.name) + ", element " + text(static_cast<int64_t>(at / width) + *place) +
+                  ", is not finite; it was saved by a run that had failed");
+    };
+    read_bytes(entry, [&](uint64_t at) {
+      if (finite && at > 0) look(at - piece);
+      return scratch.data();
+    });
+    if (finite && bytes > 0) look((bytes - 1) / piece * piece);
+  }
 }
 
 void SafetensorsFile::read_bytes(const Entry& entry, const std::function<char*(uint64_t)>& place) const {

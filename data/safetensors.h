@@ -37,7 +37,8 @@ class SafetensorsFile {
   const Entry* find(const std::string& name) const;   // null if it is not there
   Tensor read(const std::string& name) const;         // on the CPU
   void read(const Entry& entry, Tensor& into) const;  // in place; same shape and type, on any device
-  void verify() const;                                // reads everything, keeps nothing
+  // Reads everything and keeps nothing. Looks for numbers that are not finite, too, if that is asked for.
+  void verify(bool finite = false) const;
 
  private:
   // Piece by piece, each to where `place` says that the bytes from `at` on should go.

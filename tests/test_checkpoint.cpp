@@ -3,6 +3,9 @@
 #include <fcntl.h>
 #include <sys/file.h>
 
+#include <cmath>
+#include <limits>
+
 #include "data/checkpoint.h"
 #include "data/descriptor.h"
 #include "data/idx.h"
@@ -43,6 +46,39 @@ TEST_CASE("the latest checkpoint has what was saved last") {
   CHECK(latest.damaged.empty());
   CHECK(holds(*latest.file, sample(2)));
   CHECK(latest.file->metadata() == Metadata{{"seed", "2"}, {"step", "120"}});
+}
+
+TEST_CASE("numbers that are not finite are not saved, and a checkpoint that has some is not the latest") {
+  for (const DType type : {DType::f32, DType::f64, DType::bf16})
+    for (const double bad :
+         {std::nan(""), std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity()}) {
+      const ScratchFolder folder;
+      save_checkpoint(folder.path, 1, sample(1), {});
+      // Behind a megabyte, which is read and checked at once.
+      const Tensor wrong = Tensor::full({3, 200'000}, 1, type);
+      Tensor row = wrong.slice(2, 3).reshape({200'000});
+      row.slice(199'998, 199'999).copy_from(Tensor::full({1}, bad, type));
+      const NamedTensors state = {{"fine", Tensor::full({3}, 1)}, {"wrong", wrong}};
+      CHECK_THROWS_AS(save_checkpoint(folder.path, 2, state, {}), NotFinite);
+      CHECK_THROWS_WITH(save_checkpoint(folder.path, 2, state, {}), Contains("step 2: 'wrong'") &&
+                                                                        Contains("element (2, 199998) is ") &&
+                                                                        Contains("nothing was saved"));
+      CHECK(names_in(folder.path) == Names{"step-000001.safetensors"});
+      write_safetensors(folder / "step-000002.safetensors", state, {{"step", "2"}});
+      const Latest latest = latest_checkpoint(folder.path);
+      CHECK(latest.step == 1);
+      REQUIRE(latest.damaged.size() == 1);
+      CHECK_THAT(latest.damaged[0], Contains("step-000002") && Contains("\"wrong\", element 599998, is not finite"));
+    }
+}
+
+TEST_CASE("a checkpoint whose step is no number is refused") {
+  const ScratchFolder folder;
+  for (const char* step : {"abc", "", "12x", "-3", "99999999999999999999"}) {
+    write_safetensors(folder / "file", sample(), {{"step", step}});
+    CHECK_THROWS_WITH(open_checkpoint(folder / "file"),
+                      Contains("its step is \"" + std::string(step) + "\", which is no"));
+  }
 }
 
 TEST_CASE("a folder that is empty or missing has no latest checkpoint") {

@@ -83,7 +83,7 @@ TEST_CASE("blocks have the weight of their samples, which add up to one over all
         options.accumulate = 2;
         Traffic traffic;
         Parameter parameter("parameter", scalar(1));
-        Training training({{{&parameter}, Sgd{}}}, {comm, traffic, Device::cpu, ""}, options);
+        Training training({{{&parameter}, Sgd{}}}, {comm, traffic, Device::cpu, "", nullptr}, options);
         const std::vector<int64_t> samples = samples_between(0, count);
         const Training::Part part = training.part(samples);
         double sum = 0;

@@ -57,7 +57,7 @@ TEST_CASE("the configuration, read again, is the same configuration") {
   Program program;
   CHECK_FALSE(
       program.parse({"--hidden", "7", "5", "--rate", "0.012345678901234567", "--quiet", "--seed", "9223372036854775807",
-                     "--out", "a folder/with \"quotes\"", "--loss", "clip", "--dtype", "f64"}));
+                     "--out", "a folder/with \"quotes\", #1 = it", "--loss", "clip", "--dtype", "f64"}));
   put(folder / "config.toml", program.line->config());
   Program again;
   const std::string file = (folder / "config.toml").string();
@@ -67,6 +67,16 @@ TEST_CASE("the configuration, read again, is the same configuration") {
   Program changed;
   CHECK_FALSE(changed.parse({"--epochs", "5", "--config", file.c_str()}));
   CHECK((changed.options.epochs == 5 && changed.options.quiet));
+}
+
+TEST_CASE("a configuration may have comments, and names may have what begins one") {
+  const ScratchFolder folder;
+  put(folder / "config.toml", "# of today\nepochs = 5  # few\nout = \"run #1\"  # 'it'\nresume = 'a \"#2'\n");
+  Program program;
+  CHECK_FALSE(program.parse({"--config", (folder / "config.toml").c_str()}));
+  CHECK(program.options.epochs == 5);
+  CHECK(program.options.out == "run #1");
+  CHECK(program.options.resume == "a \"#2");
 }
 
 TEST_CASE("a wrong option is told the nearest one") {

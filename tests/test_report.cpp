@@ -132,6 +132,11 @@ TEST_CASE("what is not finite is left out, and a chart of nothing is empty") {
     expect_balanced(chart);
     CHECK_THAT(chart, !Contains("'nan") && !Contains("inf") && !Contains(",nan"));
   }
+  for (const double next : {4.143134726392532, 4.1431347263925326, 4.1431347263926}) {  // so close that ticks are equal
+    const std::string chart = line_chart({{"loss", {{1, 4.1431347263925317}, {2, next}}}}, "step");
+    expect_balanced(chart);
+    CHECK(chart.size() < 4000);
+  }
   expect_balanced(bar_chart({}, "codes"));
   expect_balanced(bar_chart({0, 0}, "codes"));
   CHECK_THROWS_WITH(line_chart(std::vector<Line>(6), "step"), Contains("6 lines"));

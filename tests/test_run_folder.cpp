@@ -8,6 +8,7 @@
 
 #include "apps/shared/picture.h"
 #include "apps/shared/run_folder.h"
+#include "apps/shared/sessions.h"
 #include "data/durable_file.h"
 #include "data/idx.h"
 #include "tests/scratch_folder.h"
@@ -180,15 +181,19 @@ TEST_CASE("values become pixels between black and white") {
 TEST_CASE("a run from the beginning moves an earlier one aside, and a run that goes on does not") {
   const ScratchFolder scratch;
   const fs::path path = scratch / "runs/one";
-  { RunFolder(path, "seed=1\n", {"loss"}).metrics().add(1, {{"loss", 1}}); }
-  { RunFolder(path / "", "seed=2\n", {"loss"}).metrics().add(1, {{"loss", 2}}); }
-  {
-    RunFolder third(path, "seed=3\n", {"loss"});
-    CHECK(third.moved_to() == scratch / "runs/one-2");
-  }
+  const auto run = [](const fs::path& folder, const char* config, double loss) {
+    RunFolder run(folder);
+    run.begin(config, {"loss"});
+    run.metrics().add(1, {{"loss", loss}});
+    return run.moved_to();
+  };
+  CHECK(run(path, "seed=1\n", 1).empty());
+  CHECK(run(path / "", "seed=2\n", 2) == scratch / "runs/one-1");
+  CHECK(run(path, "seed=3\n", 3) == scratch / "runs/one-2");
   CHECK(contents(scratch / "runs/one-1/config.toml") == "seed=1\n");
   CHECK_THAT(contents(scratch / "runs/one-2/metrics.jsonl"), Contains("\"loss\":2"));
-  RunFolder on(path, "seed=3\n", {"loss"}, 1);
+  RunFolder on(path);
+  on.begin("seed=3\n", {"loss"}, 1);
   CHECK(on.moved_to().empty());
   CHECK_FALSE(fs::exists(scratch / "runs/one-3"));
 }
@@ -196,9 +201,102 @@ TEST_CASE("a run from the beginning moves an earlier one aside, and a run that g
 TEST_CASE("a folder with something else in it is left alone") {
   const ScratchFolder scratch;
   put(scratch / "letter.txt", "dear");
-  CHECK_THROWS_WITH(RunFolder(scratch.path, "", {}), Contains("something else"));
-  CHECK_THROWS_WITH(RunFolder(scratch / "letter.txt", "", {}), Contains("not a folder"));
+  CHECK_THROWS_WITH(RunFolder(scratch.path), Contains("something else"));
+  CHECK_THROWS_WITH(RunFolder(scratch / "letter.txt"), Contains("not a folder"));
   CHECK(contents(scratch / "letter.txt") == "dear");
+  CHECK_FALSE(fs::exists(scratch / "lock"));
+}
+
+TEST_CASE("a run has its folder to itself, also while it moves an earlier one aside, until it ends") {
+  const ScratchFolder scratch;
+  const fs::path path = scratch / "runs/one";
+  const std::string another_has_it =
+      (path / "").parent_path().string() + ": another run has it, process " + std::to_string(getpid()) + " on ";
+  {
+    RunFolder first(path);
+    first.begin("seed=1\n", {"loss"});
+    CHECK_THROWS_WITH(RunFolder(path), Contains(another_has_it));
+    CHECK_THROWS_WITH(RunFolder(path / "."), Contains("another run has it"));
+  }
+  {
+    RunFolder second(path);
+    second.begin("seed=2\n", {"loss"});
+    CHECK_THROWS_WITH(RunFolder(path), Contains(another_has_it));
+    CHECK_FALSE(fs::exists(scratch / "runs/one-1/lock"));
+    const RunFolder earlier(scratch / "runs/one-1");  // which nobody has
+  }
+  CHECK_FALSE(fs::exists(path / "lock"));
+  put(path / "lock", "process 1 on another, which was killed");
+  CHECK_NOTHROW(RunFolder(path));
+}
+
+TEST_CASE("a run that ends before it begins leaves no folder, and one that cannot be made is refused before") {
+  const ScratchFolder scratch;
+  { const RunFolder run(scratch / "runs/one"); }
+  CHECK_FALSE(fs::exists(scratch / "runs"));
+  put(scratch / "letter", "dear");
+  CHECK_THROWS_WITH(RunFolder(scratch / "letter/runs/one"),
+                    Contains("runs/one: cannot be created: ") && Contains("letter is a file"));
+}
+
+TEST_CASE("two runs that begin in the same new folder: one has it") {
+  const ScratchFolder scratch;
+  RunFolder first(scratch / "one"), second(scratch / "one");
+  first.begin("seed=1\n", {"loss"});
+  CHECK_THROWS_WITH(second.begin("seed=2\n", {"loss"}), Contains("another run has it"));
+  CHECK(contents(scratch / "one/config.toml") == "seed=1\n");
+}
+
+TEST_CASE("metrics whose file was removed, moved or replaced are an output failure, and a link is not followed") {
+  const ScratchFolder scratch;
+  const fs::path file = scratch / "metrics.csv";
+  AppendedFile metrics(file);
+  metrics.append("1\n");
+  fs::rename(file, scratch / "elsewhere");
+  CHECK_THROWS_WITH(metrics.append("2\n"), Contains("cannot be written any more: No such file"));
+  put(file, "mine");
+  CHECK_THROWS_WITH(metrics.append("2\n"), Contains("another file in its place"));
+  fs::remove(file);
+  put(scratch / "precious", "mine");
+  fs::create_symlink(scratch / "precious", file);
+  CHECK_THROWS_WITH(AppendedFile(file), Contains("metrics.csv: is a link, which is not followed"));
+  CHECK(contents(scratch / "precious") == "mine");
+}
+
+TEST_CASE("a line of metrics that cannot be one ends what is taken over") {
+  for (const char* line : {R"({"step":2,"time":"now","loss":1})", R"({"step":-2,"time":1,"loss":1})",
+                           R"({"step":1e300,"time":1,"loss":1})", R"({"step":2.5,"time":1,"loss":1})",
+                           R"({"step":18446744073709551615,"time":1})", R"({"step":null,"time":1})", "[2]", "\xff"}) {
+    INFO(line);
+    const ScratchFolder folder;
+    put(folder / "metrics.jsonl", std::string(R"({"step":1,"time":1,"loss":3})") + "\n" + line + "\n");
+    const Metrics metrics(folder.path, {"loss"}, 5);
+    CHECK(metrics.curve("loss").size() == 1);
+    CHECK(lines_of(folder / "metrics.jsonl").size() == 1);
+  }
+}
+
+TEST_CASE("sessions add up to the whole run, and those after the step at which it goes on are forgotten") {
+  const ScratchFolder folder;
+  Traffic two, three;
+  two[Verb::all_reduce] = {2, 20, 0.5};
+  three[Verb::all_gather] = {3, 30, 0.25};
+  const std::vector<RunSession> sessions = {{10, 100, {{4, 1, 0.5}}, {two}},
+                                            {20, 200, {{8, 2, 1}, {8, 3, 1}}, {two, three}}};
+  put(folder / "sessions.json", json(sessions));
+  const std::vector<RunSession> read = sessions_up_to(20, folder / "sessions.json");
+  REQUIRE(read.size() == 2);
+  const RunSession all = whole(read);
+  CHECK(all.last_step == 20);
+  CHECK(all.images == 300);
+  CHECK(all.ranks.at(0).seconds == 12);
+  CHECK(all.ranks.at(1).communication == 3);
+  CHECK(all.traffic.at(0)[Verb::all_reduce].bytes == 40);
+  CHECK(all.traffic.at(1)[Verb::all_gather].calls == 3);
+  CHECK(sessions_up_to(19, folder / "sessions.json").size() == 1);
+  CHECK(sessions_up_to(20, folder / "none").empty());
+  put(folder / "sessions.json", R"([{"last_step":1,"images":"many","ranks":[]}])");
+  CHECK(sessions_up_to(20, folder / "sessions.json").empty());
 }
 
 TEST_CASE("a run resumes from its latest checkpoint, from a path, or from none") {

@@ -16,7 +16,7 @@ template <class Body> void at_every_stage(Body body) {
       options.zero = stage;
       Traffic traffic;
       Parameter first("first", Tensor::full({3000}, 1, DType::f64)), scale("scale", Tensor::full({}, 7, DType::f64));
-      const Launch rank{comm, traffic, Device::cpu, ""};
+      const Launch rank{comm, traffic, Device::cpu, "", nullptr};
       Training training({{{&first, &scale}, Sgd{}}}, rank, options);
       body(training, scale, comm);
     });
@@ -70,7 +70,7 @@ TEST_CASE("with WEFT_DEBUG=1 a weight that is wrong on one rank is named before 
       Traffic traffic;
       const Init init{.key = {5}, .dtype = DType::f64};
       Linear linear("linear", 3, 2, init);
-      Training training({{linear.parameters(), Sgd{}}}, {comm, traffic, Device::cpu, ""}, options);
+      Training training({{linear.parameters(), Sgd{}}}, {comm, traffic, Device::cpu, "", nullptr}, options);
       const std::vector<int64_t> samples = {0, 1, 2, 3, 4, 5, 6};
       const Training::Part part = training.part(samples);
       const auto backward = [&] {
@@ -104,7 +104,7 @@ TEST_CASE("a question about a layer's weight is answered by all blocks and ranks
       Traffic traffic;
       const Init init{.key = {5}, .dtype = DType::f64};
       Linear linear("linear", 50, 30, init), plain("linear", 50, 30, init);
-      Training training({{linear.parameters(), Sgd{}}}, {comm, traffic, Device::cpu, ""}, options);
+      Training training({{linear.parameters(), Sgd{}}}, {comm, traffic, Device::cpu, "", nullptr}, options);
       Layer& layer = training.layer("linear", linear);
       const Tensor x = data_of(0, {7, 50});
       const std::vector<int64_t> samples = {0, 1, 2, 3, 4, 5, 6};

@@ -1,6 +1,7 @@
 #pragma once
 // A file that grows piece by piece. What was appended is the system's when `append` returns, so it outlives the
-// process. A disk that is full is an OutputFailure.
+// process. A disk that is full is an OutputFailure, and so is a file that
+// somebody has removed or moved: what goes there would be lost. A link is not followed.
 #include <filesystem>
 #include <string_view>
 

@@ -32,7 +32,8 @@ struct Extent {
 // Round numbers, about `count` of them, and the range widened to those around it.
 std::vector<double> ticks(Extent& range, int count, bool widened) {
   if (range.most < range.least) range = {0, 1};
-  if (range.most == range.least) {  // in the middle
+  const double largest = std::max(std::abs(range.least), std::abs(range.most));
+  if (range.most - range.least <= 1e-9 * largest) {  // as if it were constant, in the middle
     const double around = range.least != 0 ? std::abs(range.least) : 1;
     range = {range.least - around, range.most + around};
   }
@@ -40,8 +41,8 @@ std::vector<double> ticks(Extent& range, int count, bool widened) {
   const double step = power * (rough > 7 * power ? 10 : rough > 3.5 * power ? 5 : rough > 1.5 * power ? 2 : 1);
   if (widened) range = {std::floor(range.least / step) * step, std::ceil(range.most / step) * step};
   std::vector<double> all;
-  for (double tick = std::ceil(range.least / step); tick * step <= range.most * (1 + 1e-12); ++tick)
-    all.push_back(tick * step);
+  const double first = std::ceil(range.least / step), past = range.most / step + 1e-6;
+  for (int i = 0; first + i <= past; ++i) all.push_back((first + i) * step);
   return all;
 }
 

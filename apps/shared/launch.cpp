@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <new>
 
+#include "apps/shared/run_folder.h"
 #include "collectives/agreement.h"
 #include "collectives/transports/factory.h"
 #include "collectives/transports/nccl.h"
@@ -67,15 +68,15 @@ std::optional<Ending> agree(const std::optional<Ending>& mine, const std::string
 }
 
 void run_rank(std::unique_ptr<Transport> transport, const Options& options, Device device,
-              const std::string& description, const std::function<void(const Launch&)>& body) {
+              const std::string& description, RunFolder* folder, const std::function<void(const Launch&)>& body) {
   Traffic traffic;
   Communicator comm(counted(std::move(transport), traffic),
                     options.fast_reductions ? Reductions::fast : Reductions::ordered);
-  body({comm, traffic, device, description});
+  body({comm, traffic, device, description, comm.rank().value == 0 ? folder : nullptr});
 }
 
 // As many ranks as threads as were asked for, or this process as one.
-void run(Session& session, const Options& options, const std::function<void(const Launch&)>& body) {
+void run(Session& session, const Options& options, RunFolder* folder, const std::function<void(const Launch&)>& body) {
   const Device device = options.chosen_device();
   if (options.tf32) backend(device).allow_tf32(true);
   if (session.size() == 1 && options.ranks > 1) {
@@ -86,13 +87,13 @@ void run(Session& session, const Options& options, const std::function<void(cons
         transport = connect_cards(std::move(transport), place, session);
       }
       const std::string description = transport->description();
-      run_rank(std::move(transport), options, device, description, body);
+      run_rank(std::move(transport), options, device, description, folder, body);
     };
     return run_ranks(static_cast<int>(options.ranks), rank, session.options().deadline);
   }
   auto transport = device == Device::cuda ? connect(session) : connect_hosts(session);
   const std::string description = weft::description(session, *transport);
-  run_rank(std::move(transport), options, device, description, body);
+  run_rank(std::move(transport), options, device, description, folder, body);
 }
 
 }  // namespace
@@ -110,6 +111,8 @@ Fault current_fault() {
     return {exit_codes::malformed_input, error.what()};
   } catch (const OutputFailure& error) {
     return {exit_codes::io, error.what()};
+  } catch (const NotFinite& error) {
+    return {exit_codes::non_finite, error.what()};
   } catch (const std::filesystem::filesystem_error& error) {
     return {exit_codes::io, error.path1().string() + ": " + error.code().message()};
   } catch (const std::bad_alloc&) {
@@ -138,7 +141,11 @@ int launch(CommandLine& line, int argc, char** argv, const std::function<void(co
       return ending->exit_code;
     }
     handle_signals();
-    run(session, options, body);
+    // Before anything that takes time.
+    std::optional<RunFolder> folder;
+    if (session.rank() == 0) expect_checkpoint(options.resume);
+    if (session.rank() == 0 && !options.dry_run) folder.emplace(options.out);
+    run(session, options, folder ? &*folder : nullptr, body);
     return 0;
   } catch (...) {
     const Fault fault = current_fault();

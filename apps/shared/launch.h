@@ -13,12 +13,15 @@
 
 namespace weft {
 
+class RunFolder;
+
 // What a rank's part of the program gets.
 struct Launch {
   Communicator& comm;
   Traffic& traffic;         // of comm and of what is split from it
   Device device;            // for this rank's tensors
   std::string description;  // "shared memory (2 ranks), MPICH 4.0.2"
+  RunFolder* folder;        // --out, on rank 0, unless it is a dry run
 };
 
 // Parses, compares what the ranks were asked for, and calls `body` on every rank.

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "engine/error.h"
@@ -16,6 +17,13 @@ using Json = nlohmann::ordered_json;
 double now() {
   const auto since_1970 = std::chrono::system_clock::now().time_since_epoch();
   return static_cast<double>(std::chrono::duration_cast<std::chrono::milliseconds>(since_1970).count()) / 1000;
+}
+
+// A step is one that there can be, so a number such as 1e300 is none.
+bool is_row(const Json& json) {
+  if (!json.is_object() || !json.contains("step") || !json.contains("time")) return false;
+  return json["step"].is_number_unsigned() && json["step"] <= std::numeric_limits<int64_t>::max() &&
+         json["time"].is_number();
 }
 
 std::string csv(double value) {
@@ -44,14 +52,16 @@ size_t Metrics::column(const std::string& name) const {
   return static_cast<size_t>(place - names_.begin());
 }
 
-// Rows up to a step, and how many bytes of the file they are. A line that a killed process left half written ends them.
+// Rows up to a step, and how many bytes of the file they are. A line that is none ends them, such as one that a killed process
+// left half written.
 uint64_t Metrics::read(const std::filesystem::path& file, int64_t last_step) {
   uint64_t bytes = 0;
   std::ifstream stream(file, std::ios::binary);
   for (std::string line; std::getline(stream, line) && !stream.eof();) {
     const Json json = Json::parse(line, nullptr, false);
-    if (!json.is_object() || !json.contains("step") || !json.contains("time") || json["step"] > last_step) break;
-    Row row{json["step"], json["time"], std::vector<std::optional<double>>(names_.size())};
+    if (!is_row(json) || json["step"].get<int64_t>() > last_step) break;
+    if (!rows_.empty() && json["step"].get<int64_t>() < rows_.back().step) break;
+    Row row{json["step"].get<int64_t>(), json["time"].get<double>(), std::vector<std::optional<double>>(names_.size())};
     for (size_t i = 0; i < names_.size(); ++i)
       if (const auto value = json.find(names_[i]); value != json.end())
         row.values[i] = value->is_number() ? value->get<double>() : std::nan("");

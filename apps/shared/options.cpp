@@ -4,6 +4,7 @@
 #include <charconv>
 #include <functional>
 #include <limits>
+#include <sstream>
 
 #include "apps/shared/nearest.h"
 #include "apps/shared/words.h"
@@ -55,6 +56,26 @@ std::string toml(const std::vector<int64_t>& values) {
   return "[" + all + "]";
 }
 
+// As CLI11 reads it, but that a comment does not begin within quotes.
+class Toml : public CLI::ConfigTOML {
+ public:
+  Toml() { comment('\n'); }  // which no line has
+  std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
+    std::stringstream without_comments;
+    for (std::string line; std::getline(input, line);) {
+      char quote = 0;
+      size_t end = 0;
+      for (; end < line.size() && (quote != 0 || line[end] != '#'); ++end)
+        if (line[end] == quote)
+          quote = 0;
+        else if (quote == 0 && (line[end] == '"' || line[end] == '\''))
+          quote = line[end];
+      without_comments << line.substr(0, end) << '\n';
+    }
+    return CLI::ConfigTOML::from_config(without_comments);
+  }
+};
+
 }  // namespace
 
 struct CommandLine::Parser {
@@ -90,6 +111,7 @@ CommandLine::CommandLine(const std::string& program, const std::string& what_it_
   app.description(what_it_does);
   app.get_formatter()->column_width(34);
   app.option_defaults()->always_capture_default();
+  app.config_formatter(std::make_shared<Toml>());
   app.set_config("--config", "", "options from a TOML file, such as an earlier run's config.toml")->type_name("FILE");
   app.allow_config_extras(CLI::config_extras_mode::error);
   add_common();

@@ -108,11 +108,11 @@ Metadata Run::begin(TrainingState& state, std::function<Metadata()> words) {
         load_all(*latest.file, state, put);
         must_be_in_same_data(*latest.file, words_());
       }
-      if (!options_.dry_run) open_folder(latest);
+      if (rank_.folder) open_folder(latest);
       return latest.file ? latest.file->metadata() : Metadata();
     });
   });
-  if (!saved.empty()) step_ = saved_step_ = std::stoll(saved.at("step"));
+  if (!saved.empty()) step_ = saved_step_ = first_step_ = std::stoll(saved.at("step"));
   began_ = std::chrono::steady_clock::now();
   traffic_before_ = rank_.traffic;
   return saved;
@@ -124,11 +124,11 @@ void Run::open_folder(const Latest& latest) {
   const bool of_this_run = latest.file && std::filesystem::equivalent(latest.file->path().parent_path(),
                                                                       RunFolder::checkpoints(options_.out), absent);
   const auto changes = latest.file ? changes_since(latest.file->path(), config_) : std::vector<std::string>();
-  folder_ =
-      std::make_unique<RunFolder>(options_.out, config_, metric_names(plan_.charts), of_this_run ? latest.step : 0);
+  if (of_this_run) sessions_ = sessions_up_to(latest.step, rank_.folder->path() / "sessions.json");
+  rank_.folder->begin(config_, metric_names(plan_.charts), of_this_run ? latest.step : 0);
   if (latest.file) note("going on from " + latest.file->path().string());
   for (const std::string& change : changes) note("unlike before: " + change);
-  if (!folder_->moved_to().empty()) note("an earlier run is now in " + folder_->moved_to().string());
+  if (!rank_.folder->moved_to().empty()) note("an earlier run is now in " + rank_.folder->moved_to().string());
 }
 
 void Run::step(int64_t images, const std::vector<Value>& shares, const std::vector<Value>& equal) {
@@ -144,15 +144,11 @@ void Run::step(int64_t images, const std::vector<Value>& shares, const std::vect
   std::vector<Value> values = equal;
   for (size_t i = 0; i < shares.size(); ++i) {
     values.push_back({shares[i].name, sums.data<double>()[i + 1]});
-    if (!std::isfinite(values.back().value))
-      throw Fault(exit_codes::non_finite,
-                  "step " + text(step_) + ": " + shares[i].name + " is " + text(values.back().value) +
-                      "; try a smaller learning rate" +
-                      (options_.fast_reductions ? "" : ", or --fast-reductions for gradients of 2^24 and more"));
+    if (!std::isfinite(values.back().value)) end_not_finite(shares[i].name, values.back().value, shares[i].value);
   }
   if (options_.dry_run) return tell_dry_run();
   measure(values);
-  if (leads()) show(folder_->metrics().last("loss").value_or(std::nan("")));
+  if (leads() && rank_.folder) show(rank_.folder->metrics().last("loss").value_or(std::nan("")));
   stopped_ = sums.data<double>()[0] > 0;
   if (stopped_ || (options_.checkpoint_every > 0 && step_ % options_.checkpoint_every == 0)) save();
   if (stopped_)
@@ -171,14 +167,28 @@ void Run::show(double loss) {
                   .communication = time_.communication});
 }
 
+// All ranks have seen the sum.
+void Run::end_not_finite(const std::string& name, double sum, double share) {
+  const std::vector<double> shares =
+      rank_.comm.all_gather(Tensor::from({1}, {share}, DType::f64), Site::here("step")).values();
+  std::string ranks;
+  for (size_t r = 0; r < shares.size(); ++r)
+    if (!std::isfinite(shares[r])) ranks += (ranks.empty() ? " " : ", ") + text(r);
+  throw Fault(exit_codes::non_finite,
+              "step " + text(step_) + ": " + name + " is " + text(sum) +
+                  (ranks.empty() ? ", though each rank's share is finite" : ", by the share of rank" + ranks) +
+                  "; WEFT_DEBUG=1 names the first operation whose result is not finite; try a smaller learning rate" +
+                  (options_.fast_reductions ? "" : ", or --fast-reductions for gradients of 2^24 and more"));
+}
+
 void Run::measure(const std::vector<Value>& values) {
-  if (folder_) folder_->metrics().add(step_, values);
+  if (rank_.folder) rank_.folder->metrics().add(step_, values);
 }
 
 void Run::picture(const std::string& name, const std::string& caption, const Tensor& pixels) {
-  if (!folder_) return;
+  if (!rank_.folder) return;
   report_.pictures.push_back({caption, png(pixels)});
-  folder_->write(name + ".png", report_.pictures.back().png);
+  rank_.folder->write(name + ".png", report_.pictures.back().png);
 }
 
 void Run::chart(const std::string& title, const std::string& drawing) { report_.charts.push_back({title, drawing}); }
@@ -189,6 +199,11 @@ void Run::save() {
   state_->save([&](const TensorSource& get) {
     alone([&] { save_checkpoint(RunFolder::checkpoints(options_.out), step_, state_->tensors(), get, words_()); });
   });
+  RunSession session{step_, images_, gather_times(), gather_traffic(rank_.traffic, rank_.comm)};
+  if (!rank_.folder) return;
+  if (!sessions_.empty() && sessions_.back().last_step > first_step_) sessions_.pop_back();
+  sessions_.push_back(std::move(session));
+  alone([&] { rank_.folder->write("sessions.json", json(sessions_)); });
 }
 
 std::string Run::hash_of_weights() {
@@ -237,15 +252,18 @@ std::vector<Report::RankTime> Run::gather_times() {
 void Run::finish(const std::vector<Report::Figure>& figures) {
   save();
   const std::string hash = hash_of_weights();
-  report_.ranks = gather_times();
-  report_.traffic = gather_traffic(rank_.traffic, rank_.comm);
   if (!leads()) return;
 
-  const Metrics& metrics = folder_->metrics();
+  const RunSession all = whole(sessions_);
+  report_.ranks = all.ranks;
+  report_.traffic = all.traffic;
+  if (sessions_.size() > 1) report_.subtitle += ", in " + text(sessions_.size()) + " sessions";
+  const double seconds = all.ranks.empty() ? 0 : all.ranks[0].seconds;
+  const Metrics& metrics = rank_.folder->metrics();
   report_.figures = {{"loss", short_number(metrics.last("loss").value_or(std::nan("")))}};
   report_.figures.insert(report_.figures.end(), figures.begin(), figures.end());
-  report_.figures.push_back({"training time", duration(time_.seconds)});
-  report_.figures.push_back({"images/s", short_number(time_.seconds > 0 ? images_ / time_.seconds : 0)});
+  report_.figures.push_back({"training time", duration(seconds)});
+  report_.figures.push_back({"images/s", short_number(seconds > 0 ? all.images / seconds : 0)});
   report_.figures.push_back({"weights", hash});
 
   std::vector<Report::Chart> charts;
@@ -255,11 +273,14 @@ void Run::finish(const std::vector<Report::Figure>& figures) {
     charts.push_back({chart.title, line_chart(lines, "step")});
   }
   report_.charts.insert(report_.charts.begin(), charts.begin(), charts.end());
-  folder_->write("report.html", html(report_));
+  const std::filesystem::path page = rank_.folder->path() / "report.html";
+  const bool done_before = step_ == first_step_ && std::filesystem::exists(page);
+  if (!done_before) rank_.folder->write("report.html", html(report_));
 
   std::string summary;
   for (const auto& [name, value] : report_.figures) summary += (summary.empty() ? "" : ", ") + name + " " + value;
-  note("report: " + (folder_->path() / "report.html").string());
+  if (done_before) note("all " + grouped(step_) + " steps were done before; --epochs or --steps makes it more");
+  note("report: " + page.string());
   progress_.finish(summary);
 }
 

@@ -19,6 +19,7 @@
 #include "apps/shared/progress.h"
 #include "apps/shared/report.h"
 #include "apps/shared/run_folder.h"
+#include "apps/shared/sessions.h"
 #include "optim/state.h"
 
 namespace weft {
@@ -66,7 +67,8 @@ class Run {
   void picture(const std::string& name, const std::string& caption, const Tensor& pixels);  // of picture.h
   void chart(const std::string& title, const std::string& drawing);                         // of chart.h
 
-  // Saves the last checkpoint, writes the report and prints the last line.
+  // Saves the last checkpoint, writes the report and prints the last line. A run that was finished before keeps its
+  // report.
   void finish(const std::vector<Report::Figure>& figures);
 
  private:
@@ -77,6 +79,7 @@ class Run {
   void save();
   std::string hash_of_weights();
   void tell_dry_run();
+  [[noreturn]] void end_not_finite(const std::string& name, double sum, double share);
   std::vector<Report::RankTime> gather_times();
 
   const Launch& rank_;
@@ -84,11 +87,11 @@ class Run {
   const std::string config_;
   const Plan plan_;
   Progress progress_;
-  std::unique_ptr<RunFolder> folder_;  // of the leading rank
+  std::vector<RunSession> sessions_;  // of the leading rank: up to where this one began, and this one when it saves
   TrainingState* state_ = nullptr;
   std::function<Metadata()> words_;
   Report report_;
-  int64_t step_ = 0, saved_step_ = -1;
+  int64_t step_ = 0, first_step_ = 0, saved_step_ = -1;
   bool stopped_ = false;
   // Since `begin`, up to the last step.
   std::chrono::steady_clock::time_point began_;

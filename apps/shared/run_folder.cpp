@@ -1,5 +1,9 @@
 #include "apps/shared/run_folder.h"
 
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <map>
 #include <set>
@@ -24,25 +28,59 @@ std::map<std::string, std::string> settings_in(std::istream&& config) {
   return settings;
 }
 
+bool has_a_run(const fs::path& folder) { return fs::exists(folder / "config.toml"); }
+
+void expect_room_for(const fs::path& folder) {
+  fs::path above = fs::absolute(folder / "").parent_path().parent_path();
+  while (!fs::exists(above)) above = above.parent_path();
+  if (!fs::is_directory(above))
+    throw OutputFailure(folder.string() + ": cannot be created: " + above.string() + " is a file");
+  if (access(above.c_str(), W_OK | X_OK) != 0)
+    throw OutputFailure(folder.string() + ": cannot be created in " + above.string() + ": " + std::strerror(errno));
+}
+
+bool is_free(const fs::path& folder) {
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error))
+    if (entry.path().filename() != FolderLock::name) return false;
+  return !error;
+}
+
 }  // namespace
 
-RunFolder::RunFolder(fs::path path, const std::string& config, std::vector<std::string> metric_names,
-                     int64_t resumed_step)
-    : path_(std::move(path)) {
+RunFolder::RunFolder(fs::path path) : path_(std::move(path)) {
+  if (path_.empty()) throw WrongOption("--out: the name of a folder is needed");
+  if (!fs::exists(path_)) {
+    expect_room_for(path_);
+    return;
+  }
+  if (!fs::is_directory(path_)) throw WrongOption(path_.string() + ": not a folder; give another --out");
+  DurableFile::sweep(path_);  // of a run that was killed before it had begun
+  if (!has_a_run(path_) && !is_free(path_))
+    throw WrongOption(path_.string() + ": has something else than a run in it; give another --out");
+  lock();
+}
+
+void RunFolder::lock() {
+  FolderLock lock(path_);
+  if (!lock.holder().empty())
+    throw WrongOption(path_.string() + ": another run has it, " + lock.holder() +
+                      "; give another --out, or wait until that has ended");
+  lock_.emplace(std::move(lock));  // and lets go of a folder that was moved aside
+}
+
+void RunFolder::begin(const std::string& config, std::vector<std::string> metric_names, int64_t resumed_step) {
+  if (!lock_) {
+    make_durable_folder(path_);
+    lock();
+  }
   if (resumed_step == 0) make_room();
-  make_durable_folder(path_);
   write("config.toml", config);
   metrics_ = std::make_unique<Metrics>(path_, std::move(metric_names), resumed_step);
 }
 
 void RunFolder::make_room() {
-  if (path_.empty()) throw WrongOption("--out: the name of a folder is needed");
-  if (!fs::exists(path_)) return;
-  if (!fs::is_directory(path_)) throw WrongOption(path_.string() + ": not a folder; give another --out");
-  DurableFile::sweep(path_);  // of a run that was killed before it had begun
-  if (fs::is_empty(path_)) return;
-  if (!fs::exists(path_ / "config.toml"))
-    throw WrongOption(path_.string() + ": has something else than a run in it; give another --out");
+  if (!has_a_run(path_)) return;
   const std::string name = (path_ / "").parent_path().string();
   int number = 1;
   do moved_to_ = name + "-" + std::to_string(number++);
@@ -50,6 +88,9 @@ void RunFolder::make_room() {
   std::error_code error;
   fs::rename(path_, moved_to_, error);
   if (error) throw OutputFailure(path_.string() + ": cannot be moved aside: " + error.message());
+  lock_->folder_is_now(moved_to_);
+  make_durable_folder(path_);
+  lock();
 }
 
 void RunFolder::write(const std::string& name, const std::string& bytes) const {
@@ -58,11 +99,14 @@ void RunFolder::write(const std::string& name, const std::string& bytes) const {
   file.commit();
 }
 
+void expect_checkpoint(const std::string& resume) {
+  if (resume != "none" && resume != "auto" && !fs::exists(resume))
+    throw MissingInput(resume + ": there is no such checkpoint; --resume takes auto, none or a path");
+}
+
 Latest checkpoint_to_resume(const std::string& resume, const fs::path& run) {
   if (resume == "none") return {};
   if (resume == "auto") return latest_checkpoint(RunFolder::checkpoints(run));
-  if (!fs::exists(resume))
-    throw MissingInput(resume + ": there is no such checkpoint; --resume takes auto, none or a path");
   if (fs::is_directory(resume)) {
     const fs::path within = RunFolder::checkpoints(resume);
     Latest latest = latest_checkpoint(fs::exists(within) ? within : fs::path(resume));
@@ -70,7 +114,7 @@ Latest checkpoint_to_resume(const std::string& resume, const fs::path& run) {
     return latest;
   }
   Latest latest{open_checkpoint(resume), 0, {}};
-  latest.step = std::stoll(latest.file->metadata("step"));
+  latest.step = step_in(*latest.file);
   return latest;
 }
 

@@ -103,7 +103,9 @@ def steps_of(run):
 
 
 def contents(folder):
-    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    # Who is killed leaves its lock, which nobody holds.
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*")
+            if path.is_file() and path.name != "lock"}
 
 
 def check_command_lines(way, program):
@@ -124,7 +126,7 @@ def check_command_lines(way, program):
         ({"--resume": letter / "text"}, 65, "letter/text: "),
         ({"--out": letter / "text"}, 64, "letter/text: not a folder"),
         ({"--out": letter}, 64, "letter: has something else than a run in it"),
-        ({"--out": letter / "text" / "run"}, 74, "letter/text: cannot be created"),
+        ({"--out": letter / "text" / "run"}, 74, "letter/text is a file"),
         ({"--out": letter / ("long" * 99)}, 74, "File name too long"),
     ):
         way.expect(code, text, program, "none", given)
@@ -170,8 +172,8 @@ def check_full_disk(way, program):
     endless = {"--resume": "auto", "--steps": 1000000, "--checkpoint-every": 3}
     way.expect(74, ".safetensors: cannot be written: File too large", program, "full", endless, disturb=shrink)
     csv.unlink()
-    csv.symlink_to("/dev/full")
-    go_on(74, "metrics.csv: cannot be written: No space left on device")
+    csv.symlink_to(out / "config.toml")
+    go_on(74, "metrics.csv: is a link, which is not followed")
     csv.unlink()
     report.unlink()
     report.mkdir()
@@ -191,6 +193,34 @@ def check_signals(way, program):
         steps = len(steps_of(out))
         way.check(f"{number.name}: a checkpoint", (out / "checkpoints" / f"step-{steps:06}.safetensors").exists())
         way.expect(0, "weights ", program, out.name, {"--resume": "auto", "--steps": steps + 1})
+
+
+def check_one_folder(way, program):
+    """A second run in the folder of the first is told who has it, at once, and the first goes on."""
+    out = way.folder / "one"
+    held = []
+
+    def start_another(job):
+        begun = time.monotonic()
+        for more in {}, {"--resume": "auto"}:
+            way.expect(64, "one: another run has it, process ", program, "one", {"--seed": 2, **more})
+        held.append(time.monotonic() - begun)
+        job.send_signal(signal.SIGINT)
+
+    way.expect(0, f"--resume auto --out {out}", program, "one", {"--steps": 1000000}, disturb=start_another)
+    way.check("the second is told at once", held and held[0] < 20)
+    way.check("the first has its folder", "seed = 1\n" in (out / "config.toml").read_text())
+    way.expect(0, "weights ", program, "one", {"--resume": "auto", "--steps": len(steps_of(out)) + 1})
+    report = (out / "report.html").read_bytes()
+    way.check("the report is of both sessions", b"in 2 sessions" in report)
+    way.expect(0, "weights ", program, "one", {"--config": out / "config.toml", "--resume": "auto"})
+    way.check("a run that was finished keeps its report", (out / "report.html").read_bytes() == report)
+
+
+def check_lost_folder(way, program):
+    """A run whose folder is removed under it says so."""
+    way.expect(74, "cannot be written any more: No such file or directory", program, "lost", {"--steps": 1000000},
+               disturb=lambda job: shutil.rmtree(way.folder / "lost", ignore_errors=True))
 
 
 def check_few_samples(way, program):
@@ -216,7 +246,7 @@ def main():
             (folder / f"way {i}").mkdir()
             way = Programs(options, ranks, processes, folder / f"way {i}")
             first = programs[i % len(programs)]
-            for check in check_damages, check_command_lines, check_signals, check_full_disk:
+            for check in check_damages, check_command_lines, check_signals, check_full_disk, check_one_folder, check_lost_folder:
                 check(way, first)
             for program, other in zip(programs, programs[1:] + programs[:1]):
                 check_other_runs(way, program, other)

@@ -3,6 +3,7 @@
 
 #include <thread>
 
+#include "collectives/debug_finite.h"
 #include "collectives/ops.h"
 #include "collectives/scale.h"
 #include "engine/ops/elementwise.h"
@@ -75,6 +76,15 @@ const std::vector<Mistake> mistakes = {
        const Var x = r.leaf({2});
        start(AllGather{}, x, r.comm, at(42));
        r.tape.backward(sum(x), r.gradients);
+     }},
+    // docs/debugging.md
+    {1,
+     [](Rank& r) {
+       const DebugFinite debug(r.tape, r.comm);
+       spread_over(r.tape, r.comm);
+       const Parameter scale("scale", Tensor::full({2, 3}, 1, DType::f64));
+       const Var x = r.tape.watch(Tensor::from({2, 3}, {1, 1, 1, 1, 0, 1}, DType::f64));
+       r.tape.backward(sum(log(x) * r.tape.watch(scale)), r.gradients);
      }},
     // all_reduce
     {3,
