@@ -91,6 +91,10 @@ class Transport {
   // The ranks that give the same color form a new group, ordered by key and then by rank; none for a negative color.
   virtual std::unique_ptr<Transport> split(int color, int key, Site site) = 0;
 
+  // What this rank is busy with outside of any call, such as writing a file; nothing, if empty. Returns what it was
+  // busy with before. See Busy.
+  virtual std::string busy_with(const std::string&) { return {}; }
+
   // Meets everybody for the last time: a rank that leaves early is noticed by those who still count on it.
   virtual void finalize(Site site) = 0;
 

@@ -7,7 +7,7 @@
 #include <mutex>
 #include <vector>
 
-#include "engine/error.h"
+#include "engine/out_of_memory.h"
 
 namespace weft {
 
@@ -72,7 +72,7 @@ Central& central() {
 
 void* from_system(size_t bytes) {
   void* block = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
-  require(block != nullptr, "memory: the system has no ", bytes, " bytes left");
+  if (!block) throw OutOfMemory("memory: the system has no " + text(bytes) + " bytes left");
   return block;
 }
 
@@ -140,7 +140,7 @@ Cache* cache() {
 }  // namespace
 
 void* take(size_t bytes) {
-  require(bytes <= SizeClass::bytes(SizeClass::count - 1), "memory: nobody has ", bytes, " bytes");
+  if (bytes > SizeClass::bytes(SizeClass::count - 1)) throw OutOfMemory("memory: nobody has " + text(bytes) + " bytes");
   const int size_class = SizeClass::of(bytes);
   if (Cache* mine = cache()) return mine->take(size_class);
   return from_system(SizeClass::bytes(size_class));

@@ -22,6 +22,7 @@ class ForwardingTransport : public Transport {
     return inner_->receive(call, from, bytes);
   }
   std::unique_ptr<Transport> split(int color, int key, Site site) override { return inner_->split(color, key, site); }
+  std::string busy_with(const std::string& what) override { return inner_->busy_with(what); }
   void finalize(Site site) override { inner_->finalize(site); }
   bool shows_device_memory() const override { return inner_->shows_device_memory(); }
   bool keeps_stream_order() const override { return inner_->keeps_stream_order(); }

@@ -1,10 +1,20 @@
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <clocale>
+#include <cstdlib>
+#include <fstream>
+#include <new>
 #include <thread>
 
 #include "collectives/run_ranks.h"
+#include "collectives/transports/job.h"
 #include "collectives/transports/self.h"
+#include "collectives/transports/watch.h"
 #include "tests/transport_checks.h"
 
 using namespace weft;
@@ -248,6 +258,131 @@ TEST_CASE("a rank that does not come is named after the deadline, with what ever
   CHECK_THAT(said, Contains("rank 2, process") && Contains("finished 0.") && Contains("'early'"));
   CHECK(seconds > 0.29);
   CHECK(seconds < 0.8);
+}
+
+TEST_CASE("a rank that neither comes nor ends does not keep the report of the deadline") {
+  std::atomic<bool> over = false;
+  std::string told;
+  const auto body = [&](std::unique_ptr<Transport> group) {
+    meet(*group, sum({7}, DType::f32, "early"));
+    while (group->rank() == 1 && !over) std::this_thread::sleep_for(1ms);
+    meet(*group, sum({8}, DType::f32, "late"));
+  };
+  const auto stuck = [&](int rank, const Fault& fault) {
+    told = text(rank) + " " + text(fault.exit_code) + " " + fault.what();
+    over = true;
+  };
+  CHECK_THROWS_AS(run_ranks(3, body, 300ms, stuck), Fault);
+  CHECK_THAT(told, Contains(" 86 deadline: rank") && Contains("rank 1, process") && Contains("finished"));
+  CHECK_THAT(told, Contains("rank 1 does not end, and no thread can be made to") && !Contains("rank 2 does not end"));
+}
+
+TEST_CASE("the others' deadlines rest while a rank is busy, but not for ever, and it is said with what") {
+  const auto busy_for = [](std::chrono::milliseconds time) {
+    return failure(
+        3,
+        [&](Transport& group) {
+          meet(group, sum({7}));
+          if (group.rank() == 1) {
+            group.busy_with("writes runs/x");
+            std::this_thread::sleep_for(time);
+            CHECK(group.busy_with("") == "writes runs/x");
+          }
+          meet(group, sum({8}));
+        },
+        200ms);
+  };
+  CHECK(busy_for(900ms) == "no failure");
+  CHECK_THAT(busy_for(3s),
+             Contains("86 deadline") && Contains("asleep: writes runs/x, for 2.") && Contains("finished 2."));
+}
+
+TEST_CASE("a rank that is lost while it reports its failure keeps nobody for ever") {
+  const auto job = Job::create(Memory::of_this_process(size_t{1} << 30), 2, 300ms);
+  const auto words = [&] { return std::span(job->at<int32_t>(0), 64); };  // of the job's header
+  const std::vector<int32_t> before(words().begin(), words().end());
+  job->record(1, Fault(70, "never said"));
+  int written = 0;
+  for (size_t i = 0; i < before.size() && !written; ++i)
+    if (before[i] == 0 && words()[i] == 2) written += words()[i] = 1;  // as it is between the beginning and the end
+  REQUIRE(written == 1);
+  const double seconds = seconds_of([&] { CHECK_THROWS_WITH(job->fail(0, Fault(86, "deadline")), "deadline"); });
+  CHECK(seconds < 5);
+  CHECK_THROWS_WITH(job->check(), Contains("lost before it said why"));
+}
+
+TEST_CASE("time in which the watch of a card does not run itself is not the card's") {
+  struct Card : Watch::Watched {
+    std::atomic<int> looks = 0;
+    std::atomic<bool> aborted = false;
+    Watch::Stage stage(size_t) override {
+      if (++looks == 2) std::this_thread::sleep_for(600ms);  // as if the process had been stopped
+      return looks < 4 && !aborted ? Watch::Stage::running : Watch::Stage::done;
+    }
+    std::optional<Fault> trouble(const Call&) override { return {}; }
+    void abort() override { aborted = true; }
+  } card;
+  Watch watch(card, 200ms);
+  const uint64_t work = watch.next();
+  watch.begun(sum({4}));
+  while (!watch.is_done(work) && !card.aborted) std::this_thread::sleep_for(1ms);
+  CHECK(!card.aborted);
+}
+
+TEST_CASE("memory that runs out on one rank has its own exit code on all") {
+  const std::vector<std::function<void()>> ways = {[] { throw std::bad_alloc(); },
+                                                   [] { Tensor::zeros({int64_t{1} << 40}); }};
+  for (const auto& way : ways) {
+    int code = 0;
+    const auto body = [&](Transport& group) {
+      if (group.rank() == 1) way();
+      try {
+        meet(group, sum({4}));
+      } catch (const Fault& fault) {
+        code = fault.exit_code;
+        throw;
+      }
+    };
+    CHECK_THROWS(run(2, body));
+    CHECK(code == exit_codes::out_of_memory);
+  }
+}
+
+TEST_CASE("a thread that cannot be made ends all ranks with a sentence") {
+  const pid_t child = fork();
+  if (child == 0) {
+    int64_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    const rlim_t room = static_cast<rlim_t>(pages) * 4096 + (size_t{600} << 20);
+    const rlimit limit{room, room};
+    setrlimit(RLIMIT_AS, &limit);
+    const std::string said = failure(200, [](Transport& group) { meet(group, sum({4})); });
+    _exit(said.starts_with("exception run_ranks: no thread for rank ") ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+}
+
+TEST_CASE("WEFT_TIMEOUT is a number of seconds in any language, or refused with a sentence") {
+  const char* given = std::getenv("WEFT_TIMEOUT");
+  const std::string before = given ? given : "";
+  setenv("WEFT_TIMEOUT", "2.5", 1);
+  const std::string language = std::setlocale(LC_ALL, nullptr);
+  for (const char* other : {"C", "de_DE.UTF-8", "fr_FR.UTF-8"}) {
+    std::setlocale(LC_ALL, other);
+    CHECK(default_deadline() == 2500ms);
+  }
+  std::setlocale(LC_ALL, language.c_str());
+  for (const char* wrong : {"", "abc", "inf", "nan", "1e16", "-1", "0", "2,5", "2.5 s"}) {
+    setenv("WEFT_TIMEOUT", wrong, 1);
+    INFO(wrong);
+    CHECK_THROWS_WITH(default_deadline(), Contains("is not a number of seconds from 0.001 to 1000000"));
+  }
+  unsetenv("WEFT_TIMEOUT");
+  CHECK(default_deadline() == 1min);
+  if (given) setenv("WEFT_TIMEOUT", before.c_str(), 1);
 }
 
 TEST_CASE("an exception on one rank ends the others with an error that names it, and is thrown to the caller") {

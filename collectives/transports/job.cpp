@@ -6,9 +6,13 @@
 
 #include <algorithm>
 #include <bit>
+#include <charconv>
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
+#include <new>
+
+#include "engine/out_of_memory.h"
 
 namespace weft {
 namespace {
@@ -25,15 +29,41 @@ std::string seconds(int64_t milliseconds) {
   return text(tenths / 10) + "." + text(tenths % 10) + " s";
 }
 
+// A rank that looks later than this was not running itself.
+int64_t longest_look(std::chrono::milliseconds deadline) { return std::clamp<int64_t>(deadline.count() / 4, 50, 250); }
+
+constexpr int busy_deadlines = 10;  // so many may be spent on being busy
+
 constexpr uint64_t layout = 0x3130746665772002;  // changes with the structs below
 
 }  // namespace
 
 std::chrono::milliseconds default_deadline() {
   const char* given = std::getenv("WEFT_TIMEOUT");
-  const double seconds = given ? std::atof(given) : 60;
-  require(seconds > 0, "WEFT_TIMEOUT: '", given ? given : "", "' is not a number of seconds");
+  if (!given) return std::chrono::minutes(1);
+  double seconds = 0;
+  const char* end = given + std::strlen(given);
+  const auto [stop, error] = std::from_chars(given, end, seconds);
+  if (error != std::errc() || stop != end || !(seconds >= 0.001 && seconds <= 1e6))
+    throw Fault(exit_codes::usage,
+                "WEFT_TIMEOUT: '" + std::string(given) + "' is not a number of seconds from 0.001 to 1000000");
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
+}
+
+Fault fault_being_handled() {
+  try {
+    throw;
+  } catch (const Fault& fault) {
+    return fault;
+  } catch (const OutOfMemory& error) {
+    return Fault(exit_codes::out_of_memory, error.what());
+  } catch (const std::bad_alloc&) {
+    return Fault(exit_codes::out_of_memory, "out of memory");
+  } catch (const std::exception& exception) {
+    return Fault(exit_codes::exception, exception.what());
+  } catch (...) {
+    return Fault(exit_codes::exception, "an exception that is not a std::exception");
+  }
 }
 
 struct Job::Header {
@@ -44,7 +74,7 @@ struct Job::Header {
   std::atomic<int32_t> groups{0};
   Offset world = 0;
   std::atomic<uint64_t> cores[16]{};  // one bit for each that some rank may run on
-  std::atomic<int32_t> failure{0};    // 0: none, 1: being written, 2: below
+  std::atomic<int32_t> failure{0};    // 0: none, 1: being written, 2: below, 3: whoever was to write it is lost
   int32_t failed_rank = 0, exit_code = 0;
   char message[8000]{};
   Blocks blocks;
@@ -63,8 +93,8 @@ std::shared_ptr<Job> Job::create(Memory memory, int ranks, std::chrono::millisec
   const Offset end = end_of_logs(ranks);
   job->memory_.reserve(0, end);
   new (job->at<void>(Memory::first)) Header(ranks, end);
-  for (int r = 0; r < ranks; ++r) new (&job->rank(r)) Rank{};
-  job->suspected_.resize(static_cast<size_t>(ranks));
+  for (int r = 0; r < ranks; ++r) (new (&job->rank(r)) Rank{})->global = r;
+  job->waiting_.resize(static_cast<size_t>(ranks));
   return job;
 }
 
@@ -72,7 +102,7 @@ std::shared_ptr<Job> Job::open(Memory memory, std::chrono::milliseconds deadline
   std::shared_ptr<Job> job(new Job(std::move(memory), deadline));
   require(job->header().layout == layout, "shared memory: ", job->memory_.path(),
           " was made by another version of Weft");
-  job->suspected_.resize(static_cast<size_t>(job->ranks()));
+  job->waiting_.resize(static_cast<size_t>(job->ranks()));
   return job;
 }
 
@@ -134,11 +164,25 @@ Job::Entry Job::last(int r) const {
   return calls ? rank(r).log[(calls - 1) % log_length].load() : Entry{};
 }
 
+std::string Job::busy_with(int r, const std::string& what) {
+  Rank& mine = rank(r);
+  const std::string before = mine.busy_with.load().data();
+  std::array<char, 256> words{};
+  what.copy(words.data(), words.size() - 1);
+  mine.busy_with.store(words);
+  mine.busy_since = what.empty() ? 0 : milliseconds_now();
+  return before;
+}
+
 void Job::waits_for(int r, int awaited, Offset word, uint64_t value) {
   Rank& mine = rank(r);
   const Wait before = mine.wait.load();
   const bool same = before.asleep && before.word == word && before.value == value;
   if (same) return;
+  if (!before.asleep) {
+    waiting_[static_cast<size_t>(r)].looked = milliseconds_now();
+    waiting_[static_cast<size_t>(r)].counted = 0;
+  }
   mine.changes.fetch_add(1);
   mine.wait.store({word, value, before.asleep ? before.since : milliseconds_now(), awaited, 1});
   mine.changes.fetch_add(1);
@@ -155,11 +199,25 @@ void Job::still_waiting(int r) {
   check();
   if (const std::string waits = circle(r); !waits.empty())
     fail(r, Fault(exit_codes::mismatch, "collective mismatch: these ranks wait for each other" + waits));
+  Waiting& mine = waiting_[static_cast<size_t>(r)];
+  const int64_t now = milliseconds_now(), passed = now - mine.looked;
+  if (passed == 0) return;
+  mine.looked = now;
+  if (!anybody_busy(now)) mine.counted += std::min(passed, longest_look(deadline_));
+  if (mine.counted < deadline_.count()) return;
   const Wait wait = rank(r).wait.load();
-  const int64_t waited = milliseconds_now() - wait.since;
-  if (waited >= deadline_.count())
-    fail(r, Fault(exit_codes::deadline, "deadline: " + name(r) + " has waited " + seconds(waited) + " for " +
-                                            name(wait.awaited) + " in " + doing(r) + table()));
+  fail(r, Fault(exit_codes::deadline, "deadline: " + name(r) + " has waited " + seconds(now - wait.since) + " for " +
+                                          name(wait.awaited) + " in " + doing(r) + table()));
+}
+
+// One that waits itself, in a call, is not what others wait for.
+bool Job::anybody_busy(int64_t now) const {
+  for (int r = 0; r < ranks(); ++r) {
+    const int64_t since = rank(r).busy_since.load(std::memory_order_relaxed);
+    if (since == 0 || now - since >= busy_deadlines * deadline_.count() || rank(r).wait.load().asleep) continue;
+    if (const std::string seen = state(r); seen == "running" || seen == "asleep") return true;
+  }
+  return false;
 }
 
 // Follows from rank to rank awaited. Waiting in a circle is only proven when nobody in it has moved since the last
@@ -174,9 +232,9 @@ std::string Job::circle(int r) {
     waits += "\n  " + name(at_rank) + " waits for " + name(wait.awaited) + " in " + doing(at_rank);
     look = look * 1'000'003 + changes;
     at_rank = wait.awaited;
-    if (at_rank == r) return std::exchange(suspected_[static_cast<size_t>(r)], look) == look ? waits : "";
+    if (at_rank == r) return std::exchange(waiting_[static_cast<size_t>(r)].suspected, look) == look ? waits : "";
   }
-  suspected_[static_cast<size_t>(r)] = 0;
+  waiting_[static_cast<size_t>(r)].suspected = 0;
   return "";
 }
 
@@ -187,25 +245,33 @@ bool Job::record(int r, const Fault& fault) {
   h.failed_rank = r;
   h.exit_code = fault.exit_code;
   std::strncpy(h.message, fault.what(), sizeof h.message - 1);
-  h.failure.store(2, std::memory_order_release);
-  return true;
+  int32_t mine = 1;
+  return h.failure.compare_exchange_strong(mine, 2);
 }
 
 int Job::first_to_fail() const {
   return header().failure.load(std::memory_order_acquire) == 2 ? header().failed_rank : -1;
 }
 
+Fault Job::failure() const { return Fault(header().exit_code, header().message); }
+
+// A rank may be lost while it writes its report: whoever has waited a second for that speaks in its place.
 void Job::fail(int r, const Fault& fault) {
+  std::atomic<int32_t>& failure = header().failure;
   if (!record(r, fault)) {
-    while (header().failure.load() == 1) let_others_run();
-    check();
+    const int64_t begin = milliseconds_now();
+    while (failure.load() == 1 && milliseconds_now() - begin < 1000) let_others_run();
+    int32_t written = 1;
+    if (!failure.compare_exchange_strong(written, 3)) check();
   }
   end(fault, true);
 }
 
 void Job::check() {
   const Header& h = header();
-  if (h.failure.load(std::memory_order_acquire) != 2) return;
+  const int32_t failure = h.failure.load(std::memory_order_acquire);
+  if (failure < 2) return;
+  if (failure == 3) end(Fault(exit_codes::peer_died, "the rank that failed first was lost before it said why"), false);
   end(Fault(h.exit_code, name(h.failed_rank) + " failed first: " + h.message), false);
 }
 
@@ -214,7 +280,13 @@ void Job::end(const Fault& fault, bool first) {
   throw fault;
 }
 
-std::string Job::name(int r) const { return r < 0 ? "its peers" : "rank " + text(rank(r).global.load()); }
+std::string Job::name(int r) const { return r < 0 ? "its peers" : "rank " + text(global(r)); }
+
+int Job::global(int r) const { return rank(r).global.load(); }
+
+bool Job::is_rank(int r, int process, int thread) const {
+  return rank(r).process.load() == process && (thread == 0 || rank(r).thread.load() == thread);
+}
 
 std::string Job::state(int r) const {
   const std::string process = text(rank(r).process.load()), thread = text(rank(r).thread.load());
@@ -244,8 +316,9 @@ std::string Job::table() const {
   const int64_t now = milliseconds_now();
   std::string lines;
   for (int r = 0; r < ranks(); ++r) {
-    const int64_t ended = rank(r).ended, began = last(r).began;
+    const int64_t ended = rank(r).ended, began = last(r).began, busy = rank(r).busy_since;
     lines += "\n  " + name(r) + ", process " + text(rank(r).process.load()) + ", " + state(r) + ": ";
+    if (busy) lines += rank(r).busy_with.load().data() + (", for " + seconds(now - busy)) + "; ";
     if (began) lines += ended ? "finished " + seconds(now - ended) + " ago " : "for " + seconds(now - began) + " in ";
     lines += doing(r);
   }

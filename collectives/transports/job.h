@@ -37,9 +37,11 @@ class Job {
   };
   struct alignas(64) Rank {
     std::atomic<int32_t> process, thread, global;
-    std::atomic<uint64_t> calls;    // the current or last call is in log[(calls - 1) % log_length]
-    std::atomic<int64_t> ended;     // when, or 0 while it runs
-    std::atomic<uint64_t> changes;  // of `wait`
+    std::atomic<uint64_t> calls;      // the current or last call is in log[(calls - 1) % log_length]
+    std::atomic<int64_t> ended;       // when, or 0 while it runs
+    std::atomic<uint64_t> changes;    // of `wait`
+    std::atomic<int64_t> busy_since;  // 0: it is not
+    Glimpse<std::array<char, 256>> busy_with;
     Glimpse<Wait> wait;
     std::array<Glimpse<Entry>, log_length> log;
   };
@@ -84,8 +86,12 @@ class Job {
   void end(int rank);
   Entry last(int rank) const;
 
-  // Around sleeping. still_waiting throws if the job has failed, the deadline has passed, or the rank awaited has died
-  // or, over any number of others, waits for this one.
+  // What a rank does outside of calls; returns what it did before. See Busy.
+  std::string busy_with(int rank, const std::string& what);
+
+  // Around sleeping. still_waiting throws if the job has failed, the deadline has passed, or the rank awaited, over any
+  // number of others, waits for this one. The deadline counts what the others could have used: not the time in which
+  // one of them was busy, nor that in which this one did not run itself, because it was stopped or the machine was.
   void waits_for(int rank, int awaited, Offset word, uint64_t value);
   void still_waiting(int rank);
   void waits_no_more(int rank);
@@ -95,11 +101,14 @@ class Job {
   // `ends`.
   bool record(int rank, const Fault& fault);
   int first_to_fail() const;  // -1 while all is well
+  Fault failure() const;      // its, if there is one
   [[noreturn]] void fail(int rank, const Fault& fault);
   void check();
   using Ending = std::function<void(const Fault&, bool first)>;
   Ending ends;
 
+  bool is_rank(int rank, int process, int thread) const;  // thread 0: any
+  int global(int rank) const;
   std::string doing(int rank) const;  // its current or last call: "call 17 of group 0 (3 ranks): all_reduce ..."
   std::string table() const;          // a line per rank: what it did last, or is doing
 
@@ -111,6 +120,7 @@ class Job {
   Rank& rank(int r) const;
   [[noreturn]] void end(const Fault& fault, bool first);
   std::string circle(int rank);
+  bool anybody_busy(int64_t now) const;
   std::string name(int rank) const;   // "rank 3"
   std::string state(int rank) const;  // "STOPPED (T)"
 
@@ -118,7 +128,15 @@ class Job {
   std::chrono::milliseconds deadline_;
   std::mutex mutex_;                     // guards:
   std::multimap<int, Tensor> outlived_;  // by group
-  std::vector<uint64_t> suspected_;      // per rank: what the circle it waits in looked like when last seen
+  // Per rank, in what it waits for.
+  struct Waiting {
+    uint64_t suspected = 0;           // what the circle it waits in looked like when last seen
+    int64_t looked = 0, counted = 0;  // when it was last seen to wait, and how much of the deadline is used
+  };
+  std::vector<Waiting> waiting_;
 };
+
+// The exception that is being handled: itself, if it is a Fault.
+Fault fault_being_handled();
 
 }  // namespace weft

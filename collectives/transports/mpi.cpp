@@ -14,8 +14,7 @@ namespace {
 class MpiProcesses : public Processes {
  public:
   MpiProcesses(int& argc, char**& argv) {
-    int threads = 0;
-    MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &threads);  // of a program's threads, this one calls MPI
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &threads_);  // of a program's threads, this one calls MPI
     MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
     MPI_Comm_size(MPI_COMM_WORLD, &size_);
   }
@@ -26,6 +25,10 @@ class MpiProcesses : public Processes {
   bool on_one_node() const override { return ranks_on_node_ == size_; }
 
   std::shared_ptr<Job> join(std::chrono::milliseconds deadline, const Job::Ending& ends) override {
+    if (threads_ < MPI_THREAD_FUNNELED)
+      throw Fault(exit_codes::wrong_launcher, "MPI: " + library() +
+                                                  " was built for programs without threads, and this one has some; " +
+                                                  "take a library that grants MPI_THREAD_FUNNELED");
     MPI_Comm node;
     MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
     MPI_Comm_rank(node, &rank_on_node_);
@@ -69,7 +72,7 @@ class MpiProcesses : public Processes {
  private:
   static constexpr size_t at_most = size_t{64} << 30;
 
-  int rank_ = 0, size_ = 1, rank_on_node_ = 0, ranks_on_node_ = 1;
+  int rank_ = 0, size_ = 1, rank_on_node_ = 0, ranks_on_node_ = 1, threads_ = 0;
   std::shared_ptr<MpiGroup::State> world_;
 };
 

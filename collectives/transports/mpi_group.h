@@ -57,6 +57,7 @@ class MpiGroup : public Transport {
   void send(Call call, GroupRank to, Bytes bytes) override;
   Call receive(Call call, GroupRank from, std::span<std::byte> bytes) override;
   std::unique_ptr<Transport> split(int color, int key, Site site) override;
+  std::string busy_with(const std::string& what) override;
   void finalize(Site site) override;
   bool shows_device_memory() const override { return false; }
   bool keeps_stream_order() const override { return false; }

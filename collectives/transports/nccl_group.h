@@ -41,6 +41,7 @@ class NcclGroup : public Transport {
     return host_->receive(call, from, bytes);
   }
   std::unique_ptr<Transport> split(int color, int key, Site site) override;
+  std::string busy_with(const std::string& what) override { return host_->busy_with(what); }
   void finalize(Site site) override { host_->finalize(site); }
   bool shows_device_memory() const override { return true; }
   bool keeps_stream_order() const override { return true; }

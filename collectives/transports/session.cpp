@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <new>
 #include <thread>
 
 #include "collectives/transports/factory.h"
@@ -17,12 +16,6 @@ namespace {
 // The handlers of std::set_terminate and std::atexit take no argument, so they find the session here.
 Session* the_session = nullptr;
 std::terminate_handler terminate_outside = nullptr;
-
-// In one piece, so that the reports of several ranks do not mix.
-void write_report(const std::string& report) {
-  const ssize_t written = write(STDERR_FILENO, report.data(), report.size());
-  (void)written;  // nobody to tell
-}
 
 int number_in(const char* variable) {
   const char* given = std::getenv(variable);
@@ -46,23 +39,25 @@ bool is_in_what_was_given(int exit_code) {
          exit_code == configuration_differs;
 }
 
-std::pair<int, std::string> what_went_wrong() {
-  try {
-    throw;
-  } catch (const Fault& fault) {
-    return {fault.exit_code, fault.what()};
-  } catch (const std::bad_alloc&) {
-    return {exit_codes::out_of_memory, "out of memory"};
-  } catch (const std::exception& exception) {
-    return {exit_codes::exception, std::string("exception: ") + exception.what()};
-  } catch (...) {
-    return {exit_codes::exception, "an exception that is not a std::exception"};
-  }
+// Starting and ending wait for all processes, which may be slow to come, but not for ever.
+std::chrono::milliseconds limit_of(std::chrono::milliseconds deadline) {
+  return std::max<std::chrono::milliseconds>(deadline, std::chrono::seconds(10));
+}
+
+// Before MPI starts nothing may fail on one rank alone, so what is wrong with WEFT_TIMEOUT is said later.
+std::chrono::milliseconds starting_deadline(const SessionOptions& options) try {
+  return options.deadline.count() > 0 ? options.deadline : default_deadline();
+} catch (const Fault&) {
+  return std::chrono::minutes(1);
 }
 
 }  // namespace
 
 Session::Session(int& argc, char**& argv, SessionOptions options)
+    : Session(argc, argv, options,
+              std::make_unique<TimeLimit>(limit_of(starting_deadline(options)), "starting the job (MPI_Init)")) {}
+
+Session::Session(int& argc, char**& argv, SessionOptions options, std::unique_ptr<TimeLimit>)
     : options_(std::move(options)),
       processes_(needs_mpi(options_) ? start_mpi(argc, argv) : nullptr),
       exceptions_before_(std::uncaught_exceptions()) {
@@ -72,11 +67,23 @@ Session::Session(int& argc, char**& argv, SessionOptions options)
   static const int registered = std::atexit(on_exit);
   (void)registered;
   try {
+    const bool given = options_.deadline.count() > 0;
+    options_.deadline = starting_deadline(options_);
     check_launcher();
     join();
+    if (!given) default_deadline();  // its complaint, now that one rank can end all
+    last_words_.emplace(*job_, LastWords::Ranks::processes);
   } catch (...) {  // a rank that left now would make the others wait for it
     end_by_current_exception();
   }
+}
+
+void Session::run_ranks(int n, const std::function<void(std::unique_ptr<Transport>)>& body) {
+  weft::run_ranks(n, body, options_.deadline, [&](int rank, const Fault& fault) {
+    write_report("weft: rank " + text(rank) + " of " + text(n) + " ends the job with exit code " +
+                 text(fault.exit_code) + "\n  " + fault.what() + "\n");
+    leave(fault.exit_code);
+  });
 }
 
 void Session::join() {
@@ -98,7 +105,9 @@ Session::~Session() {
   over_ = true;
   the_session = nullptr;
   std::set_terminate(terminate_outside);
+  last_words_.reset();
   job_->memory().remove_file();
+  const TimeLimit ending(limit_of(options_.deadline), "ending the job (MPI_Finalize)");
   if (processes_) processes_->finalize();
 }
 
@@ -135,8 +144,8 @@ void Session::leave(int exit_code) {
 }
 
 void Session::end_by_current_exception() {
-  const auto [exit_code, what] = what_went_wrong();
-  end(exit_code, what);
+  const Fault fault = fault_being_handled();
+  end(fault.exit_code, (fault.exit_code == exit_codes::exception ? "exception: " : "") + std::string(fault.what()));
 }
 
 void Session::on_terminate() {

@@ -10,16 +10,18 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "collectives/transports/last_words.h"
 #include "collectives/transports/mpi.h"
 
 namespace weft {
 
 struct SessionOptions {
-  std::chrono::milliseconds deadline = default_deadline();  // for any one wait
-  int expected_ranks = 0;                                   // 0: however many there are; or WEFT_RANKS
-  std::string transport;                                    // see factory.h
+  std::chrono::milliseconds deadline{0};  // for any one wait; 0: WEFT_TIMEOUT, or a minute
+  int expected_ranks = 0;                 // 0: however many there are; or WEFT_RANKS
+  std::string transport;                  // see factory.h
 };
 
 class Session {
@@ -36,6 +38,10 @@ class Session {
   Processes* processes() const { return processes_.get(); }  // none where no launcher has started this
   int rank_on_node() const { return processes_ ? processes_->rank_on_node() : 0; }
 
+  // Calls `body` as n ranks that are threads of this process (see run_ranks.h). If one fails and another does not end,
+  // the process is left.
+  void run_ranks(int n, const std::function<void(std::unique_ptr<Transport>)>& body);
+
   // Ends the job: one report from this rank, then every rank exits with the code.
   [[noreturn]] void end(int exit_code, const std::string& what);
   [[noreturn]] void end_by_current_exception();
@@ -43,6 +49,7 @@ class Session {
  private:
   static void on_terminate();
   static void on_exit();
+  Session(int& argc, char**& argv, SessionOptions options, std::unique_ptr<TimeLimit> starting);
   [[noreturn]] void end(int exit_code, const std::string& what, bool first);
   void check_launcher();
   void join();
@@ -51,6 +58,7 @@ class Session {
   SessionOptions options_;
   std::unique_ptr<Processes> processes_;
   std::shared_ptr<Job> job_;
+  std::optional<LastWords> last_words_;
   int exceptions_before_;
   bool over_ = false;
 };

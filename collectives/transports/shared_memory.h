@@ -46,6 +46,7 @@ class SharedMemory : public Transport {
   bool keeps_stream_order() const override { return size_ == 1; }
   StorageHandle allocate_shown(size_t bytes) override;
   StorageHandle allocate_common(size_t bytes, Site site) override;
+  std::string busy_with(const std::string& what) override;
   void finalize(Site site) override;
 
  private:

@@ -93,6 +93,8 @@ StorageHandle SharedMemory::allocate_shown(size_t bytes) {
   return sight_ == Sight::everything ? StorageHandle(backend(Device::cpu).allocate(bytes)) : arena_->allocate(bytes);
 }
 
+std::string SharedMemory::busy_with(const std::string& what) { return job_->busy_with(members_[rank_], what); }
+
 void SharedMemory::finalize(Site site) {
   meet(describe(Verb::finalize, site), {}, 0, [](const Part&) {});
   for (int r = 0; r < size_; ++r)

@@ -1,8 +1,12 @@
+#include <algorithm>
+#include <condition_variable>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
 #include "collectives/run_ranks.h"
+#include "collectives/transports/last_words.h"
 #include "collectives/transports/shared_memory.h"
 
 namespace weft {
@@ -10,40 +14,76 @@ namespace {
 
 constexpr size_t address_space = size_t{64} << 30;  // boards and messages; becomes memory where it is used
 
-// Why one rank failed, as those who are told of it should see it.
-Fault fault_of(const std::exception_ptr& failure) try { std::rethrow_exception(failure); } catch (const Fault& fault) {
-  return fault;
-} catch (const std::exception& exception) {
-  return Fault(exit_codes::exception, exception.what());
-} catch (...) {
-  return Fault(exit_codes::exception, "an exception that is not a std::exception");
-}
+// What a rank that has to end may take for that, once another has failed.
+constexpr std::chrono::milliseconds grace(250);
 
 class Ranks {
  public:
   Ranks(int n, std::chrono::milliseconds deadline)
-      : job_(Job::create(Memory::of_this_process(address_space), n, deadline)) {
+      : job_(Job::create(Memory::of_this_process(address_space), n, deadline)), ended_(static_cast<size_t>(n)) {
     SharedMemory::lay_out(*job_, SharedMemory::Sight::everything);
   }
 
-  void run(const std::function<void(std::unique_ptr<Transport>)>& body) {
+  void run(const std::function<void(std::unique_ptr<Transport>)>& body, const Stuck& stuck) {
+    const LastWords last_words(*job_, LastWords::Ranks::threads);
     std::vector<std::thread> threads;
-    for (int r = 0; r < job_->ranks(); ++r) threads.emplace_back([this, r, &body] { run(r, body); });
+    for (int r = 0; r < job_->ranks(); ++r) try {
+        threads.emplace_back([this, r, &body] { run(r, body); });
+      } catch (const std::system_error& error) {  // of which those that run already have to be told
+        fail(r,
+             std::make_exception_ptr(Error("run_ranks: no thread for rank " + text(r) + " of " + text(job_->ranks()) +
+                                           ": " + error.what() + "; take fewer, or see ulimit -u and -v")));
+        break;
+      }
+    wait(threads.size(), stuck);
     for (std::thread& thread : threads) thread.join();
     if (first_failure_) std::rethrow_exception(first_failure_);
     job_->check();  // the body that failed first may have swallowed the failure
   }
 
  private:
-  void run(int r, const std::function<void(std::unique_ptr<Transport>)>& body) try {
-    job_->join(r);
-    body(connect(r));
-    connect(r)->finalize(Site::here());
-  } catch (...) {
-    // Who waits in vain because of another's failure was not the first, whoever is quicker to get here.
-    const std::exception_ptr failure = std::current_exception();
+  void run(int r, const std::function<void(std::unique_ptr<Transport>)>& body) {
+    try {
+      job_->join(r);
+      body(connect(r));
+      connect(r)->finalize(Site::here());
+    } catch (...) {
+      fail(r, std::current_exception());
+    }
+    const std::lock_guard lock(mutex_);
+    ended_[static_cast<size_t>(r)] = true;
+    change_.notify_one();
+  }
+
+  // Who waits in vain because of another's failure was not the first, whoever is quicker to get here.
+  void fail(int r, const std::exception_ptr& failure) {
     const std::lock_guard lock(mutex_);
     if (job_->record(r, fault_of(failure)) || job_->first_to_fail() == r) first_failure_ = failure;
+    failed_ = true;
+    change_.notify_one();
+  }
+
+  static Fault fault_of(const std::exception_ptr& failure) try { std::rethrow_exception(failure); } catch (...) {
+    return fault_being_handled();
+  }
+
+  // Until all have ended, or one has failed and others have had their time.
+  void wait(size_t started, const Stuck& stuck) {
+    std::unique_lock lock(mutex_);
+    const auto all_ended = [&] {
+      return static_cast<size_t>(std::count(ended_.begin(), ended_.end(), true)) == started;
+    };
+    change_.wait(lock, [&] { return failed_ || all_ended(); });
+    if (change_.wait_for(lock, grace, all_ended)) return;
+    std::string who;
+    for (size_t r = 0; r < started; ++r)
+      if (!ended_[r]) who += "\n  rank " + text(static_cast<int>(r)) + " does not end, and no thread can be made to";
+    lock.unlock();
+    const int first = job_->first_to_fail();
+    const Fault fault(job_->failure().exit_code, job_->failure().what() + who);
+    if (stuck) stuck(first, fault);
+    write_report("weft: run_ranks waits for a rank that does not end, because rank " + text(first) + " failed\n  " +
+                 fault.what() + "\n");
   }
 
   std::unique_ptr<SharedMemory> connect(int r) {
@@ -51,15 +91,19 @@ class Ranks {
   }
 
   std::shared_ptr<Job> job_;
-  std::mutex mutex_;
+  std::mutex mutex_;  // guards all below
+  std::condition_variable change_;
+  std::vector<bool> ended_;
+  bool failed_ = false;
   std::exception_ptr first_failure_;
 };
 
 }  // namespace
 
-void run_ranks(int n, const std::function<void(std::unique_ptr<Transport>)>& body, std::chrono::milliseconds deadline) {
+void run_ranks(int n, const std::function<void(std::unique_ptr<Transport>)>& body, std::chrono::milliseconds deadline,
+               const Stuck& stuck) {
   require(n > 0, "run_ranks: ", n, " ranks");
-  Ranks(n, deadline).run(body);
+  Ranks(n, deadline).run(body, stuck);
 }
 
 }  // namespace weft

@@ -1,13 +1,20 @@
 #include "collectives/transports/watch.h"
 
 #include <algorithm>
+#include <system_error>
+#include <utility>
 
 namespace weft {
 
 using namespace std::chrono_literals;
 
-Watch::Watch(Watched& watched, std::chrono::milliseconds deadline) : watched_(watched), deadline_(deadline) {
-  thread_ = std::thread([this] { look_again_and_again(); });
+Watch::Watch(Watched& watched, std::chrono::milliseconds deadline)
+    : watched_(watched), deadline_(deadline), pause_(std::clamp<std::chrono::milliseconds>(deadline / 8, 1ms, 100ms)) {
+  try {
+    thread_ = std::thread([this] { look_again_and_again(); });
+  } catch (const std::system_error& error) {
+    throw Error(std::string("a thread that watches the card: ") + error.what());
+  }
 }
 
 Watch::~Watch() {
@@ -68,13 +75,15 @@ void Watch::end(const Fault& fault) {
 
 void Watch::look() {
   if (fault_) return;
+  // After a pause that is far longer than those of the watch's thread, this process had been stopped.
+  const auto now = Clock::now(), looked = std::exchange(looked_, now);
+  if (now - looked > 8 * pause_) running_since_ = std::min(now, running_since_ + (now - looked));
   const uint64_t before = done_;
   Stage stage = Stage::done;
   while (done_ < begun_ && (stage = watched_.stage(slot(done_ + 1))) == Stage::done) ++done_;
   const Call& call = calls_[slot(done_ + (done_ < begun_))];
   if (const auto trouble = watched_.trouble(call)) return end(*trouble);
   if (done_ == begun_) return;
-  const auto now = Clock::now();
   if (done_ != before || stage == Stage::queued) running_since_ = now;
   if (now - running_since_ >= deadline_)
     end(Fault(exit_codes::deadline, "deadline: the card has waited " + text(deadline_.count()) +
@@ -84,8 +93,7 @@ void Watch::look() {
 void Watch::look_again_and_again() {
   watched_.begin_watch();
   std::unique_lock lock(mutex_);
-  const auto pause = std::clamp<std::chrono::milliseconds>(deadline_ / 8, 1ms, 100ms);
-  while (!over_.wait_for(lock, pause, [this] { return leaving_; })) look();
+  while (!over_.wait_for(lock, pause_, [this] { return leaving_; })) look();
 }
 
 }  // namespace weft

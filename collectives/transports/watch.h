@@ -53,12 +53,13 @@ class Watch {
   void end(const Fault& fault);
 
   Watched& watched_;
-  const std::chrono::milliseconds deadline_;
-  std::mutex mutex_;  // guards all below, and the watched
+  const std::chrono::milliseconds deadline_, pause_;  // between two looks
+  std::mutex mutex_;                                  // guards all below, and the watched
   std::condition_variable over_;
   bool leaving_ = false;
   uint64_t begun_ = 0, done_ = 0;
   std::array<Call, capacity> calls_;
+  Clock::time_point looked_ = Clock::now();
   Clock::time_point running_since_;  // the first piece that is not done; or when it was last seen not running
   std::optional<Fault> fault_;
   bool seen_ = false;

@@ -2,6 +2,7 @@
 #include <sys/stat.h>
 
 #include <array>
+#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -25,6 +26,20 @@ Call sum(const Shape& shape, DType dtype = DType::f32, const char* name = "", Re
   return describe(Verb::all_reduce, Tensor::zeros(shape, dtype), site, op);
 }
 Call broadcast(int root) { return describe(Verb::broadcast, Tensor::zeros({4}), Site::here(), ReduceOp::sum, root); }
+
+void be_busy(Transport& group, int seconds) {
+  if (seconds) group.busy_with("writes runs/x");
+  std::this_thread::sleep_for(std::chrono::seconds(seconds));
+  group.busy_with("");
+  meet(group, sum({4}));
+}
+void crash(Transport& group, int signal) {
+  volatile int* nowhere = nullptr;
+  if (signal == SIGSEGV) *nowhere = 1;
+  if (signal == SIGABRT) std::abort();
+  if (signal) std::raise(signal);
+  meet(group, sum({4}));
+}
 
 using Fault = std::function<void(Transport& group, bool odd)>;
 const std::map<std::string, Fault> faults = {
@@ -69,6 +84,28 @@ const std::map<std::string, Fault> faults = {
        if (odd) std::this_thread::sleep_for(std::chrono::seconds(30));
        meet(group, sum({4}));
      }},
+    {"spin",
+     [](Transport& group, bool odd) {
+       for (std::atomic<bool> never = false; odd && !never;) continue;
+       meet(group, sum({4}));
+     }},
+    {"busy", [](Transport& group, bool odd) { be_busy(group, odd ? 3 : 0); }},
+    {"busy_for_ever", [](Transport& group, bool odd) { be_busy(group, odd ? 30 : 0); }},
+    {"calm",  // for those who disturb it from outside
+     [](Transport& group, bool odd) {
+       for (int i = 0; i < 20; ++i) {
+         if (odd) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+         meet(group, sum({4}));
+       }
+     }},
+    {"memory",
+     [](Transport& group, bool odd) {
+       if (odd) Tensor::zeros({int64_t{1} << 40});
+       meet(group, sum({4}));
+     }},
+    {"crash_11", [](Transport& group, bool odd) { crash(group, odd ? SIGSEGV : 0); }},
+    {"crash_6", [](Transport& group, bool odd) { crash(group, odd ? SIGABRT : 0); }},
+    {"crash_8", [](Transport& group, bool odd) { crash(group, odd ? SIGFPE : 0); }},
     {"throw",
      [](Transport& group, bool odd) {
        if (odd) throw std::runtime_error("the disk is on fire");
@@ -144,15 +181,25 @@ int unwind(int argc, char** argv) try {
   return 1;
 }
 
+// The fault of a name on one rank.
+void commit(const char* fault, int odd, Transport& group) {
+  for (int i = 0; i < 100; ++i) meet(group, sum({3}, DType::f32, "before"));
+  faults.at(fault)(group, group.rank() == odd);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc > 2 && argv[1] == std::string("unwind")) return unwind(argc, argv);
   return run_session(argc, argv, [&](Session& session) {
+    if (argc > 3) {  // ranks are that many threads
+      session.run_ranks(std::atoi(argv[3]),
+                        [&](std::unique_ptr<Transport> group) { commit(argv[1], std::atoi(argv[2]), *group); });
+      return 0;
+    }
     const auto group = connect(session);
     if (argc > 2) {
-      for (int i = 0; i < 100; ++i) meet(*group, sum({3}, DType::f32, "before"));
-      faults.at(argv[1])(*group, session.rank() == std::atoi(argv[2]));
+      commit(argv[1], std::atoi(argv[2]), *group);
       return 0;
     }
     checks::everything_works(*group);

@@ -6,6 +6,7 @@
 
 #include "engine/backends/cuda/context.h"
 #include "engine/backends/cuda/cuda_backend.h"
+#include "engine/out_of_memory.h"
 
 namespace weft {
 namespace cuda {
@@ -179,9 +180,9 @@ void* Context::from_system(size_t bytes) {
   const std::string reason = cudaGetErrorString(cudaGetLastError());
   size_t free = 0, total = 0;
   cudaMemGetInfo(&free, &total);
-  fail({"cuda: no memory for ", text(bytes), " bytes: ", text(pool(Device::cuda).live.load()),
-        " are live in this rank, ", text(free), " of ", text(total), " are free on card ", text(device_), " (", reason,
-        ")"});
+  throw OutOfMemory("cuda: no memory for " + text(bytes) + " bytes: " + text(pool(Device::cuda).live.load()) +
+                    " are live in this rank, " + text(free) + " of " + text(total) + " are free on card " +
+                    text(device_) + " (" + reason + ")");
 }
 
 void* Context::pinned_from_system(size_t bytes) {

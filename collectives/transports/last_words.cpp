@@ -1,0 +1,182 @@
+#include "collectives/transports/last_words.h"
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+#include <system_error>
+
+namespace weft {
+namespace {
+
+// Handlers of signals and of std::atexit take no argument, so they find the jobs here. Beyond that many at one time
+// jobs have no last words.
+struct Known {
+  std::atomic<const Job*> job;
+  std::atomic<LastWords::Ranks> ranks;
+};
+std::array<Known, 32> known;
+static_assert(std::atomic<const Job*>::is_always_lock_free);
+
+struct Crash {
+  int signal;
+  std::string_view name;
+  struct sigaction before;  // what it did
+};
+std::array<Crash, 5> crashes = {{{SIGSEGV, "SIGSEGV", {}},
+                                 {SIGABRT, "SIGABRT", {}},
+                                 {SIGBUS, "SIGBUS", {}},
+                                 {SIGFPE, "SIGFPE", {}},
+                                 {SIGILL, "SIGILL", {}}}};
+
+// A text made without allocating: whoever crashes may do so within malloc.
+class Words {
+ public:
+  Words& operator<<(std::string_view piece) {
+    const size_t fits = std::min(piece.size(), text_.size() - size_);
+    std::copy_n(piece.begin(), fits, text_.begin() + static_cast<std::ptrdiff_t>(size_));
+    size_ += fits;
+    return *this;
+  }
+  Words& operator<<(int64_t number) {
+    std::array<char, 24> digits;
+    const char* end = std::to_chars(digits.begin(), digits.end(), number).ptr;
+    return *this << std::string_view(digits.data(), static_cast<size_t>(end - digits.data()));
+  }
+  void write() const {
+    const ssize_t written = ::write(STDERR_FILENO, text_.data(), size_);
+    (void)written;  // nobody to tell
+  }
+
+ private:
+  std::array<char, 2048> text_;
+  size_t size_ = 0;
+};
+
+void add_last_call(Words& words, const Job& job, int r) {
+  const Job::Entry entry = job.last(r);
+  if (!entry.began) {
+    words << "\n  it has made no call yet";
+    return;
+  }
+  const Call& call = entry.call;
+  words << "\n  its last call was call " << static_cast<int64_t>(call.sequence) << " of group " << entry.group << " ("
+        << entry.group_size << " ranks): " << name(call.verb);
+  if (*call.name) words << " '" << call.name << "'";
+  words << " at " << call.file << ":" << call.line;
+  if (const std::string& path = job.memory().path(); !path.empty())
+    words << "\n  the last calls of all ranks are in " << path;
+}
+
+// The job one of whose ranks this thread is; else, if `other_threads`, this process.
+std::pair<const Known*, int> find_this_rank(bool other_threads) {
+  const int process = getpid(), thread = static_cast<int>(syscall(SYS_gettid));
+  for (const int asked : {thread, 0}) {
+    for (const Known& each : known) {
+      const Job* job = each.job;
+      if (!job || (asked == 0 && (!other_threads || each.ranks == LastWords::Ranks::threads))) continue;
+      for (int r = 0; r < job->ranks(); ++r)
+        if (job->is_rank(r, process, asked)) return {&each, r};
+    }
+  }
+  return {nullptr, -1};
+}
+
+void on_crash(int signal, siginfo_t* info, void*) {
+  const auto crash =
+      std::find_if(crashes.begin(), crashes.end(), [&](const Crash& each) { return each.signal == signal; });
+  if (const auto [found, r] = find_this_rank(true); found) {
+    const Job& job = *found->job;
+    Words words;
+    words << "weft: rank " << job.global(r) << " has crashed: signal " << signal << " (" << crash->name << ")";
+    add_last_call(words, job, r);
+    words << "\n";
+    words.write();
+  }
+  sigaction(signal, &crash->before, nullptr);
+  if (info->si_code <= 0) raise(signal);  // it was sent; else it comes again by itself
+}
+
+void on_exit_of_thread() {
+  const auto [found, r] = find_this_rank(false);
+  if (!found || found->ranks != LastWords::Ranks::threads) return;
+  const Job& job = *found->job;
+  Words words;
+  words << "weft: rank " << job.global(r) << " of " << job.ranks() << " ends the job with exit code "
+        << exit_codes::premature_exit << "\n  the program called exit while its ranks were running";
+  add_last_call(words, job, r);
+  words << "\n";
+  words.write();
+  std::_Exit(exit_codes::premature_exit);
+}
+
+void handle_crashes() {
+  struct sigaction action {};
+  action.sa_sigaction = on_crash;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  for (Crash& crash : crashes) {
+    struct sigaction now {};
+    sigaction(crash.signal, nullptr, &now);
+    if ((now.sa_flags & SA_SIGINFO) && now.sa_sigaction == on_crash) continue;
+    crash.before = now;
+    sigaction(crash.signal, &action, nullptr);
+  }
+}
+
+}  // namespace
+
+void write_report(const std::string& report) {
+  const ssize_t written = write(STDERR_FILENO, report.data(), report.size());
+  (void)written;  // nobody to tell
+}
+
+LastWords::LastWords(const Job& job, Ranks ranks) : place_(known.size()) {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  static const int registered = std::atexit(on_exit_of_thread);
+  (void)registered;
+  handle_crashes();
+  const auto free = std::find_if(known.begin(), known.end(), [](const Known& each) { return !each.job; });
+  if (free == known.end()) return;
+  place_ = static_cast<size_t>(free - known.begin());
+  free->ranks = ranks;
+  free->job = &job;
+}
+
+LastWords::~LastWords() {
+  if (place_ < known.size()) known[place_].job = nullptr;
+}
+
+TimeLimit::TimeLimit(std::chrono::milliseconds limit, const std::string& what) {
+  try {
+    thread_ = std::thread([this, limit, what] {
+      std::unique_lock lock(mutex_);
+      constexpr std::chrono::milliseconds look(100);  // so that time in which the process was stopped counts little
+      for (auto left = limit; left.count() > 0; left -= look)
+        if (over_.wait_for(lock, look, [this] { return gone_; })) return;
+      write_report("weft: deadline: " + what + " has not ended after " + text(limit.count() / 1000) + " s\n  process " +
+                   text(getpid()) + " leaves with exit code " + text(exit_codes::deadline) + "\n");
+      std::_Exit(exit_codes::deadline);
+    });
+  } catch (const std::system_error& error) {  // nothing to fail for: the others would wait for this rank
+    write_report("weft: no thread to limit the time of " + what + ", which goes on without: " + error.what() + "\n");
+  }
+}
+
+TimeLimit::~TimeLimit() {
+  if (!thread_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    gone_ = true;
+  }
+  over_.notify_one();
+  thread_.join();
+}
+
+}  // namespace weft
