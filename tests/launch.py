@@ -8,11 +8,14 @@ PROGRAM is tests/launch_program. The environment is passed on to mpiexec (see te
 """
 import argparse
 import json
+import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 parser = argparse.ArgumentParser()
 parser.add_argument("program")
@@ -22,14 +25,32 @@ failures = 0
 logs_before = set(pathlib.Path("/dev/shm").glob("weft-*"))
 
 
-def start(*words, ranks=1, processes=False, out=None):
-    """One run: as threads, or as processes."""
+def command_of(*words, ranks=1, processes=False, out=None):
+    """Of one run: as threads, or as processes."""
     command = [arguments.program, *words] + (["--out", str(out)] if out else [])
     if processes:
         command = [arguments.mpiexec, "-n", str(ranks), *command]
     elif ranks > 1:
         command += ["--ranks", str(ranks)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+    return command
+
+
+def start(*words, **way):
+    return subprocess.run(command_of(*words, **way), capture_output=True, text=True, timeout=60)
+
+
+def start_and_signal(*words, signals, after, **way):
+    """One run that gets signals as soon as it has said something."""
+    job = subprocess.Popen(command_of(*words, **way), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    said = ""
+    while after not in said:
+        said += job.stdout.readline() or sys.exit(f"FAILED: {words} ends before it says '{after}': {said}")
+    for each in signals:
+        time.sleep(0.5)
+        job.send_signal(each)
+    begin = time.monotonic()
+    said += job.communicate(timeout=60)[0]
+    return subprocess.CompletedProcess(job.args, job.returncode, said, f"after {time.monotonic() - begin:.1f} s")
 
 
 def check(name, ok, run=None):
@@ -105,10 +126,44 @@ def check_mistakes(folder, ranks, processes):
         (["--fault", "missing", "--at", "3"], 66, "apt-get install data"),
         (["--fault", "one", "--at", "3"], 70, "one rank has had enough"),
         (["--fault", "nan", "--at", "3"], 88, "step 4: loss is nan"),
+        (["--fault", "memory", "--at", "3"], 89, "the system has no"),
         (["--help"], 0, "Usage: sums"),
     ):
         run = start(*words, out=folder / "mistakes", **way)
         check(f"{ranks} ranks, {words}: {code}, {text}", run.returncode == code and said_once(run, text), run)
+
+
+def check_signals(folder, ranks, processes):
+    """A signal asks a training to stop, and ends what is not one; the second does not ask."""
+    way, kind = dict(ranks=ranks, processes=processes), f"{ranks} {'processes' if processes else 'threads'}"
+    interrupt, hang_up = signal.SIGINT, signal.SIGHUP
+    before = start_and_signal("--fault", "before", signals=[interrupt], after="probes before", out=folder / f"before-{kind}", **way)
+    check(f"{kind} are interrupted before training", before.returncode == 130 and said_once(before, "stopped at once"), before)
+    out = folder / f"after-{kind}"
+    after = start_and_signal("--fault", "after", signals=[interrupt], after="probes after", out=out, **way)
+    check(f"{kind} are interrupted after training", after.returncode == 130 and said_once(after, "stopped at once"), after)
+    check(f"{kind} have saved what they trained", len(list((out / "checkpoints").glob("*40*"))) > 0, after)
+    if processes:  # mpiexec has its own ways with these
+        return
+    slow = ["--pause", "1000", "--steps", "1000"]
+    again = start_and_signal(*slow, signals=[interrupt] * 2, after="probes before", out=folder / f"twice-{kind}", **way)
+    check(f"{kind} are interrupted twice", again.returncode == 130 and said_once(again, "stopped at once"), again)
+    out = folder / f"hang-{kind}"
+    gone = start_and_signal("--pause", "100", "--steps", "1000", signals=[hang_up], after="probes before", out=out, **way)
+    check(f"{kind} stop when their terminal does", gone.returncode == 0 and said_once(gone, f"--resume auto --out {out}"), gone)
+
+
+def check_slow_disk(folder, ranks, processes):
+    """Saving may take longer than the deadline."""
+    run = start("--fault", "slow_disk", "--timeout", "0.5", out=folder / f"slow-{processes}", ranks=ranks, processes=processes)
+    check(f"{ranks} ranks and a slow disk", run.returncode == 0 and weights(run), run)
+
+
+def check_timeouts(folder):
+    for wrong in ("abc", "inf", "1e16", "-1", "0"):
+        run = subprocess.run(command_of(out=folder / "timeout"), capture_output=True, text=True, timeout=60,
+                             env=dict(os.environ, WEFT_TIMEOUT=wrong))
+        check(f"WEFT_TIMEOUT={wrong}", run.returncode == 64 and said_once(run, f"WEFT_TIMEOUT: '{wrong}' is not"), run)
 
 
 def check_words(folder):
@@ -145,6 +200,10 @@ with tempfile.TemporaryDirectory(prefix="weft_launch_") as name:
             continue
         check_resuming(folder, ranks, processes)
         check_mistakes(folder, ranks, processes)
+        check_signals(folder, ranks, processes)
+        if ranks > 1:
+            check_slow_disk(folder, ranks, processes)
+    check_timeouts(folder)
     check_words(folder)
     check_numbers_of_ranks(folder)
 for log in set(pathlib.Path("/dev/shm").glob("weft-*")) - logs_before:  # of the runs that failed as they were to

@@ -1,4 +1,8 @@
 // A small training as a program is one, for launch.py: a network learns the sum of its inputs.
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
 #include <cmath>
 #include <csignal>
 #include <thread>
@@ -17,6 +21,8 @@ using namespace weft;
 namespace {
 
 constexpr int64_t samples = 96, batch_size = 12, features = 5;
+
+std::atomic<int> fsync_takes{0};  // milliseconds
 
 struct Settings {
   std::string fault = "none";
@@ -39,6 +45,7 @@ void fail_if_asked(const Settings& settings, const Launch& rank, int64_t step) {
   if (settings.fault == "one" && last) throw std::runtime_error("one rank has had enough");
   if (settings.fault == "kill" && last) std::raise(SIGKILL);
   if (settings.fault == "stop" && last) std::raise(SIGTERM);
+  if (settings.fault == "memory" && last) Tensor::zeros({int64_t{1} << 40});
 }
 
 void train(const Launch& rank, const CommandLine& line, const Settings& settings) {
@@ -56,6 +63,12 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
            .charts = {{"Loss", {"loss"}}, {"Rate", {"rate"}}},
            .steps = options.steps,
            .steps_per_epoch = samples / batch_size});
+  const auto probe = [&](const char* when) {  // which takes its time
+    run.note(std::string("probes ") + when);
+    if (settings.fault == when) std::this_thread::sleep_for(std::chrono::seconds(20));
+  };
+  probe("before");
+  if (settings.fault == "slow_disk") fsync_takes = 700;
   const Metadata saved = run.begin(state, [&] { return Metadata{{"data", batches.position()}}; });
   if (!saved.empty()) batches.go_to(saved.at("data"));
   while (run.goes_on()) {
@@ -77,18 +90,26 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
     run.step(batch_size, {{"loss", share.value().item()}}, {{"rate", rate}});
   }
   if (run.stopped()) return;
+  probe("after");
   run.picture("noise", "Noise", as_pixels(Tensor::uniform({8, 8}, {1})));
   run.finish({});
 }
 
 }  // namespace
 
+// In place of the system's.
+extern "C" int fsync(int file) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(fsync_takes));
+  return static_cast<int>(syscall(SYS_fsync, file));
+}
+
 int main(int argc, char** argv) {
   Options options;
   options.steps = 40;
   Settings settings;
   CommandLine line("sums", "Learns to add.", options);
-  line.add("--fault", settings.fault, "what goes wrong", {"none", "missing", "one", "kill", "stop", "nan"});
+  line.add("--fault", settings.fault, "what goes wrong",
+           {"none", "missing", "one", "kill", "stop", "nan", "memory", "before", "after", "slow_disk"});
   line.add("--at", settings.at, "the steps done before", {0, 1000});
   line.add("--pause", settings.pause, "milliseconds before each step", {0, 1000});
   return launch(line, argc, argv, [&](const Launch& rank) { train(rank, line, settings); });

@@ -1,12 +1,13 @@
 #include "apps/shared/launch.h"
 
+#include <semaphore.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <chrono>
 #include <csignal>
 #include <filesystem>
-#include <new>
+#include <thread>
 
 #include "apps/shared/run_folder.h"
 #include "collectives/agreement.h"
@@ -21,24 +22,70 @@ namespace {
 
 using Ending = CommandLine::Ending;
 
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
 // A signal's handler gets nothing but the signal's number.
-std::atomic<bool> stop{false};
-static_assert(std::atomic<bool>::is_always_lock_free);
+std::atomic<int> stop{0};  // the first that came
+std::atomic<bool> gentle{false}, alone{true};
+sem_t at_once;
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
+
+constexpr char stopped_at_once[] =
+    "stopped at once by a signal; what was saved before is whole, and --resume auto goes on from it\n";
+
+void leave_at_once(int signal) {
+  if (!alone) {
+    sem_post(&at_once);
+    return;
+  }
+  const ssize_t written = write(STDERR_FILENO, stopped_at_once, sizeof stopped_at_once - 1);
+  (void)written;  // nobody to tell
+  _exit(128 + signal);
+}
+
+// Of several processes none may leave by itself, and no handler can end the job: a thread does, when it is told to.
+class Leaver {
+ public:
+  explicit Leaver(Session& session) {
+    if (session.size() == 1) return;
+    sem_init(&at_once, 0, 0);
+    thread_ = std::thread([this, &session] {
+      while (sem_wait(&at_once) != 0) continue;  // interrupted
+      if (!over_) session.end(128 + stop, first_line(stopped_at_once));
+    });
+    alone = false;
+  }
+  Leaver(const Leaver&) = delete;
+  ~Leaver() {
+    if (!thread_.joinable()) return;
+    alone = over_ = true;
+    sem_post(&at_once);
+    thread_.join();
+  }
+
+ private:
+  std::atomic<bool> over_{false};
+  std::thread thread_;
+};
 
 void handle_signals() {
   std::signal(SIGXFSZ, SIG_IGN);  // who writes more than is allowed is told so by `write`
   struct sigaction action {};
-  action.sa_handler = [](int) { stop = true; };
-  action.sa_flags = SA_RESTART | static_cast<int>(SA_RESETHAND);
-  for (const int signal : {SIGINT, SIGTERM}) sigaction(signal, &action, nullptr);
+  struct sigaction before {};
+  action.sa_handler = [](int signal) {
+    if (stop.exchange(signal) || !gentle) leave_at_once(signal);
+  };
+  action.sa_flags = SA_RESTART;
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    sigaction(signal, &action, &before);
+    if (signal == SIGHUP && before.sa_handler == SIG_IGN) sigaction(signal, &before, nullptr);  // nohup
+  }
 }
 
 void print(int exit_code, const std::string& text) {
   const ssize_t written = write(exit_code == 0 ? STDOUT_FILENO : STDERR_FILENO, text.data(), text.size());
   (void)written;  // nobody to tell
 }
-
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 // The first difference between two configurations.
 std::string difference(std::string mine, std::string other) {
@@ -89,7 +136,7 @@ void run(Session& session, const Options& options, RunFolder* folder, const std:
       const std::string description = transport->description();
       run_rank(std::move(transport), options, device, description, folder, body);
     };
-    return run_ranks(static_cast<int>(options.ranks), rank, session.options().deadline);
+    return session.run_ranks(static_cast<int>(options.ranks), rank);
   }
   auto transport = device == Device::cuda ? connect(session) : connect_hosts(session);
   const std::string description = weft::description(session, *transport);
@@ -101,8 +148,6 @@ void run(Session& session, const Options& options, RunFolder* folder, const std:
 Fault current_fault() {
   try {
     throw;
-  } catch (const Fault& fault) {
-    return fault;
   } catch (const WrongOption& error) {
     return {exit_codes::usage, error.what()};
   } catch (const MissingInput& error) {
@@ -115,14 +160,20 @@ Fault current_fault() {
     return {exit_codes::non_finite, error.what()};
   } catch (const std::filesystem::filesystem_error& error) {
     return {exit_codes::io, error.path1().string() + ": " + error.code().message()};
-  } catch (const std::bad_alloc&) {
-    return {exit_codes::out_of_memory, "out of memory"};
-  } catch (const std::exception& error) {
-    return {exit_codes::exception, error.what()};
+  } catch (...) {
+    return fault_being_handled();
   }
 }
 
-bool stop_requested() { return stop; }
+bool stop_requested() {
+  gentle = true;
+  return stop != 0;
+}
+
+void stop_at_once() {
+  gentle = false;
+  if (const int signal = stop) leave_at_once(signal);
+}
 
 int launch(CommandLine& line, int argc, char** argv, const std::function<void(const Launch&)>& body) {
   // Before MPI starts, nothing may fail on one rank alone: the others would wait for it.
@@ -140,6 +191,7 @@ int launch(CommandLine& line, int argc, char** argv, const std::function<void(co
       if (session.rank() == 0) print(ending->exit_code, ending->text);
       return ending->exit_code;
     }
+    const Leaver leaver(session);
     handle_signals();
     // Before anything that takes time.
     std::optional<RunFolder> folder;

@@ -90,7 +90,13 @@ struct CommandLine::Parser {
   }
 };
 
-Options::Options() : timeout(static_cast<double>(default_deadline().count()) / 1000) {}
+Options::Options() {
+  try {
+    timeout = static_cast<double>(default_deadline().count()) / 1000;
+  } catch (const Fault&) {
+    timeout = 0;  // `parse` says why
+  }
+}
 
 DType Options::chosen_dtype() const { return dtype == "f32" ? DType::f32 : dtype == "f64" ? DType::f64 : DType::bf16; }
 
@@ -178,6 +184,7 @@ std::optional<CommandLine::Ending> CommandLine::parse(int argc, const char* cons
   };
   try {
     app.parse(argc, argv);
+    if (options_.timeout == 0) default_deadline();
     return std::nullopt;
   } catch (const CLI::CallForHelp&) {
     return Ending{0, wrapped(app.help(), 80)};

@@ -9,6 +9,7 @@
 #include "apps/shared/picture.h"
 #include "apps/shared/words.h"
 #include "collectives/agreement.h"
+#include "collectives/busy.h"
 #include "data/checksum.h"
 #include "data/idx.h"  // MalformedInput
 #include "engine/backend.h"
@@ -101,6 +102,7 @@ Metadata Run::begin(TrainingState& state, std::function<Metadata()> words) {
   state_ = &state;
   words_ = std::move(words);
   const Metadata saved = state.load([&](const TensorSink& put) {
+    const Busy busy(rank_.comm, "reads a checkpoint for " + options_.out);
     return alone([&]() -> Metadata {
       const Latest latest = checkpoint_to_resume(options_.resume, options_.out);
       for (const std::string& damage : latest.damaged) warn(damage);
@@ -150,7 +152,8 @@ void Run::step(int64_t images, const std::vector<Value>& shares, const std::vect
   measure(values);
   if (leads() && rank_.folder) show(rank_.folder->metrics().last("loss").value_or(std::nan("")));
   stopped_ = sums.data<double>()[0] > 0;
-  if (stopped_ || (options_.checkpoint_every > 0 && step_ % options_.checkpoint_every == 0)) save();
+  if (stopped_ || !goes_on() || (options_.checkpoint_every > 0 && step_ % options_.checkpoint_every == 0)) save();
+  if (!stopped_ && !goes_on()) stop_at_once();  // what follows the training can be done again
   if (stopped_)
     progress_.finish("stopped after step " + grouped(step_) + "; to go on, add --resume auto --out " + options_.out);
 }
@@ -188,7 +191,12 @@ void Run::measure(const std::vector<Value>& values) {
 void Run::picture(const std::string& name, const std::string& caption, const Tensor& pixels) {
   if (!rank_.folder) return;
   report_.pictures.push_back({caption, png(pixels)});
-  rank_.folder->write(name + ".png", report_.pictures.back().png);
+  write(name + ".png", report_.pictures.back().png);
+}
+
+void Run::write(const std::string& name, const std::string& contents) {
+  const Busy busy(rank_.comm, "writes " + (rank_.folder->path() / name).string());
+  rank_.folder->write(name, contents);
 }
 
 void Run::chart(const std::string& title, const std::string& drawing) { report_.charts.push_back({title, drawing}); }
@@ -197,13 +205,14 @@ void Run::save() {
   if (saved_step_ == step_) return;
   saved_step_ = step_;
   state_->save([&](const TensorSource& get) {
+    const Busy busy(rank_.comm, "writes a checkpoint of step " + text(step_) + " in " + options_.out);
     alone([&] { save_checkpoint(RunFolder::checkpoints(options_.out), step_, state_->tensors(), get, words_()); });
   });
   RunSession session{step_, images_, gather_times(), gather_traffic(rank_.traffic, rank_.comm)};
   if (!rank_.folder) return;
   if (!sessions_.empty() && sessions_.back().last_step > first_step_) sessions_.pop_back();
   sessions_.push_back(std::move(session));
-  alone([&] { rank_.folder->write("sessions.json", json(sessions_)); });
+  alone([&] { write("sessions.json", json(sessions_)); });
 }
 
 std::string Run::hash_of_weights() {
@@ -275,7 +284,7 @@ void Run::finish(const std::vector<Report::Figure>& figures) {
   report_.charts.insert(report_.charts.begin(), charts.begin(), charts.end());
   const std::filesystem::path page = rank_.folder->path() / "report.html";
   const bool done_before = step_ == first_step_ && std::filesystem::exists(page);
-  if (!done_before) rank_.folder->write("report.html", html(report_));
+  if (!done_before) write("report.html", html(report_));
 
   std::string summary;
   for (const auto& [name, value] : report_.figures) summary += (summary.empty() ? "" : ", ") + name + " " + value;

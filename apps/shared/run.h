@@ -77,6 +77,7 @@ class Run {
   void open_folder(const Latest& latest);
   void show(double loss);
   void save();
+  void write(const std::string& name, const std::string& contents);
   std::string hash_of_weights();
   void tell_dry_run();
   [[noreturn]] void end_not_finite(const std::string& name, double sum, double share);
