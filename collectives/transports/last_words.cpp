@@ -153,6 +153,24 @@ LastWords::~LastWords() {
   if (place_ < known.size()) known[place_].job = nullptr;
 }
 
+LastStack::LastStack() {
+  stack_t now{};
+  sigaltstack(nullptr, &now);
+  if (!(now.ss_flags & SS_DISABLE)) return;  // there is one
+  constexpr size_t bytes = size_t{64} << 10;
+  memory_ = std::make_unique<std::byte[]>(bytes);
+  now = {};
+  now.ss_sp = memory_.get();
+  now.ss_size = bytes;
+  sigaltstack(&now, nullptr);
+}
+
+LastStack::~LastStack() {
+  stack_t none{};
+  none.ss_flags = SS_DISABLE;
+  if (memory_) sigaltstack(&none, nullptr);
+}
+
 TimeLimit::TimeLimit(std::chrono::milliseconds limit, const std::string& what) {
   try {
     thread_ = std::thread([this, limit, what] {

@@ -28,6 +28,17 @@ class LastWords {
   size_t place_;
 };
 
+// A stack for the last words of this thread, whose own may be what has overflowed.
+class LastStack {
+ public:
+  LastStack();
+  LastStack(const LastStack&) = delete;
+  ~LastStack();
+
+ private:
+  std::unique_ptr<std::byte[]> memory_;
+};
+
 // Ends the process with exit code 86 if this does not go in time: for what may wait for ever and cannot be polled.
 class TimeLimit {
  public:

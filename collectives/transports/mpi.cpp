@@ -21,14 +21,11 @@ class MpiProcesses : public Processes {
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
+  bool allows_threads() const override { return threads_ >= MPI_THREAD_FUNNELED; }
   int rank_on_node() const override { return rank_on_node_; }
   bool on_one_node() const override { return ranks_on_node_ == size_; }
 
   std::shared_ptr<Job> join(std::chrono::milliseconds deadline, const Job::Ending& ends) override {
-    if (threads_ < MPI_THREAD_FUNNELED)
-      throw Fault(exit_codes::wrong_launcher, "MPI: " + library() +
-                                                  " was built for programs without threads, and this one has some; " +
-                                                  "take a library that grants MPI_THREAD_FUNNELED");
     MPI_Comm node;
     MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
     MPI_Comm_rank(node, &rank_on_node_);

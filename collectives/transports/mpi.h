@@ -12,6 +12,7 @@ class Processes {
   virtual ~Processes() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
+  virtual bool allows_threads() const = 0;  // beside the one that calls MPI
 
   // The memory of the ranks of this node, and this rank's place in it; all have joined when it returns.
   virtual std::shared_ptr<Job> join(std::chrono::milliseconds deadline, const Job::Ending& ends) = 0;

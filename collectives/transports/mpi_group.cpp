@@ -211,9 +211,7 @@ std::unique_ptr<Transport> MpiGroup::split(int color, int key, Site site) {
       std::make_shared<State>(comm, state_->job, state_->rank_on_node, state_->outbox, groups));
 }
 
-std::string MpiGroup::busy_with(const std::string& what) {
-  return state_->job->busy_with(state_->rank_on_node, what);
-}
+std::string MpiGroup::busy_with(const std::string& what) { return state_->job->busy_with(state_->rank_on_node, what); }
 
 void MpiGroup::finalize(Site site) {
   meet(describe(Verb::finalize, site), {}, 0, [](const Part&) {});

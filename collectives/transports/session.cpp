@@ -36,7 +36,7 @@ bool needs_mpi(const SessionOptions& options) {
 bool is_in_what_was_given(int exit_code) {
   using namespace exit_codes;
   return exit_code == usage || exit_code == malformed_input || exit_code == missing_input || exit_code == io ||
-         exit_code == configuration_differs;
+         exit_code == configuration_differs || exit_code == wrong_launcher;
 }
 
 // Starting and ending wait for all processes, which may be slow to come, but not for ever.
@@ -71,7 +71,13 @@ Session::Session(int& argc, char**& argv, SessionOptions options, std::unique_pt
     options_.deadline = starting_deadline(options_);
     check_launcher();
     join();
-    if (!given) default_deadline();  // its complaint, now that one rank can end all
+    // What all ranks see, now that one of them can end all.
+    if (!given) default_deadline();
+    if (size() > 1 && !processes_->allows_threads())
+      throw Fault(exit_codes::wrong_launcher,
+                  "wrong library: " + processes_->library() +
+                      " allows a program no threads of its own, and this one has some; take "
+                      "one that grants MPI_THREAD_FUNNELED");
     last_words_.emplace(*job_, LastWords::Ranks::processes);
   } catch (...) {  // a rank that left now would make the others wait for it
     end_by_current_exception();

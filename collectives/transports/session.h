@@ -59,6 +59,7 @@ class Session {
   std::unique_ptr<Processes> processes_;
   std::shared_ptr<Job> job_;
   std::optional<LastWords> last_words_;
+  LastStack last_stack_;
   int exceptions_before_;
   bool over_ = false;
 };

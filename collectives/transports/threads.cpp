@@ -44,6 +44,7 @@ class Ranks {
  private:
   void run(int r, const std::function<void(std::unique_ptr<Transport>)>& body) {
     try {
+      const LastStack stack;
       job_->join(r);
       body(connect(r));
       connect(r)->finalize(Site::here());

@@ -28,7 +28,7 @@ site = r"at (\S+/)?tests/mpi/transports\.cpp:\d+"
 
 class Row:
     def __init__(self, name, code, says, waits=0, fault=None, environment=None, alone=False, foreign=False,
-                 by_deadline=False, ways=("processes",), reports=1, disturb=None, missing_program=False):
+                 by_deadline=False, ways=("processes",), reports=1, disturb=None, missing_program=False, slow=False):
         self.name, self.code, self.says, self.waits = name, code, says, waits  # code None: any but 0
         if by_deadline and os.environ.get("WEFT_TRANSPORT") == "mpi":  # which does not see who waits for whom
             self.code, self.says, self.waits = 86, ["deadline: rank .* has waited", "rank {odd}, process"], deadline
@@ -40,6 +40,7 @@ class Row:
         self.reports = reports  # of how the job ends
         self.disturb = disturb  # called with the job's token while it runs
         self.missing_program = missing_program  # on the last rank
+        self.slow = slow  # for one number of ranks
 
 
 def suspend(token):
@@ -70,17 +71,18 @@ rows = [
     Row("spin", 86, late + ["rank {odd}, process \\d+, running"], **stall, **both),
     # What is not a stall: a rank that says what it does, within bounds, and a job that does not run
     Row("busy", 0, [], waits=3, reports=0, **both),
-    Row("busy_for_ever", 86, late + ["rank {odd}, process \\d+, asleep: writes runs/x, for 1"], waits=11 * deadline, **both),
+    Row("busy_for_ever", 86, late + ["rank {odd}, process \\d+, asleep: writes runs/x, for 1"], waits=11 * deadline, slow=True, **both),
     Row("suspend", 0, [], waits=2.5 * deadline + 2, fault="calm", reports=0, disturb=suspend, **both),
     # F1: a crash
     Row("crash_11", None, crashed + ["SIGSEGV"], reports=0, **both),
     Row("crash_6", None, crashed + ["SIGABRT"], reports=0, **both),
     Row("crash_8", None, crashed + ["SIGFPE"], reports=0, **both),
+    Row("overflow", None, crashed + ["SIGSEGV"], reports=0, **both),
     # F12: no memory
     Row("memory", 89, ["memory: .* \\d+ bytes"], **both),
     # A rank that cannot start
     Row("start", None, ["starting the job \\(MPI_Init\\) has not ended after 10 s"], waits=10, fault="none", reports=0,
-        missing_program=True),
+        missing_program=True, slow=True),
     # F3: an exception
     Row("throw", 70, ["rank {odd} of", "the disk is on fire", "its last call was .*'before' " + site]),
     Row("throw_everywhere", 70, ["the disk is on fire"]),
@@ -111,6 +113,7 @@ rows = [
         environment={"OMPI_COMM_WORLD_SIZE": "3"}, alone=True),
     Row("SLURM_NTASKS", 90, wrong + ["SLURM_NTASKS is 3"], fault="none", environment={"SLURM_NTASKS": "3"}, alone=True),
     Row("foreign", 90, wrong + ["_SIZE is {ranks}, but this job has 1 rank"], waits=1.5, fault="none", foreign=True),
+    Row("threads", 90, ["wrong library: .* allows a program no threads"], fault="none", environment={"TEST_WITHOUT_THREADS": "1"}),
     *(Row("WEFT_TIMEOUT=" + wrong, 64, ["WEFT_TIMEOUT: '" + wrong + "' is not a number of seconds"], fault="none",
           environment={"WEFT_TIMEOUT": wrong}, **both) for wrong in ("abc", "inf", "1e16", "-1", "0")),
     Row("WEFT_RANKS", 90, wrong + ["the number of ranks expected is 7"], fault="none", environment={"WEFT_RANKS": "7"}),
@@ -220,7 +223,7 @@ def main():
     parser.add_argument("--random", type=int, default=0)
     options = parser.parse_args()
     chosen = [(row, way, ranks, ranks - 1) for ranks in options.ranks for row in rows * options.repeat for way in row.ways
-              if not (row.alone and ranks != options.ranks[0]) and not (row.foreign and not options.foreign)
+              if not ((row.alone or row.slow) and ranks != options.ranks[0]) and not (row.foreign and not options.foreign)
               and (not options.only or row.name in options.only)]
     if options.random:
         chosen = [(row, way, ranks, random.randrange(ranks)) for row, way, ranks, _ in random.choices(chosen, k=options.random)]
