@@ -32,8 +32,8 @@ int launch(CommandLine& line, int argc, char** argv, const std::function<void(co
 Fault current_fault();
 
 // Whether Ctrl-C, SIGTERM or SIGHUP has come to this process. The ranks of a group do not see it at the same time, so
-// they agree on it before they act. Whoever asks will act on it, so a signal waits for that from the first call on until
-// stop_at_once. Before and after, and if it is the second, a signal ends the job at once, by 128 and its number.
+// they agree on it before they act. Whoever asks will act on it, so from the first call on until stop_at_once a signal
+// waits for that. Before and after, and if it is the second, a signal ends the job at once, by 128 and its number.
 bool stop_requested();
 void stop_at_once();
 
