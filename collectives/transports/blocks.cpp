@@ -5,42 +5,44 @@
 namespace weft {
 namespace {
 
-constexpr size_t line = 64;
+constexpr size_t head_bytes = 64;
 
 // A list's first block, which is at a multiple of 64, with a tag that differs whenever the list has changed: who has
 // seen one block twice knows by it whether others came and went in between.
 constexpr int place_bits = 40;
-Offset place(uint64_t first) { return (first & ((uint64_t{1} << place_bits) - 1)) * line; }
-uint64_t first_with(Offset block, uint64_t before) { return block / line | ((before >> place_bits) + 1) << place_bits; }
+Offset place_of(uint64_t first) { return (first & ((uint64_t{1} << place_bits) - 1)) * head_bytes; }
+uint64_t first_with(Offset block, uint64_t before) {
+  return block / head_bytes | ((before >> place_bits) + 1) << place_bits;
+}
 
 }  // namespace
 
-struct alignas(line) Blocks::Head {
+struct alignas(head_bytes) Blocks::Head {
   std::atomic<Offset> next{0};
   uint64_t bytes;
 };
 
 Blocks::Head& Blocks::head(const Memory& memory, Offset block) {
-  static_assert(sizeof(Head) == line);
-  return *reinterpret_cast<Head*>(memory.base() + block - line);
+  static_assert(sizeof(Head) == head_bytes);
+  return *reinterpret_cast<Head*>(memory.base() + block - head_bytes);
 }
 
 Offset Blocks::take(const Memory& memory, size_t bytes) {
   const int size_class = SizeClass::of(bytes);
   std::atomic<uint64_t>& list = free_[static_cast<size_t>(size_class)];
-  for (uint64_t first = list.load(std::memory_order_acquire); place(first);) {
-    const Offset block = place(first);
+  for (uint64_t first = list.load(std::memory_order_acquire); place_of(first);) {
+    const Offset block = place_of(first);
     const Offset next = head(memory, block).next.load(std::memory_order_relaxed);
     if (!list.compare_exchange_weak(first, first_with(next, first), std::memory_order_acq_rel)) continue;
     memory.reserve(block, bytes);
     head(memory, block).bytes = bytes;
     return block;
   }
-  const size_t whole = (SizeClass::bytes(size_class) + line - 1) / line * line;
-  const Offset begin = used_.fetch_add(line + whole);
-  memory.reserve(begin, line + bytes);
+  const size_t whole = (SizeClass::bytes(size_class) + head_bytes - 1) / head_bytes * head_bytes;
+  const Offset begin = used_.fetch_add(head_bytes + whole);
+  memory.reserve(begin, head_bytes + bytes);
   new (memory.base() + begin) Head{{}, bytes};
-  return begin + line;
+  return begin + head_bytes;
 }
 
 void Blocks::give(const Memory& memory, Offset block) {
@@ -49,7 +51,7 @@ void Blocks::give(const Memory& memory, Offset block) {
   std::atomic<uint64_t>& list = free_[static_cast<size_t>(SizeClass::of(given.bytes))];
   uint64_t first = list.load(std::memory_order_relaxed);
   do {
-    given.next.store(place(first), std::memory_order_relaxed);
+    given.next.store(place_of(first), std::memory_order_relaxed);
   } while (!list.compare_exchange_weak(first, first_with(block, first), std::memory_order_acq_rel));
 }
 

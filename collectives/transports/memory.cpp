@@ -20,7 +20,7 @@ namespace weft {
 namespace {
 
 constexpr const char* file_prefix = "weft-";
-constexpr size_t page = 4096, kept_at_most = size_t{1} << 20;
+constexpr size_t page_bytes = 4096, kept_at_most = size_t{1} << 20;
 
 // Begins every file of ours.
 struct Mark {
@@ -31,12 +31,12 @@ static_assert(sizeof(Mark) <= Memory::first);
 
 // Address space is taken in proportion to what a process may have of it; and a file that would exceed the process's
 // limit kills it.
-size_t range(size_t at_most) {
+size_t address_range(size_t at_most) {
   struct rlimit limit;
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0) at_most = std::min(at_most, static_cast<size_t>(limit.rlim_cur));
   if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
     at_most = std::min(at_most, static_cast<size_t>(limit.rlim_cur / 8));
-  return at_most & ~(page - 1);
+  return at_most & ~(page_bytes - 1);
 }
 
 // Removes a job's file, or all but what a report has named; if it is one, this user's, and nobody lives who uses it.
@@ -78,7 +78,7 @@ int make_file(const std::string& folder, std::string& path) {
   return -1;
 }
 
-constexpr size_t smallest = size_t{1} << 20;
+constexpr size_t smallest_range = size_t{1} << 20;
 
 }  // namespace
 
@@ -93,10 +93,10 @@ Memory Memory::map(size_t bytes, int file, const std::string& path) {
 }
 
 Memory Memory::of_this_process(size_t at_most) {
-  for (at_most = range(at_most);; at_most /= 2) try {
+  for (at_most = address_range(at_most);; at_most /= 2) try {
       return map(at_most, -1, "");
     } catch (const Fault&) {
-      if (at_most < smallest) throw;  // the address space is limited, but not to this little
+      if (at_most < smallest_range) throw;  // the address space is limited, but not to this little
     }
 }
 
@@ -106,7 +106,7 @@ Memory Memory::new_file(size_t at_most) {
   const char* temporary = std::getenv("TMPDIR");
   if (file < 0) file = make_file(temporary ? temporary : "/tmp", path);
   require(file >= 0, "shared memory: no file ", path, ": ", std::strerror(errno));
-  const size_t bytes = range(at_most);
+  const size_t bytes = address_range(at_most);
   require(ftruncate(file, static_cast<off_t>(bytes)) == 0, "shared memory: ", bytes >> 20, " MiB in ", path, ": ",
           std::strerror(errno));
   return map(bytes, file, path);
@@ -150,8 +150,8 @@ void Memory::reserve(Offset begin, size_t bytes) const {
 }
 
 void Memory::forget(Offset begin, size_t bytes) const {
-  const Offset whole = std::min((begin + page - 1) & ~(page - 1), begin + bytes);
-  const Offset end = std::max((begin + bytes) & ~(page - 1), whole);
+  const Offset whole = std::min((begin + page_bytes - 1) & ~(page_bytes - 1), begin + bytes);
+  const Offset end = std::max((begin + bytes) & ~(page_bytes - 1), whole);
   const bool forgotten = end > whole && madvise(base_ + whole, end - whole, MADV_REMOVE) == 0;
   std::memset(base_ + begin, 0, (forgotten ? whole : end) - begin);
   std::memset(base_ + end, 0, begin + bytes - end);
