@@ -47,7 +47,7 @@ class Ranks {
  private:
   Ranks(Session& session, std::unique_ptr<Transport> transport)
       : session_(session), transport_(*transport), group_(std::move(transport)) {
-    if (session_.rank() == 0) std::printf("%s\n", description(session_, transport_).c_str());
+    if (session_.rank() == 0) std::printf("%s\n", description(transport_).c_str());
   }
 
   Session& session_;

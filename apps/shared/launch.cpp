@@ -139,7 +139,7 @@ void run(Session& session, const Options& options, RunFolder* folder, const std:
     return session.run_ranks(static_cast<int>(options.ranks), rank);
   }
   auto transport = device == Device::cuda ? connect(session) : connect_hosts(session);
-  const std::string description = weft::description(session, *transport);
+  const std::string description = weft::description(*transport);
   run_rank(std::move(transport), options, device, description, folder, body);
 }
 

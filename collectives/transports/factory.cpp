@@ -49,7 +49,7 @@ std::unique_ptr<Transport> connect(Session& session) {
   return connect_cards(connect_hosts(session), session.rank_on_node(), session);
 }
 
-std::string description(const Session& session, const Transport& transport) {
+std::string description(const Transport& transport) {
   return transport.description() + ", " + (mpi_library().empty() ? "no MPI" : mpi_library());
 }
 

@@ -22,6 +22,6 @@ std::unique_ptr<Transport> connect_cards(std::unique_ptr<Transport> group, int p
 std::unique_ptr<Transport> connect_hosts(Session& session);
 
 // "shared memory (4 ranks), MPICH 4.0.2"
-std::string description(const Session& session, const Transport& transport);
+std::string description(const Transport& transport);
 
 }  // namespace weft

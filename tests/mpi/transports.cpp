@@ -223,7 +223,7 @@ int main(int argc, char** argv) {
     }
     checks::everything_works(*group);
     groups_are_given_back(session, *group);
-    if (session.rank() == 0) std::printf("%s: all is well\n", description(session, *group).c_str());
+    if (session.rank() == 0) std::printf("%s: all is well\n", description(*group).c_str());
     return 0;
   });
 }
