@@ -75,7 +75,7 @@ Session::Session(int& argc, char**& argv, SessionOptions options, std::unique_pt
     if (!given) default_deadline();
     if (size() > 1 && !processes_->allows_threads())
       throw Fault(exit_codes::wrong_launcher,
-                  "wrong library: " + processes_->library() +
+                  "wrong library: " + mpi_library() +
                       " allows a program no threads of its own, and this one has some; take "
                       "one that grants MPI_THREAD_FUNNELED");
     last_words_.emplace(*job_, LastWords::Ranks::processes);
