@@ -111,8 +111,8 @@ class Gradients {
   const Tensor& operator[](const Parameter& parameter) const;
   bool has(const Parameter& parameter) const { return (*this)[parameter].defined(); }
 
-  // The same for what tape.watch(tensor) gave, of all backward passes over its tape. It has no hooks. Kept until clear();
-  // when the tape is gone, until the next backward.
+  // The same for what tape.watch(tensor) gave, of all backward passes over its tape. It has no hooks. Kept until
+  // clear(); when the tape is gone, until the next backward.
   const Tensor& operator[](const Var& leaf) const;
   bool has(const Var& leaf) const { return (*this)[leaf].defined(); }
 

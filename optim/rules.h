@@ -15,8 +15,8 @@
 //           for a vector V: that of g^2;  u = g / sqrt(V);  p *= 1 - rate w
 //           p -= min(rate, 1 / sqrt(t)) max(epsilon2, rms(p)) u / max(1, rms(u) / d)         (arXiv 1804.04235)
 //
-// |.| is over the whole parameter; a of Lars and Lamb is 1 where it would have a zero or NaN in it, and where `adapt` is
-// off, as is usual for biases and norms. Lars multiplies by the rate outside of the velocity, as PyTorch's SGD does.
+// |.| is over the whole parameter; a of Lars and Lamb is 1 where it would have a zero or NaN in it, and where `adapt`
+// is off, as is usual for biases and norms. Lars multiplies by the rate outside of the velocity, as PyTorch's SGD does.
 #include <array>
 #include <optional>
 #include <string>
