@@ -56,8 +56,8 @@ inline std::string text(Verb verb) { return name(verb); }
 enum class ReduceOp : uint8_t { sum, mean, product, maximum, minimum };
 std::string text(ReduceOp op);
 
-// A text in a fixed place, made without allocating. Of one that is too long it keeps the beginning, by whole pieces, and
-// a number that stands for all of it.
+// A text in a fixed place, made without allocating. Of one that is too long it keeps the beginning, by whole pieces,
+// and a number that stands for all of it.
 class ShortText {
  public:
   static constexpr size_t capacity = 32;  // with the zero at its end
@@ -72,8 +72,8 @@ class ShortText {
   uint64_t hash_ = 0xcbf29ce484222325u;
 };
 
-// Where in the program a collective was called, what the caller named its tensor, and what else has to be equal on every
-// rank, such as the options of a loss.
+// Where in the program a collective was called, what the caller named its tensor, and what else has to be equal on
+// every rank, such as the options of a loss.
 struct Site {
   const char* file;
   int line;

@@ -1,7 +1,7 @@
 #pragma once
 // Where a gradient that is not finite comes from. While a DebugFinite exists, the first result on its tape that is not
-// finite is remembered; when such a gradient reaches a parameter, the job ends and names it. Infinities that do no harm,
-// such as those of a mask, are none of its business. WEFT_DEBUG=1 makes one (debug.h).
+// finite is remembered; when such a gradient reaches a parameter, the job ends and names it. Infinities that do no
+// harm, such as those of a mask, are none of its business. WEFT_DEBUG=1 makes one (debug.h).
 #include "collectives/communicator.h"
 #include "engine/observer.h"
 

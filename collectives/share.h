@@ -9,8 +9,8 @@
 namespace weft {
 
 // This rank's part of a mean over `total` samples, or tokens, of all ranks and micro-batches: Partial, so that nothing
-// can be added to it once per rank. Of nothing at all it is zero, with zero gradients. A total that is computed, such as
-// a sum of weights over all ranks, must be the same on all of them; gradients flow to it, too.
+// can be added to it once per rank. Of nothing at all it is zero, with zero gradients. A total that is computed, such
+// as a sum of weights over all ranks, must be the same on all of them; gradients flow to it, too.
 Var share(const Var& sum_of_losses, int64_t total, Communicator& comm);
 Var share(const Var& sum_of_losses, const Var& total, Communicator& comm);
 

@@ -20,8 +20,8 @@ struct NotFinite : Error {
 };
 
 // Writes folder/step-000120.safetensors and returns its path. When this returns, that checkpoint is acknowledged: it
-// survives the end of the process and a loss of power. Refused, as NotFinite, if a number is not finite: it would be the
-// latest, and of no use. Keeps the last `generations`, removes those before, and what
+// survives the end of the process and a loss of power. Refused, as NotFinite, if a number is not finite: it would be
+// the latest, and of no use. Keeps the last `generations`, removes those before, and what
 // killed writers have left. Adds "step" to the metadata. Refused if the folder holds a sound checkpoint of a later
 // step, since that would be the latest and not this one; a damaged one is renamed to *.damaged.
 std::filesystem::path save_checkpoint(const std::filesystem::path& folder, int64_t step,

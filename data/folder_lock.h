@@ -10,7 +10,8 @@ namespace weft {
 
 class FolderLock {
  public:
-  // Of a folder that exists. If another process has it, `holder` says which: "process 71 on elm, since 2026-01-31 18:02".
+  // Of a folder that exists. If another process has it, `holder` says which: "process 71 on elm, since 2026-01-31
+  // 18:02".
   explicit FolderLock(const std::filesystem::path& folder);
   ~FolderLock();
   FolderLock(FolderLock&&) = default;

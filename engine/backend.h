@@ -8,7 +8,9 @@
 
 #include "engine/convolution.h"
 #include "engine/exact.h"
+#include "engine/log_sums.h"
 #include "engine/nearest.h"
+#include "engine/out_of_memory.h"
 #include "engine/pool.h"
 #include "engine/scalar_ops.h"
 #include "engine/tensor.h"

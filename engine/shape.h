@@ -13,8 +13,8 @@ namespace weft {
 class Shape {
  public:
   static constexpr int max_rank = 6;
-  // No shape has more elements, even if its extents of zero were ones: the bytes of any tensor, and the size of any part
-  // of a shape, can be counted. Whoever makes a larger one gets an Error.
+  // No shape has more elements, even if its extents of zero were ones: the bytes of any tensor, and the size of any
+  // part of a shape, can be counted. Whoever makes a larger one gets an Error.
   static constexpr int64_t max_size = std::numeric_limits<int64_t>::max() / 8;
 
   Shape() = default;

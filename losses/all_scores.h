@@ -16,8 +16,8 @@ class AllKeys {
     Var of_targets;    // each query's score with its target, which is never more
     Var of_keys = {};  // of this rank's keys, over all ranks' queries
   };
-  // `targets` are numbers of keys, i64 (queries) on the host, or there are none. Each query has all keys but those whose
-  // numbers are in its row of `excluded`, i64 (queries, any) on the host, -1 for none.
+  // `targets` are numbers of keys, i64 (queries) on the host, or there are none. Each query has all keys but those
+  // whose numbers are in its row of `excluded`, i64 (queries, any) on the host, -1 for none.
   LogSumExps log_sum_exp(const Var& queries, const Var& scale, const Tensor& targets,
                          const Tensor& excluded = {}) const;
   // Keys alone travel; log-sum-exps over each rank's queries are combined, one number per key.

@@ -1,6 +1,6 @@
 #pragma once
-// How a loss or a quantizer is called. Its options are checked, and compared among ranks in its first collective, before
-// any data move; and every Error in it names the loss and the line that called it.
+// How a loss or a quantizer is called. Its options are checked, and compared among ranks in its first collective,
+// before any data move; and every Error in it names the loss and the line that called it.
 //
 //   Var nt_xent(..., const NtXentOptions& options, Communicator& comm, Site caller) try {
 //     const Site site = LossCall("nt_xent", caller).positive("temperature", options.temperature);

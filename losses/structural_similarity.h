@@ -1,5 +1,6 @@
 #pragma once
-// SSIM (Wang et al. 2004): the mean over the pictures of all ranks, and over channels and places of a Gaussian window, of
+// SSIM (Wang et al. 2004): the mean over the pictures of all ranks, and over channels and places of a Gaussian window,
+// of
 //
 //   (2 m_a m_b + c1) (2 v_ab + c2) / ((m_a^2 + m_b^2 + c1) (v_a + v_b + c2)),   c = (k * data range)^2
 //

@@ -1,4 +1,5 @@
-// Memory that ranks share: files that are nobody else's, that go with their jobs, and groups that give back what they had.
+// Memory that ranks share: files that are nobody else's, that go with their jobs, and groups that give back what they
+// had.
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mount.h>

@@ -52,8 +52,8 @@ size_t Metrics::column(const std::string& name) const {
   return static_cast<size_t>(place - names_.begin());
 }
 
-// Rows up to a step, and how many bytes of the file they are. A line that is none ends them, such as one that a killed process
-// left half written.
+// Rows up to a step, and how many bytes of the file they are. A line that is none ends them, such as one that a killed
+// process left half written.
 uint64_t Metrics::read(const std::filesystem::path& file, int64_t last_step) {
   uint64_t bytes = 0;
   std::ifstream stream(file, std::ios::binary);

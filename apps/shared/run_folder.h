@@ -1,5 +1,6 @@
 #pragma once
-// What a run leaves on the disk. Rank 0's process has it from the start of the program to its end, the others have none.
+// What a run leaves on the disk. Rank 0's process has it from the start of the program to its end, the others have
+// none.
 //
 //   config.toml       what the run was asked for, ready for --config
 //   metrics.jsonl, metrics.csv, events.out.tfevents.weft

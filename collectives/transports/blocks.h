@@ -1,6 +1,6 @@
 #pragma once
-// Blocks of a job's memory, taken and given back by any of its ranks, without locks, because whoever held one might die.
-// The pages of what is given back are the system's again; its place serves the next block of that size.
+// Blocks of a job's memory, taken and given back by any of its ranks, without locks, because whoever held one might
+// die. The pages of what is given back are the system's again; its place serves the next block of that size.
 #include "collectives/transports/memory.h"
 #include "engine/pool.h"
 

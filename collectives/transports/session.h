@@ -1,8 +1,8 @@
 #pragma once
 // A program's part in a job of one or more processes: from MPI_Init, before anything that could fail on one rank only,
-// to MPI_Finalize, unless something failed. A program that no launcher has started does without MPI. Then all ranks end, at once, with one report and the fixed exit code that
+// to MPI_Finalize, unless something failed. Then all ranks end, at once, with one report and the fixed exit code that
 // tells what it was, because a rank that merely left would make the others wait for ever, or make mpiexec report
-// success.
+// success. A program that no launcher has started does without MPI.
 //
 //   int main(int argc, char** argv) {
 //     return weft::run_session(argc, argv, [&](Session& session) { ...; return 0; });

@@ -5,12 +5,12 @@
 // keep all scores.
 //
 // `scale` and `shift` are scalars (). `excluded` is i64 (m, c): the columns that a row does not see, -1 for none.
-// `targets` is i64 (m): a column for each row, -1 for none. If there are targets, m values come behind log-sum-exps: the
-// score of every row with its target, 0 without one. Columns are checked on the CPU only.
+// `targets` is i64 (m): a column for each row, -1 for none. If there are targets, m values come behind log-sum-exps:
+// the score of every row with its target, 0 without one. Columns are checked on the CPU only.
 //
 // Results are f64 whatever the rows are, and a log-sum-exp is never less than its target's score: a loss is what lies
-// between the two, which is often small beside them. Scores and gradients of bf16 are found in f32 and rounded once. The
-// same inputs give the same bits; on the CPU a row's also do not depend on the other rows of q (but see
+// between the two, which is often small beside them. Scores and gradients of bf16 are found in f32 and rounded once.
+// The same inputs give the same bits; on the CPU a row's also do not depend on the other rows of q (but see
 // engine/backends/cpu/scores.h).
 #include "engine/tape.h"
 

@@ -4,8 +4,8 @@
 // All combinations are codes, so there is no table, no loss, and nothing crosses ranks. The gradient goes through the
 // tanh, and straight through the rounding.
 //
-// Where symmetry is preserved (Stable Codec, arXiv 2411.19842, section 3.2) the l codes of a feature are equidistant from
-// -1 to 1, for even l, too: the one nearest to tanh(x), the larger of two.
+// Where symmetry is preserved (Stable Codec, arXiv 2411.19842, section 3.2) the l codes of a feature are equidistant
+// from -1 to 1, for even l, too: the one nearest to tanh(x), the larger of two.
 #include "losses/quantizers/mixed_radix.h"
 #include "losses/quantizers/quantizer.h"
 

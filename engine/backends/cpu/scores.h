@@ -20,8 +20,8 @@ template <class T> struct ScoreMatrix {
   const int64_t* targets;  // a column for each row, negative for none; or null
 };
 
-/// m sums of rows; for log_sum_exp_both, n of columns behind them; then, if there are targets, m scores of those, but for
-/// softplus, where a target's score counts in its row with the other sign.
+/// m sums of rows; for log_sum_exp_both, n of columns behind them; then, if there are targets, m scores of those, but
+/// for softplus, where a target's score counts in its row with the other sign.
 template <class T> void score_sums(ScoreSum kind, const ScoreMatrix<T>& z, double* sums);
 
 /// What is not wanted is null.
