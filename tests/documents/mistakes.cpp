@@ -56,7 +56,7 @@ const std::vector<Mistake> mistakes = {
      }},
     {2,
      [](Rank& r) {
-       if (r.me == 1) std::this_thread::sleep_for(std::chrono::milliseconds(500));
+       if (r.me == 1) std::this_thread::sleep_for(std::chrono::seconds(3));  // busy machines give rank 0 little time
        all_reduce(r.leaf({4}), r.comm, ReduceOp::sum, at(42));
      },
      false, std::chrono::milliseconds(100)},
@@ -83,8 +83,8 @@ const std::vector<Mistake> mistakes = {
        const DebugFinite debug(r.tape, r.comm);
        spread_over(r.tape, r.comm);
        const Parameter scale("scale", Tensor::full({2, 3}, 1, DType::f64));
-       const Var x = r.tape.watch(Tensor::from({2, 3}, {1, 1, 1, 1, 0, 1}, DType::f64));
-       r.tape.backward(sum(log(x) * r.tape.watch(scale)), r.gradients);
+       const Var x = log(r.tape.watch(Tensor::from({2, 3}, {1, 1, 1, 1, 0, 1}, DType::f64)));
+       r.tape.backward(sum(x * r.tape.watch(scale)), r.gradients);
      }},
     // all_reduce
     {3,
