@@ -57,6 +57,13 @@ Var of_outputs(const Var& metric, const Var& predictions, Communicator& comm, Si
   return reshape(vary(metric, comm, site), predictions.shape().without(0));
 }
 
+// Of the targets, and of the errors.
+Moments moments_of_errors(const Var& predictions, const Var& targets, Communicator& comm, const Site& site) {
+  check(predictions, targets, false);
+  const Var truth = columns(targets);
+  return moments({truth, truth - columns(predictions)}, {}, comm, Columns::counterparts, site);
+}
+
 }  // namespace
 
 Var mean_squared_error(const Var& predictions, const Var& targets, Communicator& comm, Site caller) try {
@@ -100,10 +107,7 @@ Var pearson_correlation(const Var& predictions, const Var& targets, Communicator
 
 Var r2_score(const Var& predictions, const Var& targets, Communicator& comm, Site caller) try {
   const Site site = LossCall("r2_score", caller);
-  check(predictions, targets, false);
-  const Var truth = columns(targets);
-  const auto [count, means, variances, none] =
-      moments({truth, truth - columns(predictions)}, {}, comm, Columns::counterparts, site);
+  const auto [count, means, variances, none] = moments_of_errors(predictions, targets, comm, site);
   const Var errors = variances[1] + square(means[1]);
   const Tensor no_errors = equal(errors.value(), zeros_like(errors));
   return of_outputs(explained(errors, no_errors, variances[0], means[0]), predictions, comm, site);
@@ -113,10 +117,7 @@ Var r2_score(const Var& predictions, const Var& targets, Communicator& comm, Sit
 
 Var explained_variance(const Var& predictions, const Var& targets, Communicator& comm, Site caller) try {
   const Site site = LossCall("explained_variance", caller);
-  check(predictions, targets, false);
-  const Var truth = columns(targets);
-  const auto [count, means, variances, none] =
-      moments({truth, truth - columns(predictions)}, {}, comm, Columns::counterparts, site);
+  const auto [count, means, variances, none] = moments_of_errors(predictions, targets, comm, site);
   const Tensor no_errors = vanishes(variances[1], means[1]);
   return of_outputs(explained(variances[1], no_errors, variances[0], means[0]), predictions, comm, site);
 } catch (Error& error) {

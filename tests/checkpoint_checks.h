@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "data/checkpoint.h"
-#include "engine/error.h"
+#include "tests/message_of.h"
 #include "tests/scratch_folder.h"
 
 namespace weft {
@@ -49,15 +49,6 @@ inline std::string file_of(const std::string& header, const std::string& data, u
 }
 inline std::string file_of(const std::string& header, const std::string& data = "") {
   return file_of(header, data, header.size());
-}
-
-template <class F> std::string complaint(F&& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing";
 }
 
 }  // namespace weft

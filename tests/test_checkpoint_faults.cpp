@@ -63,7 +63,7 @@ struct Fault {
 };
 
 std::string save(const fs::path& folder, int64_t step) {
-  return complaint([&] { save_checkpoint(folder, step, sample(static_cast<unsigned>(step)), {}); });
+  return message_of([&] { save_checkpoint(folder, step, sample(static_cast<unsigned>(step)), {}); });
 }
 
 TEST_CASE("a file is on the disk before it takes its place, and its place is on the disk before it is acknowledged") {
@@ -139,10 +139,10 @@ TEST_CASE("a place that cannot be written is named with the reason") {
   CHECK_THAT(save(folder / "file", 1), Contains("file/step-000001.safetensors: cannot be created: Not a directory") ||
                                            Contains("file: cannot be created"));
   CHECK_THAT(save(folder / "file/below", 1), Contains("file: cannot be created"));
-  CHECK_THAT(complaint([&] { write_safetensors(folder / "missing/x", {}, {}); }),
+  CHECK_THAT(message_of([&] { write_safetensors(folder / "missing/x", {}, {}); }),
              Contains("missing/x: cannot be created: No such file or directory"));
   fs::create_directory(folder / "x");
-  CHECK_THAT(complaint([&] { write_safetensors(folder / "x", {}, {}); }),
+  CHECK_THAT(message_of([&] { write_safetensors(folder / "x", {}, {}); }),
              Contains("x: cannot be put in its place: Is a directory"));
   CHECK_THROWS_AS(write_safetensors(folder / "x", {}, {}), OutputFailure);
   CHECK(std::distance(fs::directory_iterator(folder.path), {}) == 2);

@@ -147,6 +147,52 @@ void expect_slices(const Trainer& training, const std::vector<Parameter*>& mine,
 
 Var mean_square(const Var& y, const Var& target, double count) { return sum(square(y - target)) / count; }
 
+// The network in a grid of ranks, and one process that trains it whole.
+class NetworkTraining {
+ public:
+  NetworkTraining(const Grid& grid, const Rules& rules, int stage)
+      : grid_(grid),
+        rules_(rules),
+        divided_(*grid.features),
+        trainer_(make_trainer(groups(divided_.parameters(), rules), grid.world, {.stage = stage})),
+        state_(grid.world) {
+    norms_ = train_whole(single_.parameters(), rules, [&](Tape& tape, int step) {
+      const Var x = tape.constant(whole(ranks_, step, in, 0)), target = tape.constant(whole(ranks_, step, out, 1));
+      return mean_square(single_.last(single_.norm(single_.mlp(single_.first(x)))), target, samples_of(ranks_));
+    });
+    state_.add(*trainer_);
+  }
+
+  void train(int first_step, int end) {
+    const auto loss_at = [&](Tape& tape, int step) { return loss(tape, step); };
+    ::train(*trainer_, rules_, norms_, grid_.world, loss_at, first_step, end);
+  }
+  void expect_slices() { ::expect_slices(*trainer_, divided_.parameters(), of_one_process(), grid_.world); }
+  TrainingState& state() { return state_; }
+  std::vector<Parameter*> of_one_process() { return single_.parameters(); }
+
+ private:
+  Var loss(Tape& tape, int step) {
+    spread_over(tape, grid_.world);
+    const auto mine = [&](int64_t width, int use) {
+      return spread_as(tape.constant(part(number(*grid_.samples), step, width, use)), *grid_.features, Spread::same);
+    };
+    const Var y = vary(mlp_(first_(mine(in, 0))), *grid_.features);
+    return mean_square(last_(norm_(y)), mine(out, 1), samples_of(ranks_));
+  }
+
+  const Grid& grid_;
+  const Rules& rules_;
+  const int ranks_ = grid_.samples->size();
+  Network<Whole> single_;
+  std::vector<double> norms_;
+  Network<ParallelMlp> divided_;
+  std::unique_ptr<Trainer> trainer_;
+  Layer &first_ = trainer_->layer("first", divided_.first), &mlp_ = trainer_->layer("mlp", divided_.mlp),
+        &norm_ = trainer_->layer("norm", divided_.norm), &last_ = trainer_->layer("last", divided_.last);
+  TrainingState state_;
+};
+
 }  // namespace
 
 TEST_CASE("a divided pair of layers trained over the ranks that divide the samples is that of one process", "[norms]") {
@@ -175,25 +221,9 @@ TEST_CASE("a divided pair of layers trained over the ranks that divide the sampl
 TEST_CASE("divided layers and others are trained together over all ranks of a grid, at any stage", "[norms]") {
   in_every_way([](const Rules& rules, int stage, const Grids& grids) {
     on_grids(grids, [&](const Grid& grid) {
-      const int ranks = grid.samples->size();
-      Network<Whole> single;
-      Network<ParallelMlp> divided(*grid.features);
-      const auto norms = train_whole(single.parameters(), rules, [&](Tape& tape, int step) {
-        const Var x = tape.constant(whole(ranks, step, in, 0)), target = tape.constant(whole(ranks, step, out, 1));
-        return mean_square(single.last(single.norm(single.mlp(single.first(x)))), target, samples_of(ranks));
-      });
-      const auto training = make_trainer(groups(divided.parameters(), rules), grid.world, {.stage = stage});
-      Layer &first = training->layer("first", divided.first), &mlp = training->layer("mlp", divided.mlp),
-            &norm = training->layer("norm", divided.norm), &last = training->layer("last", divided.last);
-      train(*training, rules, norms, grid.world, [&](Tape& tape, int step) {
-        spread_over(tape, grid.world);
-        const auto mine = [&](int64_t width, int use) {
-          return spread_as(tape.constant(part(number(*grid.samples), step, width, use)), *grid.features, Spread::same);
-        };
-        const Var y = vary(mlp(first(mine(in, 0))), *grid.features);
-        return mean_square(last(norm(y)), mine(out, 1), samples_of(ranks));
-      });
-      expect_slices(*training, divided.parameters(), single.parameters(), grid.world);
+      NetworkTraining training(grid, rules, stage);
+      training.train(0, steps);
+      training.expect_slices();
     });
   });
 }
@@ -213,49 +243,29 @@ TEST_CASE("what a grid of ranks has trained is saved whole, and goes on over ano
                                                                                   {{{2, 2}, 3}, {{2, 3}, 3}}}) {
       INFO(rules.name << " from stage " << before.stage << " to " << after.stage);
       std::map<std::string, Tensor> saved;
-      const auto run = [&](const Grid& grid, int stage, bool resumes) {
-        const int ranks = grid.samples->size();
-        Network<Whole> single;
-        Network<ParallelMlp> divided(*grid.features);
-        const auto norms = train_whole(single.parameters(), rules, [&](Tape& tape, int step) {
-          const Var x = tape.constant(whole(ranks, step, in, 0)), target = tape.constant(whole(ranks, step, out, 1));
-          return mean_square(single.last(single.norm(single.mlp(single.first(x)))), target, samples_of(ranks));
-        });
-        const auto training = make_trainer(groups(divided.parameters(), rules), grid.world, {.stage = stage});
-        Layer &first = training->layer("first", divided.first), &mlp = training->layer("mlp", divided.mlp),
-              &norm = training->layer("norm", divided.norm), &last = training->layer("last", divided.last);
-        TrainingState state(grid.world);
-        state.add(*training);
-        if (resumes) {
-          const auto load = [&](const TensorSink& put) -> Metadata {
-            for (size_t i = 0; i < state.tensors().size(); ++i) put(i, saved.at(state.tensors()[i].name));
-            return {};
-          };
-          state.load(load);
-        }
-        const auto loss = [&](Tape& tape, int step) {
-          spread_over(tape, grid.world);
-          const auto mine = [&](int64_t width, int use) {
-            return spread_as(tape.constant(part(number(*grid.samples), step, width, use)), *grid.features,
-                             Spread::same);
-          };
-          const Var y = vary(mlp(first(mine(in, 0))), *grid.features);
-          return mean_square(last(norm(y)), mine(out, 1), samples_of(ranks));
-        };
-        train(*training, rules, norms, grid.world, loss, resumes ? middle : 0, resumes ? steps : middle);
-        if (resumes) return expect_slices(*training, divided.parameters(), single.parameters(), grid.world);
-        state.save([&](const TensorSource& get) {
-          for (size_t i = 0; i < state.tensors().size(); ++i) {
-            const auto& [name, dtype, shape] = state.tensors()[i];
+      on_grids({before.grid}, [&, stage = before.stage](const Grid& grid) {
+        NetworkTraining training(grid, rules, stage);
+        training.train(0, middle);
+        training.state().save([&](const TensorSource& get) {
+          for (size_t i = 0; i < training.state().tensors().size(); ++i) {
+            const auto& [name, dtype, shape] = training.state().tensors()[i];
             saved[name] = get(i).clone();
             expect(saved[name].shape() == shape && saved[name].dtype() == dtype, name + " as it was announced");
           }
         });
-        for (const Parameter* p : single.parameters())
+        for (const Parameter* p : training.of_one_process())
           if (number(grid.world) == 0) expect(saved.at(p->name).shape() == p->value.shape(), p->name + " is whole");
-      };
-      on_grids({before.grid}, [&](const Grid& grid) { run(grid, before.stage, false); });
-      on_grids({after.grid}, [&](const Grid& grid) { run(grid, after.stage, true); });
+      });
+      on_grids({after.grid}, [&, stage = after.stage](const Grid& grid) {
+        NetworkTraining training(grid, rules, stage);
+        training.state().load([&](const TensorSink& put) -> Metadata {
+          for (size_t i = 0; i < training.state().tensors().size(); ++i)
+            put(i, saved.at(training.state().tensors()[i].name));
+          return {};
+        });
+        training.train(middle, steps);
+        training.expect_slices();
+      });
     }
 }
 

@@ -99,7 +99,7 @@ TEST_CASE("what could not be read back is not written") {
   const ScratchFolder folder;
   const Tensor one = Tensor::zeros({1});
   const auto refusal = [&](const NamedTensors& tensors, const Metadata& metadata) {
-    return complaint([&] { write_safetensors(folder / "x", tensors, metadata); });
+    return message_of([&] { write_safetensors(folder / "x", tensors, metadata); });
   };
   CHECK_THAT(refusal({{"a", one}, {"a", one}}, {}), Contains("two tensors are called \"a\""));
   CHECK_THAT(refusal({{"__metadata__", one}}, {}), Contains("two tensors are called"));

@@ -13,7 +13,7 @@ using Catch::Matchers::Contains;
 std::string complaint_about(const std::string& bytes) {
   const ScratchFolder folder;
   put(folder / "x.safetensors", bytes);
-  const std::string found = complaint([&] { SafetensorsFile(folder / "x.safetensors"); });
+  const std::string found = message_of([&] { SafetensorsFile(folder / "x.safetensors"); });
   if (found != "nothing") CHECK_THAT(found, Contains((folder / "x.safetensors").string()));
   return found;
 }
@@ -28,7 +28,7 @@ std::string weft_file(const NamedTensors& tensors, const Metadata& metadata) {
 }
 
 TEST_CASE("a file that cannot be a safetensors file is refused") {
-  CHECK_THAT(complaint([] { SafetensorsFile("/nowhere/x"); }), Contains("/nowhere/x: cannot be opened: No such file"));
+  CHECK_THAT(message_of([] { SafetensorsFile("/nowhere/x"); }), Contains("/nowhere/x: cannot be opened: No such file"));
   CHECK_THROWS_AS(SafetensorsFile("/nowhere/x"), MissingInput);
   CHECK_THROWS_AS(SafetensorsFile("/"), MalformedInput);
   CHECK_THAT(complaint_about(""), Contains("only 0 bytes"));
@@ -139,7 +139,7 @@ TEST_CASE("a file that is cut while it is open is noticed") {
 // Whether opening and reading everything ends in an Error.
 bool refused(const std::filesystem::path& path, const std::string& bytes) {
   put(path, bytes);
-  return complaint([&] { open_checkpoint(path); }) != "nothing";
+  return message_of([&] { open_checkpoint(path); }) != "nothing";
 }
 
 TEST_CASE("every changed bit of a checkpoint is noticed") {

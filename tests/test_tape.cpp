@@ -2,10 +2,9 @@
 #include <thread>
 
 #include "engine/ops/elementwise.h"
-#include "engine/ops/matmul.h"
 #include "engine/ops/reduce.h"
 #include "engine/record.h"
-#include "tests/message_of.h"
+#include "tests/f64_vector.h"
 
 using namespace weft;
 using Catch::Contains;
@@ -22,10 +21,6 @@ struct alignas(32) Wide {
 };
 static_assert(has_place<double[4]> && !has_place<Wide> && !has_place<char[Arena::chunk_bytes + 1]>);
 
-Tensor vector(std::vector<double> values) {
-  return Tensor::from({static_cast<int64_t>(values.size())}, values, DType::f64);
-}
-using Values = std::vector<double>;
 }  // namespace
 
 TEST_CASE("a gradient flows back through a chain and adds where a value is used twice") {
@@ -96,73 +91,6 @@ TEST_CASE("a query by something the result does not depend on gives zeros") {
   CHECK(tape.gradient(sum(x), {other, x})[0].value().values() == Values{0, 0, 0});
 }
 
-TEST_CASE("after_accumulate fires once per backward for each parameter that took part, after its last contribution") {
-  Parameter a("a", vector({1, 2})), b("b", vector({3, 4})), unused("unused", vector({0}));
-  Gradients grads;
-  std::vector<std::string> fired;
-  grads.after_accumulate(
-      [&](const Parameter& p, const Tensor& sum) { fired.push_back(p.name + " " + text(sum.values()[0])); });
-  Tape tape;
-  const Var A = tape.watch(a), B = tape.watch(b);
-  tape.watch(unused);
-  const Var first = sum(A * B + A * A), second = sum(B);
-  tape.backward(first, grads, Keep::tape);
-  CHECK(fired == std::vector<std::string>{"b 1", "a 5"});
-  fired.clear();
-  tape.backward(second, grads);
-  CHECK(fired == std::vector<std::string>{"b 2"});
-}
-
-TEST_CASE("a hook can be removed, and hooks can be added and removed while one is called") {
-  Parameter p("p", vector({1}));
-  std::string fired;
-  auto grads = std::make_unique<Gradients>();
-  const auto pass = [&] {
-    Tape tape;
-    tape.backward(sum(tape.watch(p)), *grads);
-    return std::exchange(fired, "");
-  };
-  HookHandle first = grads->after_accumulate([&](const Parameter&, const Tensor&) { fired += "1"; }), third;
-  HookHandle second = grads->after_accumulate([&](const Parameter&, const Tensor&) {
-    fired += "2";
-    second.remove();  // itself
-    third.remove();
-    for (int i = 0; i < 100; ++i) grads->after_accumulate([&](const Parameter&, const Tensor&) { fired += "+"; });
-  });
-  third = grads->after_accumulate([&](const Parameter&, const Tensor&) { fired += "3"; });
-  HookHandle end = grads->after_backward([&] { fired += "."; });
-  CHECK(pass() == "12.");
-  CHECK(pass() == "1" + std::string(100, '+') + ".");
-  first.remove();
-  end.remove();
-  first.remove();
-  CHECK(pass() == std::string(100, '+'));
-  HookHandle late = grads->after_backward([] {});
-  grads.reset();
-  late.remove();  // of something that is gone
-  HookHandle().remove();
-}
-
-TEST_CASE("several gradients share a backward, and each parameter goes to the one that takes it") {
-  Parameter a("a", vector({1})), b("b", vector({2})), c("c", vector({3}));
-  Gradients first, second, all({&first, &second});
-  first.take_only([&](const Parameter& p) { return &p == &a; });
-  second.take_only([&](const Parameter& p) { return &p == &b; });
-  std::string fired;
-  first.after_accumulate([&](const Parameter& p, const Tensor&) { fired += p.name; });
-  second.after_backward([&] { fired += "2"; });
-  all.after_accumulate([&](const Parameter& p, const Tensor& sum) { fired += "(" + p.name + text(sum.item()) + ")"; });
-  Tape tape;
-  const Var A = tape.watch(a), B = tape.watch(b);
-  tape.backward(sum(A * B), all, Keep::tape);
-  CHECK(fired == "(b1)a(a2)2");
-  CHECK((first[a].item() == 2 && second[b].item() == 1 && all[a].item() == 2 && all.has(b)));
-  CHECK_FALSE((first.has(b) || second.has(a) || all.has(c)));
-  CHECK_THROWS_WITH(tape.backward(sum(A * tape.watch(c)), all, Keep::tape),
-                    Contains("c is not among the parameters that are trained here") && Contains("Tape::Freeze"));
-  CHECK_THROWS_WITH(tape.backward(sum(tape.watch(c)), first), Contains("c is not among the parameters"));
-}
-
 TEST_CASE("frozen parameters are constants to what is recorded meanwhile, in a checkpoint also when it runs again") {
   for (const bool in_checkpoint : {false, true}) {
     Parameter p("p", vector({3})), q("q", vector({5}));
@@ -190,18 +118,6 @@ TEST_CASE("frozen parameters are constants to what is recorded meanwhile, in a c
     CHECK(grads[p].item() == 10);
     CHECK(grads[q].item() == 12);
   }
-}
-
-TEST_CASE("gradients handed to a hook or a caller are not changed by later passes") {
-  Tape tape;
-  Parameter p("p", vector({1}));
-  const Var loss = sum(square(tape.watch(p)));
-  Gradients grads;
-  tape.backward(loss, grads, Keep::tape);
-  const Tensor held = grads[p];
-  tape.backward(loss, grads);
-  CHECK(held.values() == Values{2});
-  CHECK(grads[p].values() == Values{4});
 }
 
 TEST_CASE("a seed is not changed by the walk that starts with it") {
@@ -298,100 +214,6 @@ TEST_CASE("detach stops a gradient and straight_through redirects it") {
   const Var rounded = straight_through(round(x), x);
   CHECK(rounded.value().values() == Values{1, 3});
   CHECK(tape.gradient(sum(rounded * 5), {x})[0].value().values() == Values{5, 5});
-}
-
-TEST_CASE("a checkpoint gives the same gradients, keeps nothing, and runs its piece twice") {
-  int runs = 0;
-  Parameter w("w", vector({0.3, -0.2}));
-  const auto piece = [&](std::span<const Var> x) {
-    ++runs;
-    return tanh(x[0] * x[0].tape()->watch(w));
-  };
-  const auto gradients = [&](bool checkpointed, Gradients& grads) {
-    Tape tape;
-    const Var x = tape.watch(vector({1, 2}));
-    const Var y = checkpointed ? checkpoint(piece, {x}) : piece(std::vector<Var>{x});
-    const Values by_x = tape.gradient(sum(square(y)), {x})[0].value().values();
-    tape.backward(sum(square(y)), grads);
-    return by_x;
-  };
-  Gradients plain, again;
-  const Values direct = gradients(false, plain);
-  CHECK(runs == 1);
-  CHECK(gradients(true, again) == direct);
-  CHECK(runs == 1 + 1 + 2);  // forward once, then once for the query and once for backward
-  CHECK(again[w].values() == plain[w].values());
-}
-
-TEST_CASE("checkpoints nest, and work when only a parameter inside needs a gradient") {
-  Parameter w("w", vector({0.3, -0.2}));
-  const auto inner = [&](std::span<const Var> x) { return tanh(x[0] * x[0].tape()->watch(w)); };
-  const auto outer = [&](std::span<const Var> x) { return square(checkpoint(inner, {x[0]})); };
-  Gradients nested, plain;
-  Tape tape;
-  tape.backward(sum(checkpoint(outer, {tape.constant(vector({1, 2}))})), nested);
-  Tape direct;
-  const Var x = direct.constant(vector({1, 2}));
-  direct.backward(sum(square(tanh(x * direct.watch(w)))), plain);
-  CHECK(nested[w].values() == plain[w].values());
-}
-
-TEST_CASE("a checkpoint has several results, of which any may be used, and runs again once for all of them") {
-  int runs = 0;
-  Parameter w("w", vector({0.3, -0.2}));
-  const auto piece = [&](std::span<const Var> x) {
-    ++runs;
-    const Var y = tanh(x[0] * x[0].tape()->watch(w));
-    const TopK best = sort(y, 0, true);
-    return Vars{square(y), x[0] * y, best.values, best.indices, x[0], Var()};
-  };
-  const auto gradients = [&](bool checkpointed, const std::vector<size_t>& used, Gradients& grads) {
-    Tape tape;
-    const Var x = tape.watch(vector({1, 2}));
-    const Vars y = checkpointed ? checkpoint(piece, {x}) : piece(std::vector<Var>{x});
-    CHECK(y[3].value().values() == Values{0, 1});
-    CHECK_FALSE(y[3].tracked());
-    CHECK_FALSE(y[5].defined());
-    Var loss = sum(x);
-    for (const size_t i : used) loss = loss + sum(y[i] * y[i] * static_cast<double>(i + 1));
-    runs = 0;
-    tape.backward(loss, grads);
-    CHECK(runs == (checkpointed && used.size() > 0 ? 1 : 0));
-    return grads[x].values();
-  };
-  const std::vector<std::vector<size_t>> choices = {{}, {0}, {1}, {2}, {4}, {0, 1}, {1, 4}, {0, 1, 2, 4}};
-  for (const std::vector<size_t>& used : choices) {
-    Gradients plain, again;
-    CHECK(gradients(true, used, again) == gradients(false, used, plain));
-    CHECK(again.has(w) == plain.has(w));
-    if (plain.has(w)) CHECK(again[w].values() == plain[w].values());
-  }
-}
-
-TEST_CASE("one of a checkpoint's results can be asked for in a query, and what it was made of by another") {
-  Tape tape;
-  const Var x = tape.watch(vector({1, 2}));
-  const Vars y = checkpoint([](auto v) { return Vars{v[0] * v[0], exp(v[0])}; }, {x});
-  const std::vector<Var> g = tape.gradient(sum(y[0] * y[1]), {y[1], x, y[0]});
-  CHECK(g[0].value().values() == Values{1, 4});
-  CHECK(g[1].value().values()[1] == Approx((2 * 2 + 4) * std::exp(2.0)));
-  CHECK(g[2].value().values()[0] == Approx(std::exp(1.0)));
-}
-
-TEST_CASE("a checkpoint that computes something else when it runs again is named") {
-  const auto message = [](auto piece) {
-    Tape tape;
-    Gradients grads;
-    const Vars y = checkpoint(piece, {tape.watch(vector({1, 2}))});
-    return message_of([&] { tape.backward(sum(y[0]), grads); });
-  };
-  CHECK(message([ran = 0](std::span<const Var> x) mutable { return Vars(ran++ == 0 ? 2 : 1, x[0] * 2); }) ==
-        "backward of checkpoint: the piece had 2 results, and has 1 when it runs again");
-  CHECK(message([ran = 0](std::span<const Var> x) mutable { return Vars{ran++ == 0 ? x[0] * 2 : sum(x[0])}; }) ==
-        "backward of checkpoint: result 1 was f64 (2), and is f64 () when the piece runs again");
-  Tape tape;
-  CHECK_THROWS_WITH(checkpoint([](auto) { return Vars(); }, {tape.watch(vector({1}))}),
-                    "checkpoint: the piece has no results");
 }
 
 TEST_CASE("an op of a user's own is recorded and differentiated like any other") {

@@ -5,17 +5,13 @@
 #include "engine/ops/elementwise.h"
 #include "engine/ops/reduce.h"
 #include "engine/record.h"
+#include "tests/f64_vector.h"
 #include "tests/message_of.h"
 
 using namespace weft;
 using Catch::Contains;
-using Values = std::vector<double>;
 
 namespace {
-
-Tensor vector(std::vector<double> values) {
-  return Tensor::from({static_cast<int64_t>(values.size())}, values, DType::f64);
-}
 
 constexpr const char* over =
     "is of a tape that is gone, or of a checkpoint's second run, which is over; use its "
