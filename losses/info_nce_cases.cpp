@@ -33,28 +33,31 @@ Var of_bank(const LossCase::Inputs& x) {
   return mean(cross_entropy(logits, Var(Tensor::zeros({n}, DType::i64))));
 }
 
-LossCase info_nce_case(const char* variant, const InfoNceOptions& options, Var (*whole)(const LossCase::Inputs&)) {
+enum class Bank { none, there };  // made when it is used: a program's start is no time for kernels
+
+LossCase info_nce_case(const char* variant, Bank bank, const InfoNceOptions& options,
+                       Var (*whole)(const LossCase::Inputs&)) {
   return {"InfoNCE",
           variant,
           {{{3}, {3}}},
           [=](const LossCase::Inputs& x, Communicator& comm) {
             InfoNceOptions here = options;
-            if (here.negatives.defined()) here.negatives = info_nce_bank(x.rows[0].device());
+            if (bank == Bank::there) here.negatives = info_nce_bank(x.rows[0].device());
             return info_nce(x.rows[0], x.rows[1], here, comm);
           },
           whole};
 }
 
 const LossCase info_nce_cases[] = {
-    info_nce_case("gather", {}, of_batch),
-    info_nce_case("ring", {.exchange = {Exchange::Way::ring}}, of_batch),
-    info_nce_case("both ways", {.exchange = {Exchange::Way::both_ways}}, of_batch),
-    info_nce_case("in turn", {.exchange = {Exchange::Way::in_turn}}, of_batch),
-    info_nce_case("chunked", {.exchange = {Exchange::Way::chunked, 3}}, of_batch),
-    info_nce_case("symmetric", {.symmetric = true}, of_both),
-    info_nce_case("symmetric, ring", {.exchange = {Exchange::Way::ring}, .symmetric = true}, of_both),
-    info_nce_case("batch and bank", {.negatives = info_nce_bank()}, of_batch_and_bank),
-    info_nce_case("bank alone, as MoCo", {.negatives = info_nce_bank(), .in_batch = false}, of_bank),
+    info_nce_case("gather", Bank::none, {}, of_batch),
+    info_nce_case("ring", Bank::none, {.exchange = {Exchange::Way::ring}}, of_batch),
+    info_nce_case("both ways", Bank::none, {.exchange = {Exchange::Way::both_ways}}, of_batch),
+    info_nce_case("in turn", Bank::none, {.exchange = {Exchange::Way::in_turn}}, of_batch),
+    info_nce_case("chunked", Bank::none, {.exchange = {Exchange::Way::chunked, 3}}, of_batch),
+    info_nce_case("symmetric", Bank::none, {.symmetric = true}, of_both),
+    info_nce_case("symmetric, ring", Bank::none, {.exchange = {Exchange::Way::ring}, .symmetric = true}, of_both),
+    info_nce_case("batch and bank", Bank::there, {}, of_batch_and_bank),
+    info_nce_case("bank alone, as MoCo", Bank::there, {.in_batch = false}, of_bank),
 };
 
 }  // namespace

@@ -64,21 +64,22 @@ Var whole_tico(const LossCase::Inputs& x, const Tensor& before) {
 }
 
 // Finite differences would see through the part of M that has no gradient.
-LossCase tico_case(std::string variant, const Tensor& before) {
+LossCase tico_case(std::string variant, Tensor (*before)()) {
   return {"TiCo",
           std::move(variant),
           {{{3}, {3}}},
           [=](const LossCase::Inputs& x, Communicator& comm) {
             const Device device = x.rows[0].device();
             Tico tico("tico", 3, {.key = {}, .dtype = DType::f64, .device = device}, {.beta = 0.7, .rho = 5});
-            tico.covariance.value = before.to(device);
+            tico.covariance.value = before().to(device);
             return tico(x.rows[0], x.rows[1], {.training = true}, comm);
           },
-          [=](const LossCase::Inputs& x) { return whole_tico(x, before); },
+          [=](const LossCase::Inputs& x) { return whole_tico(x, before()); },
           0};
 }
-const LossCase tico_cases[] = {tico_case("first step", Tensor::zeros({3, 3}, DType::f64)),
-                               tico_case("later step", Tensor::uniform({3, 3}, {4}, -1, 1, DType::f64))};
+Tensor at_first() { return Tensor::zeros({3, 3}, DType::f64); }
+Tensor later() { return Tensor::uniform({3, 3}, {4}, -1, 1, DType::f64); }
+const LossCase tico_cases[] = {tico_case("first step", at_first), tico_case("later step", later)};
 
 }  // namespace
 }  // namespace weft

@@ -9,7 +9,7 @@
 #include "apps/shared/nearest.h"
 #include "apps/shared/words.h"
 #include "collectives/run_ranks.h"
-#include "engine/backend.h"
+#include "engine/cpu_kinds.h"
 
 namespace weft {
 namespace {
@@ -80,7 +80,7 @@ class Toml : public CLI::ConfigTOML {
 
 struct CommandLine::Parser {
   CLI::App app;
-  std::vector<std::string> names = {"--help", "--config"};
+  std::vector<std::string> names = {"--help", "--version", "--config"};
   std::vector<std::function<std::string()>> lines;  // of the configuration
 
   template <class T> CLI::Option* note(const std::string& name, CLI::Option* option, const T& value, const char* type) {
@@ -118,6 +118,8 @@ CommandLine::CommandLine(const std::string& program, const std::string& what_it_
   app.get_formatter()->column_width(34);
   app.option_defaults()->always_capture_default();
   app.config_formatter(std::make_shared<Toml>());
+  app.set_version_flag("--version",
+                       [program] { return program + " of Weft " WEFT_VERSION ", kernels for " + chosen_cpu_kind().name; });
   app.set_config("--config", "", "options from a TOML file, such as an earlier run's config.toml")->type_name("FILE");
   app.allow_config_extras(CLI::config_extras_mode::error);
   add_common();
@@ -185,9 +187,12 @@ std::optional<CommandLine::Ending> CommandLine::parse(int argc, const char* cons
   try {
     app.parse(argc, argv);
     if (options_.timeout == 0) default_deadline();
+    chosen_cpu_kind();
     return std::nullopt;
   } catch (const CLI::CallForHelp&) {
     return Ending{0, wrapped(app.help(), 80)};
+  } catch (const CLI::CallForVersion& version) {
+    return Ending{0, version.what() + std::string("\n")};
   } catch (const CLI::ExtrasError&) {
     return mistake(exit_codes::usage, explain_unknown(app.remaining().front()));
   } catch (const CLI::ArgumentMismatch& error) {

@@ -20,7 +20,13 @@ void Bell::sleep_unless_rung(uint32_t rings, std::chrono::milliseconds at_most) 
   syscall(SYS_futex, &rings_, FUTEX_WAIT, rings, &time, nullptr, 0);
 }
 
-void relax() { __builtin_ia32_pause(); }
+void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
 
 void let_others_run() { sched_yield(); }
 

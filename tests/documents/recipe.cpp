@@ -1,7 +1,8 @@
 // CONTRIBUTING's recipe for an elementwise operation, followed by recipe.py: these are the files that it changes, and
-// those that must be compiled again. What it adds must have the right derivatives, and the wrong sign that it says to
-// try must be found.
+// those that must be compiled again, for the kind of CPU that every machine has. What it adds must have the right
+// derivatives, and the wrong sign that it says to try must be found.
 #include "engine/backends/cpu/elementwise.cpp"
+#include "engine/backends/cpu/factory.cpp"
 #include "engine/ops/elementwise.cpp"
 
 #include <cstdio>

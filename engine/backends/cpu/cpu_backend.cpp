@@ -32,6 +32,4 @@ void CpuBackend::mark_difference(const Tensor& a, const Tensor& b, Tensor& y) {
   if (a.bytes() > 0 && std::memcmp(a.data(), b.data(), a.bytes()) != 0) *y.mutate<uint8_t>() = 1;
 }
 
-std::unique_ptr<Backend> make_cpu_backend() { return std::make_unique<CpuBackend>(); }
-
 }  // namespace weft

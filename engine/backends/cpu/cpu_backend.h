@@ -5,6 +5,8 @@
 
 namespace weft {
 
+std::unique_ptr<Backend> WEFT_CPU_FACTORY();
+
 class CpuBackend final : public Backend {
  public:
   std::string description() const override;

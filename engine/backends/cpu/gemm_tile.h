@@ -11,19 +11,12 @@
 
 namespace weft::cpu {
 
-// The register tile fills the registers, less one row of b and one broadcast element of a. Three vectors wide needs the
-// fewest loads per FMA, and nine rows of c never compete for one set of the cache, as 14 do when ldc is a power of two.
-constexpr int tile_vectors = 3;
+// The register tile fills the registers, less one row of b and one broadcast element of a. With 32 of them, three vectors
+// wide needs the fewest loads per FMA, and nine rows of c never compete for one set of the cache, as 14 do when ldc is a
+// power of two. With 16, two vectors and six rows leave one register over, which four rows of three would not.
+constexpr int tile_vectors = vector_registers == 32 ? 3 : 2;
 constexpr int tile_rows = (vector_registers - 1 - tile_vectors) / tile_vectors;
 template <class T> constexpr int tile_columns = tile_vectors* lanes<T>;
-
-/// body(0), ..., body(count - 1) with constant arguments: arrays indexed by them live in registers.
-template <int count, class F> [[gnu::always_inline]] inline void unroll(F&& body) {
-  [&]<int... i>(std::integer_sequence<int, i...>) __attribute__((always_inline)) {
-    (body(std::integral_constant<int, i>{}), ...);
-  }
-  (std::make_integer_sequence<int, count>{});
-}
 
 /// Where a tile goes: c = sum + bias, or c += the same.
 template <class T> struct TileOutput {
@@ -45,7 +38,10 @@ void multiply_tile(int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb, 
   Vector<T> sum[rows][vectors] = {};
   const auto step = [&]() __attribute__((always_inline)) {
     Vector<T> right[vectors];
-    unroll<vectors>([&](auto j) __attribute__((always_inline)) { right[j] = load(b + j * lanes<T>); });
+    unroll<vectors>([&](auto j) __attribute__((always_inline)) {
+      right[j] = load(b + j * lanes<T>);
+      keep_in_register(right[j]);
+    });
     unroll<rows>([&](auto i) __attribute__((always_inline)) {
       const Vector<T> left = broadcast(by_row ? a[i * lda] : a[i]);
       unroll<vectors>([&](auto j) __attribute__((always_inline)) { sum[i][j] = fma(left, right[j], sum[i][j]); });

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "engine/backends/cpu/cpu_backend.h"
+#include "engine/backends/cpu/fold.h"
 #include "engine/backends/cpu/gemm.h"
-#include "engine/backends/cpu/simd.h"
 #include "engine/backends/cpu/widen.h"
 
 namespace weft {
@@ -69,16 +69,7 @@ template <class T> void consider_all(const T* scores, int64_t first, int64_t cou
 }
 
 template <class T> double norm(const T* x, int64_t width) {
-  Vector<T> squares{};
-  for (int64_t p = 0; p < width; p += lanes<T>) {
-    const Vector<T> v = load_next(x + p, width - p);
-    squares = fma(v, v, squares);
-  }
-  T sums[lanes<T>];
-  store(sums, squares);
-  for (int half = lanes<T> / 2; half > 0; half /= 2)
-    for (int i = 0; i < half; ++i) sums[i] += sums[i + half];
-  return std::sqrt(static_cast<double>(sums[0]));
+  return std::sqrt(static_cast<double>(folded_sum<T>(0, width, [x](auto at) { return at(x) * at(x); })));
 }
 
 // A codebook, a part at a time ready to be multiplied with.

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <utility>
 
-#include "engine/backends/cpu/simd.h"
+#include "engine/backends/cpu/fold.h"
 #include "engine/backends/cpu/widen.h"
 #include "engine/scalar_ops.h"
 
@@ -14,74 +14,16 @@ namespace {
 
 constexpr int64_t leaf_length = 4096;  // longer rows are summed by halves, so that errors grow with log n
 
-// What a kernel reads or writes of a row at once: at(x) is a vector of elements x[i...], or at the end of a row just
-// x[i].
-template <class T> struct Several {
-  int64_t i;
-  Vector<T> operator()(const T* x) const { return load(x + i); }
-  void put(Vector<T> values, T* y) const { store(y + i, values); }
-};
-template <class T> struct Single {
-  int64_t i;
-  T operator()(const T* x) const { return x[i]; }
-  void put(T value, T* y) const { y[i] = value; }
-};
-
-template <class T, class F> void for_all(int64_t n, F f) {
-  int64_t i = 0;
-  for (; i + lanes<T> <= n; i += lanes<T>) f(Several<T>{i});
-  for (; i < n; ++i) f(Single<T>{i});
-}
-
-// The elements of a vector, combined in halves: each round rotates by half the width of the one before.
-template <class T, int width = lanes<T> / 2, class Combine> T across(Vector<T> v, Combine combine) {
-  const auto rotated = [&]<int... l>(std::integer_sequence<int, l...>) {
-    return __builtin_shufflevector(v, v, (l + width) % lanes<T>...);
-  };
-  v = combine(v, rotated(std::make_integer_sequence<int, lanes<T>>()));
-  if constexpr (width > 1)
-    return across<T, width / 2>(v, combine);
-  else
-    return v[0];
-}
-
-// combine over f(at) for every at in a row. Four running vectors hide the latency of `combine`.
-template <class T, class Combine, class F>
-[[gnu::always_inline]] inline T fold(int64_t begin, int64_t end, T start, Combine combine, F f) {
-  constexpr int64_t width = lanes<T>;
-  T result = start;
-  int64_t i = begin;
-  if (end - begin >= width) {
-    const Vector<T> nothing = broadcast(start);
-    Vector<T> a = nothing, b = nothing, c = nothing, d = nothing;
-    for (; i + 4 * width <= end; i += 4 * width) {
-      a = combine(a, f(Several<T>{i}));
-      b = combine(b, f(Several<T>{i + width}));
-      c = combine(c, f(Several<T>{i + 2 * width}));
-      d = combine(d, f(Several<T>{i + 3 * width}));
-    }
-    for (; i + width <= end; i += width) a = combine(a, f(Several<T>{i}));
-    result = across<T>(combine(combine(a, b), combine(c, d)), combine);
-  }
-  for (; i < end; ++i) result = combine(result, f(Single<T>{i}));
-  return result;
-}
-
-template <class T, class F> [[gnu::always_inline]] inline T sum_leaf(int64_t begin, int64_t end, F f) {
-  return fold(
-      begin, end, T(0), [](auto a, auto b) { return a + b; }, f);
-}
-
 template <class T, class F> T sum_range(int64_t begin, int64_t end, F f) {
   if (end - begin > leaf_length) {
     const int64_t middle = begin + (end - begin + 2 * leaf_length - 1) / (2 * leaf_length) * leaf_length;
     return sum_range<T>(begin, middle, f) + sum_range<T>(middle, end, f);
   }
-  return sum_leaf<T>(begin, end, f);
+  return folded_sum<T>(begin, end, f);
 }
 
 template <class T, class F> [[gnu::always_inline]] inline T sum_of(int64_t n, F f) {
-  return n <= leaf_length ? sum_leaf<T>(0, n, f) : sum_range<T>(0, n, f);  // of the two, g++ inlines the first
+  return n <= leaf_length ? folded_sum<T>(0, n, f) : sum_range<T>(0, n, f);  // of the two, g++ inlines the first
 }
 
 // The greatest element that is not NaN, -inf if there is none.

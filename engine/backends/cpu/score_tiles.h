@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <limits>
 
+#include "engine/backends/cpu/fold.h"
 #include "engine/backends/cpu/gemm.h"
 #include "engine/backends/cpu/scores.h"
-#include "engine/backends/cpu/simd.h"
 #include "engine/backends/cpu/widen.h"
 #include "engine/maths.h"
 
@@ -27,24 +27,11 @@ template <class T> struct ScoreTile {
   T* at(int64_t i) const { return values + i * stride; }
 };
 
-/// A scalar sum of vectors, in a fixed order.
-template <class T> T sum_across(Vector<T> v) {
-  T total = 0;
-  for (int l = 0; l < lanes<T>; ++l) total += v[l];
-  return total;
-}
 template <class T> T sum(int64_t n, const T* x) {
-  Vector<T> even{}, odd{};
-  for (int64_t i = 0; i < n; i += 2 * lanes<T>) {
-    even += load_next(x + i, n - i);
-    if (i + lanes<T> < n) odd += load_next(x + i + lanes<T>, n - i - lanes<T>);
-  }
-  return sum_across<T>(even + odd);
+  return folded_sum<T>(0, n, [x](auto at) { return at(x); });
 }
 template <class T> T dot(int64_t n, const T* x, const T* y) {
-  Vector<T> total{};
-  for (int64_t i = 0; i < n; i += lanes<T>) total = fma(load_next(x + i, n - i), load_next(y + i, n - i), total);
-  return sum_across<T>(total);
+  return folded_sum<T>(0, n, [x, y](auto at) { return at(x) * at(y); });
 }
 
 /// Where a column of some row is in its part of a tile, or -1.

@@ -1,5 +1,5 @@
 #pragma once
-// Portable SIMD: GCC/clang vector extensions, so one source is the AVX-512, the AVX2 and the plain kernel.
+// Portable SIMD: GCC/clang vector extensions, so one source is the kernel for AVX-512, AVX2, SSE2 and NEON.
 // Arithmetic is written with + - * /, each rounded by itself, and fma(a, b, c), rounded once.
 
 #include <cmath>
@@ -11,14 +11,13 @@
 namespace weft::cpu {
 
 #if defined(__AVX512F__)
-constexpr int vector_bytes = 64;
-constexpr int vector_registers = 32;
+constexpr int vector_bytes = 64, vector_registers = 32;
 #elif defined(__AVX__)
-constexpr int vector_bytes = 32;
-constexpr int vector_registers = 16;
+constexpr int vector_bytes = 32, vector_registers = 16;
+#elif defined(__x86_64__)
+constexpr int vector_bytes = 16, vector_registers = 16;
 #else
-constexpr int vector_bytes = 16;
-constexpr int vector_registers = 16;
+constexpr int vector_bytes = 16, vector_registers = 32;
 #endif
 
 template <class T> struct VectorOf { typedef T type __attribute__((vector_size(vector_bytes))); };
@@ -68,6 +67,15 @@ template <class T> inline void store_next(T* to, Vector<T> v, int64_t left) {
   left >= lanes<T> ? store(to, v) : store_partial(to, v, left);
 }
 
+/// g++ may otherwise read a vector again from memory at each of its uses.
+template <class V> [[gnu::always_inline]] inline void keep_in_register(V& v) {
+#if defined(__x86_64__)
+  asm("" : "+v"(v));
+#elif defined(__aarch64__)
+  asm("" : "+w"(v));
+#endif
+}
+
 template <class T> inline Vector<T> broadcast(T value) { return value - Vector<T>{}; }
 
 /// a * b + c in every lane. The compiler makes one instruction of the loop.
@@ -79,6 +87,14 @@ template <class V> [[gnu::always_inline]] inline V fma(V a, V b, V c) {
     for (unsigned lane = 0; lane < sizeof(V) / sizeof(a[0]); ++lane) result[lane] = std::fma(a[lane], b[lane], c[lane]);
     return result;
   }
+}
+
+/// body(0), ..., body(count - 1) with constant arguments: arrays indexed by them live in registers.
+template <int count, class F> [[gnu::always_inline]] inline void unroll(F&& body) {
+  [&]<int... i>(std::integer_sequence<int, i...>) __attribute__((always_inline)) {
+    (body(std::integral_constant<int, i>{}), ...);
+  }
+  (std::make_integer_sequence<int, count>{});
 }
 
 template <class T, int start, int... i>
