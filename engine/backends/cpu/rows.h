@@ -3,8 +3,8 @@
 // split the rows to use more. Inputs and outputs must not overlap. n = 0 and rows = 0 are legal; NaN in a row makes its
 // result NaN.
 //
-// Sums run in a fixed order (fold.h) that depends on n only, so a row's result depends neither on how many rows come with
-// it nor on the CPU; rows above 4096 elements are halved first.
+// Sums run in a fixed order (fold.h) that depends on n only, so a row's result depends neither on how many rows come
+// with it nor on the CPU; rows above 4096 elements are halved first.
 #include <cstdint>
 
 namespace weft::cpu {
