@@ -1,7 +1,7 @@
 #define EIGEN_DONT_PARALLELIZE
 #include <Eigen/Core>
 
-#include "bench/rivals.h"
+#include "bench/eigen.h"
 
 namespace weft::bench {
 namespace {

@@ -1,17 +1,19 @@
 // weft_bench                   measures every goal and prints a table
 // weft_bench GOAL...           measures some
 // weft_bench --json GOAL...    prints one JSON line per goal instead, after the goal has been measured
+// weft_bench --cpu v3 GOAL...  holds all to the instructions of a lesser CPU: Weft, Eigen, oneDNN, PyTorch and MKL
 // weft_bench --list            says what there is
 //
 // Exit status: 0 all hold, 1 one does not, 3 one could not be measured here (and the others hold), 64 wrong usage.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "bench/goal.h"
-#include "engine/backend.h"
+#include "engine/cpu_kinds.h"
 
 namespace weft::bench {
 namespace {
@@ -83,17 +85,31 @@ void print_json(const Outcome& outcome) {
 }
 
 int usage(const std::string& complaint) {
-  fmt::print(stderr, "{}\nusage: weft_bench [--list] [--json] [GOAL...]\ngoals:", complaint);
+  fmt::print(stderr, "{}\nusage: weft_bench [--list] [--json] [--cpu KIND] [GOAL...]\ngoals:", complaint);
   for (const Goal* goal : Goal::all()) fmt::print(stderr, " {}", goal->name);
   fmt::print(stderr, "\n");
   return 64;
 }
 
+// For this program and those it starts, before anything looks.
+void hold_to(const std::string& kind) {
+  setenv("WEFT_CPU", kind.c_str(), 1);
+  if (kind == "v3") {
+    setenv("ONEDNN_MAX_CPU_ISA", "AVX2", 1);
+    setenv("ATEN_CPU_CAPABILITY", "avx2", 1);
+    setenv("MKL_ENABLE_INSTRUCTIONS", "AVX2", 1);
+  }
+}
+
 int run(const std::vector<std::string>& arguments) {
   std::vector<const Goal*> goals;
-  bool as_json = false;
+  bool as_json = false, kind_follows = false;
   for (const std::string& argument : arguments) {
-    if (argument == "--json") {
+    if (std::exchange(kind_follows, false)) {
+      hold_to(argument);
+    } else if (argument == "--cpu") {
+      kind_follows = true;
+    } else if (argument == "--json") {
       as_json = true;
     } else if (argument == "--list") {
       for (const Goal* goal : Goal::all()) fmt::print("{:<11} {}\n", goal->name, goal->statement);
@@ -106,8 +122,9 @@ int run(const std::vector<std::string>& arguments) {
   }
   if (goals.empty()) goals = Goal::all();
   if (!as_json)
-    fmt::print("{}\n{:<40} {:>14} {:>14} {:>9}  {:>6}..{:<6} bound\n", backend(Device::cpu).description(), "", "ours",
-               "theirs", "value", "min", "max");
+    fmt::print("{}\n{:<40} {:>14} {:>14} {:>9}  {:>6}..{:<6} bound\n",
+               backend(Device::cpu).description() + ", kernels for " + chosen_cpu_kind().name, "", "ours", "theirs",
+               "value", "min", "max");
   int status = 0;
   for (const Goal* goal : goals) {
     const Outcome outcome = measure(*goal);

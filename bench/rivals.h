@@ -7,10 +7,7 @@ namespace weft::bench {
 // c (m x n) = op(a) op(b), row-major, one thread.
 using Gemm = void (*)(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, const float* a,
                       const float* b, float* c);
-void eigen_gemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, const float* a, const float* b,
-                float* c);
-void eigen_exp(int64_t n, const float* x, float* y);
-void eigen_tanh(int64_t n, const float* x, float* y);
+using Elementwise = void (*)(int64_t n, const float* x, float* y);
 
 Gemm onednn_gemm();  // null if this build has no oneDNN
 

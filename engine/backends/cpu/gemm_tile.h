@@ -11,9 +11,9 @@
 
 namespace weft::cpu {
 
-// The register tile fills the registers, less one row of b and one broadcast element of a. With 32 of them, three vectors
-// wide needs the fewest loads per FMA, and nine rows of c never compete for one set of the cache, as 14 do when ldc is a
-// power of two. With 16, two vectors and six rows leave one register over, which four rows of three would not.
+// The register tile fills the registers, less one row of b and one broadcast element of a. With 32 of them, three
+// vectors wide needs the fewest loads per FMA, and nine rows of c never compete for one set of the cache, as 14 do when
+// ldc is a power of two. With 16, six rows of two vectors leave a register over, which four rows of three would not.
 constexpr int tile_vectors = vector_registers == 32 ? 3 : 2;
 constexpr int tile_rows = (vector_registers - 1 - tile_vectors) / tile_vectors;
 template <class T> constexpr int tile_columns = tile_vectors* lanes<T>;

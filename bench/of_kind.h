@@ -1,0 +1,17 @@
+#pragma once
+// What Weft's kernels are held against and has to be compiled for the same kind of CPU as they are (engine/cpu_kinds.h).
+#include "bench/rivals.h"
+
+namespace weft::bench {
+
+struct OfKind {
+  void (*multiply_adds)();  // as many as the CPU can do at best
+  double operations;        // in one call
+  int lanes;                // floats in a vector
+  Gemm eigen_gemm;
+  Elementwise eigen_exp, eigen_tanh;
+};
+
+const OfKind& of_chosen_kind();
+
+}  // namespace weft::bench
