@@ -1,5 +1,5 @@
 #pragma once
-// What Weft's kernels are held against and has to be compiled for the same kind of CPU as they are (engine/cpu_kinds.h).
+// What Weft's kernels are held against and has to be compiled for the same kind of CPU as they are.
 #include "bench/rivals.h"
 
 namespace weft::bench {
