@@ -9,8 +9,8 @@ namespace weft::maths {
 
 namespace detail {
 
-// x = n ln2 + r with |r| <= ln2 / 2, and e^r - 1. The leading bits of x - n ln2 cancel, so it is exact under FMA. Beside
-// a 1, for x <= 0, ln2 as rounded is enough: its error adds less than an ulp times |n| 2^n.
+// x = n ln2 + r with |r| <= ln2 / 2, and e^r - 1. The leading bits of x - n ln2 cancel, so it is exact under FMA.
+// Beside a 1, for x <= 0, ln2 as rounded is enough: its error adds less than an ulp times |n| 2^n.
 enum class Ln2 { exact, rounded };
 
 template <class T> struct Exponential {

@@ -1,6 +1,6 @@
 #pragma once
-// |x|^y = e^(y log |x|); then what IEEE 754 says of the sign, of zero, one and infinity, and of negative x with a broken
-// y. An error of the logarithm grows with the result's own, up to 745, so it needs that many more bits than the result.
+// |x|^y = e^(y log |x|); then what IEEE 754 says of the sign, of zero, one and infinity, and of negative x with a
+// broken y. y log |x| is up to 745, and what it lacks the result lacks, too: so it needs ten bits more than the result.
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -46,7 +46,7 @@ WEFT_HD inline DoubleDouble precise_log(double x) {
   return sum_from_larger(all.high, all.low + low);
 }
 
-// e^(high + low), as exp of one double but for adding 1 to r exactly. A template, so that no device looks for its table.
+// e^(high + low), like exp but for adding 1 to r exactly. It is a template so that no device looks for its table.
 template <class F = Format<double>> WEFT_HD inline double precise_exp(DoubleDouble t) {
   const double shifted = std::fma(t.high, F::log2e, rounder<double, 2 * F::bias>);
   const double n = shifted - rounder<double, 2 * F::bias>;

@@ -11,16 +11,16 @@ namespace weft::maths {
 
 namespace detail {
 
-// x = n pi/2 + r with |r| <= pi/4 and a little, for |x| < 2^40: pi/2 is half_pi + its rest + its last. The leading bits of
-// x - n half_pi cancel, so it is exact under FMA.
+// x = n pi/2 + r with |r| <= pi/4 and a little, for |x| < 2^40. pi/2 is the sum of three doubles; the leading bits of
+// x - n half_pi cancel, so that it is exact under FMA.
 inline constexpr double two_over_pi = 0x1.45f306dc9c883p-1;
-inline constexpr double half_pi = 0x1.921fb54442d18p+0, half_pi_rest = 0x1.1a62633145c07p-54,
-                        half_pi_last = -0x1.f1976b7ed8fbcp-110;
+inline constexpr double half_pi = 0x1.921fb54442d18p+0;
+inline constexpr double half_pi_rest = 0x1.1a62633145c07p-54, half_pi_last = -0x1.f1976b7ed8fbcp-110;
 
 struct Quarters {
   double n;
   uint64_t low_bits;  // those of n, which say in which quarter of the circle x lies
-  double near_r;      // r + n (its rest + its last)
+  double near_r;      // x - n half_pi
 };
 
 WEFT_HD inline Quarters quarters_of(double x) {
@@ -42,7 +42,7 @@ WEFT_HD inline float sine(float x, uint64_t more) {
   return q & 2 ? -y : y;
 }
 
-// The same in double. Near multiples of pi/2 all that is left of x may be below its last place, so n (its rest + its last) is
+// The same in double. Near a multiple of pi/2 all that is left of x may come from the rest of pi/2, so that has to be
 // subtracted to twice the precision.
 WEFT_HD inline double sine(double x, uint64_t more) {
   constexpr double sin_tail[] = {-0.16666666666666632,   0.0083333333333224149,   -0.00019841269829807198,
