@@ -5,6 +5,7 @@
 #include "collectives/case.h"
 #include "collectives/case_rows.h"
 #include "collectives/ops.h"
+#include "engine/maths.h"
 #include "engine/ops/elementwise.h"
 #include "engine/ops/shape_ops.h"
 
@@ -211,8 +212,8 @@ const DistributedCase composed_cases[] = {
      [](const Values& in) {
        std::vector<double> sums(in[0].size(), 0.0);
        for (const auto& x : in)
-         for (size_t i = 0; i < x.size(); ++i) sums[i] += std::exp(x[i]);
-       for (double& v : sums) v = std::log(v);
+         for (size_t i = 0; i < x.size(); ++i) sums[i] += maths::exp(x[i]);
+       for (double& v : sums) v = maths::log(v);
        return Values(in.size(), sums);
      }},
     {"checkpoint of a collective, several results", matrix,

@@ -6,6 +6,8 @@
 #include <numeric>
 #include <vector>
 
+#include "engine/maths.h"
+
 namespace weft {
 namespace {
 
@@ -26,8 +28,8 @@ struct Box {
 };
 
 Box draw_box(Draws& draws, const Augmentation& a, double height, double width) {
-  const double area = draws.between(a.least_area, 1), bound = std::log(a.most_stretch);
-  const double stretch = std::exp(draws.between(-bound, bound) / 2);
+  const double area = draws.between(a.least_area, 1), bound = maths::log(a.most_stretch);
+  const double stretch = maths::exp(draws.between(-bound, bound) / 2);
   const double h = std::min(1.0, std::sqrt(area) * stretch) * height,
                w = std::min(1.0, std::sqrt(area) / stretch) * width;
   const double top = draws.between(0, height - h), left = draws.between(0, width - w);
@@ -56,7 +58,7 @@ template <class T> class View {
     const double deviation = draws.between(0.3, 1);
     if (blurs) blur(deviation);
     const bool erases = draws.happens(a.erase);
-    const double area = draws.between(0.05, 0.2), stretch = std::exp(draws.between(-0.5, 0.5));
+    const double area = draws.between(0.05, 0.2), stretch = maths::exp(draws.between(-0.5, 0.5));
     const double h = std::sqrt(area) * stretch * double(height_), w = std::sqrt(area) / stretch * double(width_);
     const Box hole{draws.between(0, double(height_) - h), draws.between(0, double(width_) - w), h, w};
     if (erases) erase(hole);
@@ -110,7 +112,8 @@ template <class T> class View {
   }
 
   void blur(double deviation) {
-    const double side = std::exp(-0.5 / (deviation * deviation)), far = std::pow(side, 4), all = 1 + 2 * side + 2 * far;
+    const double side = maths::exp(-0.5 / (deviation * deviation)), far = maths::pow(side, 4),
+                 all = 1 + 2 * side + 2 * far;
     const T near = static_cast<T>(side / all), distant = static_cast<T>(far / all);
     const Weights weights = {distant, near, static_cast<T>(1 / all), near, distant};
     Rows rows;

@@ -1,6 +1,6 @@
 // The losses that assign samples to prototypes, against the formulas of their papers on the whole batch.
-#include <cmath>
 
+#include "engine/maths.h"
 #include "engine/ops/elementwise.h"
 #include "engine/ops/matmul.h"
 #include "engine/ops/normalize.h"
@@ -92,7 +92,7 @@ Var whole_msn(const Vars& anchors, const Var& targets, const Var& prototypes, co
   const Var average = mean(concat(all, 0), 0);
   const int64_t prototypes_count = average.size();
   if (!options.power_law)
-    return loss + (std::log(static_cast<double>(prototypes_count)) + sum(average * log(average))) *
+    return loss + (maths::log(static_cast<double>(prototypes_count)) + sum(average * log(average))) *
                       options.regularization_weight;
   const Var power = pow(Var(Tensor::arange(prototypes_count).to(DType::f64)) + 1.0, -*options.power_law);
   const Var prior = power / repeat(sum(power), 0, prototypes_count);

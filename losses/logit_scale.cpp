@@ -1,16 +1,15 @@
 #include "losses/logit_scale.h"
 
-#include <cmath>
-
+#include "engine/maths.h"
 #include "engine/ops/elementwise.h"
 #include "losses/loss_call.h"
 
 namespace weft {
 
 LogitScale::LogitScale(const std::string& name, const Init& init, const Range& range)
-    : log_scale(name + ".log_scale", init.full({}, std::log(range.initial))),
-      least_(std::log(range.least)),
-      most_(std::log(range.most)) {
+    : log_scale(name + ".log_scale", init.full({}, maths::log(range.initial))),
+      least_(maths::log(range.least)),
+      most_(maths::log(range.most)) {
   expect_positive("LogitScale: of '" + name + "' ", "initial scale", range.initial);
   expect_positive("LogitScale: of '" + name + "' ", "least scale", range.least);
   expect_positive("LogitScale: of '" + name + "' ", "most scale", range.most);

@@ -1,10 +1,9 @@
 #include "losses/msn.h"
 
-#include <cmath>
-
 #include "collectives/ops.h"
 #include "collectives/share.h"
 #include "collectives/spreads.h"
+#include "engine/maths.h"
 #include "engine/ops/elementwise.h"
 #include "engine/ops/matmul.h"
 #include "engine/ops/normalize.h"
@@ -33,7 +32,7 @@ Var cosines(const Var& features, const Var& prototypes, double temperature) {
 
 // Of the mean prediction, which every rank has.
 Var regularization(const Var& mean, const std::optional<double>& power_law) {
-  if (!power_law) return sum(mean * log(mean)) + std::log(static_cast<double>(mean.size()));
+  if (!power_law) return sum(mean * log(mean)) + maths::log(static_cast<double>(mean.size()));
   const Var numbers = Tensor::arange(mean.size(), mean.dtype(), mean.device());
   const Var prior = same_everywhere(softmax(log(numbers + 1) * -*power_law).value());
   return sum(prior * (log(prior) - log(mean)));

@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "engine/maths.h"
 #include "engine/ops/elementwise.h"
 #include "engine/ops/matmul.h"
 #include "engine/ops/reduce.h"
@@ -21,7 +22,7 @@ Var statistic(const Var& x) {
     const Var drawn = Tensor::normal({few.directions, 3}, key, 0, 1, DType::f64).slice(i, i + 1);
     const Var projected = matmul(x, transpose(drawn)) / std::sqrt(sum(square(drawn)).value().item());
     for (const double t : {-2.0, -1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0}) {
-      const double normal = std::exp(-t * t / 2), width = std::abs(t) == 2 ? 0.25 : 0.5;
+      const double normal = maths::exp(-t * t / 2), width = std::abs(t) == 2 ? 0.25 : 0.5;
       const Var real = sum(cos(projected * t)) / n - normal, imaginary = sum(sin(projected * t)) / n;
       total = total + (square(real) + square(imaginary)) * (normal * width * n / few.directions);
     }

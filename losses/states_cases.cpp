@@ -1,8 +1,8 @@
 // States against plain formulas of the whole batch.
-#include <cmath>
 
 #include "collectives/share.h"
 #include "collectives/spreads.h"
+#include "engine/maths.h"
 #include "engine/ops/elementwise.h"
 #include "engine/ops/index.h"
 #include "engine/ops/reduce.h"
@@ -18,7 +18,7 @@ using Inputs = LossCase::Inputs;
 int64_t rows_of(const Var& x) { return x.shape()[0]; }
 Var waves(const Var& rows, int64_t first) {  // different in every sample
   std::vector<double> values;
-  for (int64_t i = 0; i < rows_of(rows); ++i) values.push_back(0.3 + std::sin(static_cast<double>(first + i)));
+  for (int64_t i = 0; i < rows_of(rows); ++i) values.push_back(0.3 + maths::sin(static_cast<double>(first + i)));
   return derived(Tensor::from({rows_of(rows)}, values, DType::f64, rows.device()), rows);
 }
 // What each sample makes of what all samples say together, a vector of three: ranks use it differently, so that nothing

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "collectives/spreads.h"
+#include "engine/maths.h"
 #include "engine/ops/elementwise.h"
 #include "engine/ops/images.h"
 #include "engine/ops/index.h"
@@ -22,7 +23,7 @@ std::vector<double> gaussian(double sigma) {
   double total = 0;
   for (int64_t i = -reach; i <= reach; ++i) {
     const double z = static_cast<double>(i) / sigma;
-    total += window.emplace_back(std::exp(-z * z / 2));
+    total += window.emplace_back(maths::exp(-z * z / 2));
   }
   for (double& weight : window) weight /= total;
   return window;
@@ -113,7 +114,7 @@ Var whole_similarity(const Var& predictions, const Var& targets) {
   double total = 0;
   for (int64_t i = 0; i < weights.size(); ++i) {
     const double y = static_cast<double>(i / size - reach), z = static_cast<double>(i % size - reach);
-    total += weights.mutate<double>()[i] = std::exp(-(y * y + z * z) / (2 * 0.36));
+    total += weights.mutate<double>()[i] = maths::exp(-(y * y + z * z) / (2 * 0.36));
   }
   const Var window = Var(weights) / total;
   const auto mean_of = [&](const Var& v) { return sum(mul_along(v, window, 3), 3); };

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/maths.h"
+
 namespace weft {
 namespace {
 
@@ -29,11 +31,11 @@ template <class A> UpdateScalars moments(const A& adam, const StepPoint& at) {
   const double t = static_cast<double>(at.step);
   UpdateScalars s;
   s.scale = at.gradient_scale;
-  s.rate = at.rate / (1 - std::pow(adam.beta1, t));
+  s.rate = at.rate / (1 - maths::pow(adam.beta1, t));
   s.beta1 = adam.beta1;
   s.beta2 = adam.beta2;
   s.epsilon = adam.epsilon;
-  s.root_correction = 1 / std::sqrt(1 - std::pow(adam.beta2, t));
+  s.root_correction = 1 / std::sqrt(1 - maths::pow(adam.beta2, t));
   return s;
 }
 
@@ -105,10 +107,11 @@ struct DirectionScalars {
   UpdateScalars operator()(const Adafactor& r) const {
     const double machine =
         at.dtype == DType::f64 ? std::numeric_limits<double>::epsilon() : double{std::numeric_limits<float>::epsilon()};
+    const double root = r.epsilon1 > 0 ? r.epsilon1 : machine;
     UpdateScalars s;
     s.scale = at.gradient_scale;
-    s.beta2 = 1 - std::pow(static_cast<double>(at.step), r.beta2_decay);
-    s.epsilon = std::pow(r.epsilon1 > 0 ? r.epsilon1 : machine, 2);
+    s.beta2 = 1 - maths::pow(static_cast<double>(at.step), r.beta2_decay);
+    s.epsilon = root * root;
     return s;
   }
 };

@@ -1,10 +1,10 @@
 #include "optim/schedules.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numbers>
 
 #include "engine/error.h"
+#include "engine/maths.h"
 
 namespace weft {
 namespace {
@@ -32,12 +32,12 @@ Schedule linear(double from, double to, int64_t steps) {
 
 Schedule cosine(double from, double to, int64_t steps) {
   check_length("cosine", steps);
-  return [=](int64_t step) { return to + (from - to) * (1 + std::cos(std::numbers::pi * passed(step, steps))) / 2; };
+  return [=](int64_t step) { return to + (from - to) * (1 + maths::cos(std::numbers::pi * passed(step, steps))) / 2; };
 }
 
 Schedule stairs(double rate, double factor, int64_t steps) {
   check_length("stairs", steps);
-  return [=](int64_t step) { return rate * std::pow(factor, static_cast<double>(step / steps)); };
+  return [=](int64_t step) { return rate * maths::pow(factor, static_cast<double>(step / steps)); };
 }
 
 Schedule sequence(Schedule first, int64_t steps, Schedule second) {

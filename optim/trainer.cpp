@@ -36,10 +36,12 @@ void Trainer::reduce() {
 
 double Trainer::norm() {
   reduce();
-  double norm = 0;
-  for (const auto& bundle : bundles_)
-    norm = std::hypot(norm, bundle->optimizer().norm(bundle->sums(), bundle->present()));
-  return norm;
+  double squares = 0;
+  for (const auto& bundle : bundles_) {
+    const double norm = bundle->optimizer().norm(bundle->sums(), bundle->present());
+    squares += norm * norm;
+  }
+  return std::sqrt(squares);
 }
 
 Tensor Trainer::reduced(const Parameter& parameter) {

@@ -4,9 +4,11 @@
 #include <cmath>
 #include <cstdio>
 #include <limits>
+#include <numbers>
 
 #include "apps/shared/words.h"
 #include "engine/error.h"
+#include "engine/maths.h"
 
 namespace weft {
 namespace {
@@ -37,7 +39,8 @@ std::vector<double> ticks(Extent& range, int count, bool widened) {
     const double around = range.least != 0 ? std::abs(range.least) : 1;
     range = {range.least - around, range.most + around};
   }
-  const double rough = (range.most - range.least) / count, power = std::pow(10, std::floor(std::log10(rough)));
+  const double rough = (range.most - range.least) / count, decades = maths::log(rough) * std::numbers::log10e,
+               power = maths::pow(10.0, std::floor(decades));
   const double step = power * (rough > 7 * power ? 10 : rough > 3.5 * power ? 5 : rough > 1.5 * power ? 2 : 1);
   if (widened) range = {std::floor(range.least / step) * step, std::ceil(range.most / step) * step};
   std::vector<double> all;

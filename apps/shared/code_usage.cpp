@@ -1,8 +1,9 @@
 #include "apps/shared/code_usage.h"
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
+
+#include "engine/maths.h"
 
 namespace weft {
 
@@ -32,8 +33,8 @@ double CodeUsage::perplexity() const {
   for (const double count : counts_) all += count;
   all /= static_cast<double>(parts_);  // every part has one of each token
   for (const double count : counts_)
-    if (count > 0) entropy -= count / all * std::log(count / all);
-  return std::exp(entropy / static_cast<double>(parts_));
+    if (count > 0) entropy -= count / all * maths::log(count / all);
+  return maths::exp(entropy / static_cast<double>(parts_));
 }
 
 int64_t CodeUsage::dead() const { return std::count(counts_.begin(), counts_.end(), 0); }

@@ -118,8 +118,8 @@ CommandLine::CommandLine(const std::string& program, const std::string& what_it_
   app.get_formatter()->column_width(34);
   app.option_defaults()->always_capture_default();
   app.config_formatter(std::make_shared<Toml>());
-  app.set_version_flag("--version",
-                       [program] { return program + " of Weft " WEFT_VERSION ", kernels for " + chosen_cpu_kind().name; });
+  app.set_version_flag(
+      "--version", [program] { return program + " of Weft " WEFT_VERSION ", kernels for " + chosen_cpu_kind().name; });
   app.set_config("--config", "", "options from a TOML file, such as an earlier run's config.toml")->type_name("FILE");
   app.allow_config_extras(CLI::config_extras_mode::error);
   add_common();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/maths.h"
 #include "engine/ops/elementwise.h"
 #include "engine/ops/index.h"
 #include "engine/ops/normalize.h"
@@ -125,8 +126,8 @@ double Codebook::perplexity() const {
   double all = 0, entropy = 0;
   for (const double s : size) all += s;
   for (const double s : size)
-    if (s > 0) entropy -= s / all * std::log(s / all);
-  return std::exp(entropy);
+    if (s > 0) entropy -= s / all * maths::log(s / all);
+  return maths::exp(entropy);
 }
 
 int64_t Codebook::smaller_than(double size) const {

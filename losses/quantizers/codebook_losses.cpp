@@ -1,9 +1,9 @@
 #include "losses/quantizers/codebook_losses.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "collectives/ops.h"
+#include "engine/maths.h"
 #include "engine/ops/elementwise.h"
 #include "engine/ops/matmul.h"
 #include "engine/ops/normalize.h"
@@ -41,7 +41,7 @@ Var unevenness(const Var& tokens, const Var& codes, double sharpness, int64_t to
   const Var shares = all_reduce(assigned(tokens, codes, sharpness), comm, ReduceOp::sum, site) /
                      static_cast<double>(std::max<int64_t>(total, 1));
   const Var logs = log(clamp(shares, 1e-30, 2));
-  return sum(shares * logs) + std::log(static_cast<double>(codes.shape()[0]));
+  return sum(shares * logs) + maths::log(static_cast<double>(codes.shape()[0]));
 }
 
 }  // namespace weft

@@ -1,7 +1,6 @@
 #include "losses/quantizers/finite_scalar.h"
 
-#include <cmath>
-
+#include "engine/maths.h"
 #include "engine/ops/elementwise.h"
 #include "losses/quantizers/tokens.h"
 
@@ -26,7 +25,7 @@ FiniteScalar::FiniteScalar(const std::vector<int64_t>& levels, DType dtype, bool
                  offset = level % 2 == 0 && !preserve_symmetry ? 0.5 : 0;
     reach_.push_back(reach);
     offset_.push_back(offset);
-    shift_.push_back(std::atanh(offset / reach));
+    shift_.push_back(maths::log((reach + offset) / (reach - offset)) / 2);  // atanh
     half_.push_back(preserve_symmetry ? widest : static_cast<double>(level / 2));
   }
 }

@@ -2,6 +2,7 @@
 // is that of what was rounded.
 #include <cmath>
 
+#include "engine/maths.h"
 #include "engine/ops.h"
 #include "losses/quantizers/cases.h"
 #include "losses/quantizers/finite_scalar.h"
@@ -29,7 +30,8 @@ Var finite_scalar(const Var& x) {
   Vars features;
   for (const auto& [feature, levels] : {std::pair{0, 5}, {1, 4}, {2, 2}}) {
     const double reach = (levels - 1) * 1.001 / 2, offset = levels % 2 ? 0 : 0.5;
-    const Var bounded = tanh(slice(x, -1, feature, feature + 1) + std::atanh(offset / reach)) * reach - offset;
+    const double shift = (maths::log1p(offset / reach) - maths::log1p(-offset / reach)) / 2;
+    const Var bounded = tanh(slice(x, -1, feature, feature + 1) + shift) * reach - offset;
     features.push_back(instead_of(bounded, round(bounded)) / (levels / 2));  // a whole number
   }
   return concat(features, -1);
@@ -84,7 +86,7 @@ const LossCase symmetric{"FSQ",
 Var one_fine_stage(const Var& x) {
   Vars features;
   for (const auto& [feature, levels] : {std::pair{0, 5.0}, {1, 4.0}, {2, 2.0}}) {
-    const double reach = levels / (levels - 1), cell = 2 * reach / std::pow(levels, 3);
+    const double reach = levels / (levels - 1), cell = 2 * reach / (levels * levels * levels);
     const Var bounded = tanh(slice(x, -1, feature, feature + 1) / reach) * reach;
     features.push_back(instead_of(bounded, (round((bounded + reach) / cell - 0.5) + 0.5) * cell - reach));
   }
@@ -117,7 +119,7 @@ std::unique_ptr<ResidualQuantizer> finer_and_finer(const QuantizerDropout& dropo
 Var finer_and_finer(const Var& x, int layers, const Var& weights, const Var& mask) {
   Var loss = nothing(), rest = x;
   for (int i = 0; i < layers; ++i) {
-    const Tensor up = Tensor::full(x.shape(), std::pow(0.5, i + 1), DType::f64),
+    const Tensor up = Tensor::full(x.shape(), maths::pow(0.5, i + 1.0), DType::f64),
                  zero = Tensor::zeros(x.shape(), DType::f64);
     const Var code = where(greater(rest.value(), zero), up, -Var(up));
     const Var far = square(rest - code);

@@ -1,7 +1,6 @@
 #include "losses/quantizers/residual_finite_scalar.h"
 
-#include <cmath>
-
+#include "engine/maths.h"
 #include "engine/ops/elementwise.h"
 #include "engine/ops/reduce.h"
 #include "losses/quantizers/mixed_radix.h"
@@ -26,7 +25,7 @@ class Stage final : public Quantizer {
         radix_("ResidualFiniteScalar", levels, MixedRadix::First::least),
         last_(each(levels, [](double l) { return l - 1; })),
         half_(each(levels, [](double l) { return (l - 1) / 2; })),
-        scale_(each(levels, [stage](double l) { return std::pow(l, -stage); })),
+        scale_(each(levels, [stage](double l) { return maths::pow(l, -stage); })),
         dtype_(dtype) {}
 
  private:

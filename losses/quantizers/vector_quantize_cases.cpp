@@ -1,7 +1,7 @@
 // Vector quantization, written out. Finite differences can confirm what has neither a rounding nor an sg in it.
-#include <cmath>
 #include <set>
 
+#include "engine/maths.h"
 #include "engine/ops.h"
 #include "losses/quantizers/cases.h"
 #include "losses/quantizers/vector_quantize.h"
@@ -78,7 +78,7 @@ Var Variant::loss(const Var& tokens, const Var& table, const std::vector<double>
       logits.push_back(sum(square(sub_along(tokens, code, -1)), 1) * -options.diversity_sharpness);
     }
     const Var p = exp(log_softmax(stack(logits, 1))), average = mean(p, 0);
-    total = total + (std::log(codes) + sum(average * log(average))) * options.diversity_weight;
+    total = total + (maths::log(static_cast<double>(codes)) + sum(average * log(average))) * options.diversity_weight;
   }
   return total;
 }
