@@ -53,6 +53,7 @@ class Session {
   [[noreturn]] void end(int exit_code, const std::string& what, bool first);
   void check_launcher();
   void join();
+  void compare_settings();
   [[noreturn]] void leave(int exit_code);
 
   SessionOptions options_;
