@@ -22,7 +22,7 @@ parser.add_argument("program")
 parser.add_argument("--mpiexec")
 arguments = parser.parse_args()
 failures = 0
-logs_before = set(pathlib.Path("/dev/shm").glob("weft-*"))
+named_logs = set()  # by reports of runs that failed as they were to
 
 
 def command_of(*words, ranks=1, processes=False, out=None):
@@ -35,8 +35,13 @@ def command_of(*words, ranks=1, processes=False, out=None):
     return command
 
 
+def with_logs(run):
+    named_logs.update(re.findall(r"the last calls of all ranks are in (\S+)", run.stdout + run.stderr))
+    return run
+
+
 def start(*words, **way):
-    return subprocess.run(command_of(*words, **way), capture_output=True, text=True, timeout=60)
+    return with_logs(subprocess.run(command_of(*words, **way), capture_output=True, text=True, timeout=60))
 
 
 def start_and_signal(*words, signals, after, **way):
@@ -50,7 +55,8 @@ def start_and_signal(*words, signals, after, **way):
         job.send_signal(each)
     begin = time.monotonic()
     said += job.communicate(timeout=60)[0]
-    return subprocess.CompletedProcess(job.args, job.returncode, said, f"after {time.monotonic() - begin:.1f} s")
+    took = f"after {time.monotonic() - begin:.1f} s"
+    return with_logs(subprocess.CompletedProcess(job.args, job.returncode, said, took))
 
 
 def check(name, ok, run=None):
@@ -206,6 +212,7 @@ with tempfile.TemporaryDirectory(prefix="weft_launch_") as name:
     check_timeouts(folder)
     check_words(folder)
     check_numbers_of_ranks(folder)
-for log in set(pathlib.Path("/dev/shm").glob("weft-*")) - logs_before:  # of the runs that failed as they were to
-    log.unlink(missing_ok=True)
+for log in named_logs:
+    check(f"{log} was kept", pathlib.Path(log).exists())
+    pathlib.Path(log).unlink(missing_ok=True)
 sys.exit(1 if failures else 0)
