@@ -159,12 +159,6 @@ def check_signals(folder, ranks, processes):
     check(f"{kind} stop when their terminal does", gone.returncode == 0 and said_once(gone, f"--resume auto --out {out}"), gone)
 
 
-def check_slow_disk(folder, ranks, processes):
-    """Saving may take longer than the deadline."""
-    run = start("--fault", "slow_disk", "--timeout", "0.5", out=folder / f"slow-{processes}", ranks=ranks, processes=processes)
-    check(f"{ranks} ranks and a slow disk", run.returncode == 0 and weights(run), run)
-
-
 def check_timeouts(folder):
     for wrong in ("abc", "inf", "1e16", "-1", "0"):
         run = subprocess.run(command_of(out=folder / "timeout"), capture_output=True, text=True, timeout=60,
@@ -207,8 +201,6 @@ with tempfile.TemporaryDirectory(prefix="weft_launch_") as name:
         check_resuming(folder, ranks, processes)
         check_mistakes(folder, ranks, processes)
         check_signals(folder, ranks, processes)
-        if ranks > 1:
-            check_slow_disk(folder, ranks, processes)
     check_timeouts(folder)
     check_words(folder)
     check_numbers_of_ranks(folder)

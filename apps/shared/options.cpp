@@ -4,6 +4,7 @@
 #include <charconv>
 #include <functional>
 #include <limits>
+#include <new>
 #include <sstream>
 
 #include "apps/shared/nearest.h"
@@ -198,6 +199,8 @@ std::optional<CommandLine::Ending> CommandLine::parse(int argc, const char* cons
   } catch (const CLI::ConfigError& error) {
     const std::string said = error.what(), name = said.substr(said.rfind(' ') + 1);
     return mistake(exit_codes::usage, "--config: " + explain_unknown("--" + name));
+  } catch (const std::bad_alloc&) {
+    return Ending{exit_codes::out_of_memory, "error: out of memory\n"};
   } catch (const std::exception& error) {
     return mistake(exit_codes::usage, error.what());
   }

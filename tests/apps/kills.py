@@ -73,6 +73,15 @@ def victims(job, out, draw):
     return chosen, kind
 
 
+def kill(process):
+    """Whether it was still there."""
+    try:
+        os.kill(process, signal.SIGKILL)
+        return True
+    except ProcessLookupError:
+        return False
+
+
 def ends(job, out):
     """Its output, when all of its processes are gone; nothing if they stay."""
     limit = time.monotonic() + patience
@@ -115,12 +124,7 @@ def live_through(training, expected, weights, longest, tally, draw, kills):
         last = tally.counts["kills"] >= kills
         time.sleep(0 if last else draw.uniform(0, longest))
         chosen, kind = ([], "") if last else victims(job, training.out, draw)
-        finished = job.poll() is not None
-        for process in chosen:
-            try:
-                os.kill(process, signal.SIGKILL)
-            except ProcessLookupError:
-                finished = True  # by itself
+        killed = job.poll() is None and sum(map(kill, chosen)) > 0
         said = ends(job, training.out)
         if said is None:
             tally.wrong("jobs that did not end", f"{training.program.name} on {way}, {kind} killed")
@@ -129,9 +133,11 @@ def live_through(training, expected, weights, longest, tally, draw, kills):
         tally.check_life(training, expected, acknowledged, said)
         acknowledged = max(acknowledged, training.acknowledged())
         done = re.search(r"weights ([0-9a-f]{16})", said)
-        if chosen and not finished:
+        if killed:
             tally.counts["kills"] += 1
             tally.counts["kills of " + kind] += 1
+            if tally.counts["kills"] % 100 == 0:
+                print(f"{tally.counts['kills']} kills", flush=True)
             if job.returncode == 0 and not done:
                 tally.wrong("jobs that ended with 0", said)
         elif job.returncode != 0:
