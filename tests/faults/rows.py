@@ -165,9 +165,12 @@ def file_complaints(outcome, row):
 
 def complaints(bench, row, way, ranks, odd):
     row = row.by_messages() if bench.transport == "mpi" else row
-    started = lambda of: run(command(bench, of, way, ranks, odd), {**bench.environment, **of.environment}, of.disturb)
+
+    def started(of):
+        return bench.note(run(command(bench, of, way, ranks, odd), {**bench.environment, **of.environment}, of.disturb))
+
     outcome, found = outcome_in_time(bench, row, lambda: started(row), lambda: started(healthy))
-    bench.note(outcome)
+    bench.last = outcome
     if outcome.code is None:
         found.append("never ended")
     elif outcome.code == 0 if row.code is None else outcome.code != row.code:
