@@ -20,8 +20,8 @@ uint64_t checksum(std::string_view text);
 // Every rank's text, on every rank.
 std::vector<std::string> all_texts(const std::string& mine, Communicator& comm, Site site);
 
-// "ranks 0 and 2 WHAT: 'seed = 1' and 'seed = 2'", of the first rank whose text is not rank 0's, and the first line that
-// differs; nothing if all texts are equal.
+// "ranks 0 and 2 WHAT: 'seed = 1' and 'seed = 2'": the first rank whose text is not rank 0's, and the first line that
+// differs. Nothing if all texts are equal.
 std::optional<std::string> first_different_line(const std::string& what, std::span<const std::string> texts);
 
 // "element (1, 2) is 0.5 on rank 0 and 0.25 on rank 3". All ranks call it; x may be undefined on others than these two.

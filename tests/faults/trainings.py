@@ -52,6 +52,10 @@ cases = [
     kill("instead of MPI_Finalize", "MPI_Finalize 1", ways=("processes",)),
     Case("leaves with 0 before MPI_Init", None, "starting the job .* has not ended after 10 s", "main 1 exit",
          ways=("processes",), waits=10, quick=False),
+    Case("sleeps before MPI_Init", None, "starting the job .* has not ended after 10 s", "MPI_Init 1 30000ms",
+         ways=("processes",), waits=10, quick=False),
+    Case("sleeps before MPI_Finalize", None, "ending the job .* has not ended after 10 s", "MPI_Finalize 1 30000ms",
+         ways=("processes",), waits=10, quick=False),
     # F3
     Case("throws in a hook of backward", 70, "a hook has had enough", words=at(7, "one_in_hook")),
     # F8
