@@ -9,8 +9,7 @@ import rows
 from job import named_files, on_ranks, run, with_environment, with_limit, with_mounts
 from trainings import weights
 
-out_of_memory = 89
-clean = {out_of_memory, 70, -6, 134, 6}  # also an exception that leaves main, before there is a session
+clean = {89, 70}  # out of memory, or an exception of which this is the cause
 
 
 def training(bench, ranks, out):
@@ -65,10 +64,9 @@ def failing_allocation(bench, number, way):
         outcome = bench.note(run(on_ranks(bench.mpiexec, 2, program, 1, other) if way == "processes" else other))
         if "disturbed" not in outcome.output:
             return None
-        found = list(ended(bench, outcome, clean, calm_weights(bench, 2)))
-        if outcome.code in (6, -6, 134) and "bad_alloc" not in outcome.output:
-            found.append(f"does not say what it was:\n{outcome.output}")
-        return outcome.code, found
+        # An exception that leaves main, before there is a session, ends the process by SIGABRT, and mpiexec has its own code.
+        left_main = "terminate called after throwing an instance of 'std::bad_alloc'" in outcome.output
+        return outcome.code, list(ended(bench, outcome, None if left_main else clean, calm_weights(bench, 2)))
 
 
 def failing_allocations(bench, way, first, step):
@@ -110,9 +108,9 @@ def checks(bench):
     for size, ranks in itertools.product((4, 16, 64) if bench.may_mount else (), (2, 4, 8)):
         yield (f"/dev/shm of {size} MiB", f"{ranks} processes", (size, ranks) in ((4, 2), (16, 4), (64, 8)),
                lambda size=size, ranks=ranks: small_shared_memory(bench, size, ranks))
-    for way, few, all_of_them in (("threads", 400, 1), ("processes", 900, 5)):
-        for quick, step in ((True, few), (False, all_of_them)):
-            yield (f"every {step}. allocation", way, quick,
-                   lambda way=way, step=step: failing_allocations(bench, way, 1 if step == all_of_them else step // 2, step))
+    for way, quick, first, step in (("threads", True, 300, 400), ("processes", True, 450, 900), ("threads", False, 1, 1),
+                                    ("processes", False, 1, 5)):
+        yield (f"every {step}. allocation", way, quick,
+               lambda way=way, first=first, step=step: failing_allocations(bench, way, first, step))
     for quick, count in (True, 14), (False, 140):
         yield f"{count} jobs at once", "processes", quick, lambda count=count: at_once(bench, count)
