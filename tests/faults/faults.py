@@ -26,7 +26,7 @@ import time
 import resources
 import rows
 import trainings
-from job import may_mount, named_files, run, with_mounts
+from job import named_files, own_shared_memory, run
 
 Check = collections.namedtuple("Check", "name kind run")
 most_kept = 1 << 20  # bytes
@@ -41,7 +41,7 @@ class Bench:
         self.environment = {}
         self.start_up = 0  # of a job, in seconds; measured when a job seems slow
         self.patience = 10  # seconds for what is not measured
-        self.may_mount = may_mount()
+        self.may_mount = own_shared_memory()
         self.named, self.remembered, self.remarks = set(), {}, []
         self.last = None
 
@@ -96,7 +96,7 @@ def left_files(bench):
     """After another job, which removes what the killed ones have left."""
     run(rows.command(bench, rows.healthy, "processes", 2, 1))
     yield from (f"{path} is gone, though a report has named it" for path in bench.named if not path.exists())
-    left = set(pathlib.Path("/dev/shm").glob("weft-*")) if "WEFT_OWN_SHM" in os.environ else bench.named
+    left = set(pathlib.Path("/dev/shm").glob("weft-*")) if bench.may_mount else bench.named
     yield from (f"{path} was left, and no report names it" for path in left - bench.named)
     yield from (f"{path} has {path.stat().st_blocks * 512} bytes" for path in left if path.exists() and path.stat().st_blocks * 512 > most_kept)
     for path in bench.named:
@@ -117,10 +117,6 @@ def main():
     bench = Bench(options)
     if not bench.may_mount:
         print("no file system can be mounted here: a full disk and a small /dev/shm are not tried")
-    elif "WEFT_OWN_SHM" not in os.environ:
-        os.environ["WEFT_OWN_SHM"] = "1"
-        command = with_mounts({"/dev/shm": "50%"}, [sys.executable, *sys.argv])
-        os.execvp(command[0], command)
     begun, count, failed = time.monotonic(), 0, 0
     for check in all_checks(bench, options):
         if options.only and not check.name.startswith(tuple(options.only)):

@@ -5,6 +5,7 @@ import pathlib
 import re
 import signal
 import subprocess
+import sys
 import threading
 import time
 import uuid
@@ -83,3 +84,12 @@ def with_mounts(mounts, command, script='exec "$@"'):
 
 def may_mount():
     return subprocess.run(with_mounts({"/mnt": "1m"}, ["true"]), stderr=subprocess.DEVNULL).returncode == 0
+
+
+def own_shared_memory():
+    """Starts this program again with a /dev/shm of its own, where that is allowed. Whether it has one."""
+    if "WEFT_OWN_SHM" not in os.environ and may_mount():
+        os.environ["WEFT_OWN_SHM"] = "1"
+        command = with_mounts({"/dev/shm": "50%"}, [sys.executable, *sys.argv])
+        os.execvp(command[0], command)
+    return "WEFT_OWN_SHM" in os.environ
