@@ -135,7 +135,7 @@ void Session::end(int exit_code, const std::string& what, bool first) {
   std::string report = "weft: rank " + text(rank()) + " of " + text(size()) + " ends the job with exit code " +
                        text(exit_code) + "\n  " + what;
   if (job_ && is_in_what_was_given(exit_code)) {
-    job_->memory().remove_file();
+    if (first) job_->memory().remove_file();  // else the first report may have named it
   } else if (job_) {
     if (const std::string doing = job_->doing(rank_on_node()); what.find(doing) == std::string::npos)
       report += "\n  its last call was " + doing;

@@ -63,7 +63,7 @@ cases = [
       for (call, number), (error, text) in itertools.product(calls, (("ENOSPC", full), ("EIO", broken)))),
     Case("short writes", 0, disturb="pwrite 1 short", odd=0),
     Case("short appends", 0, disturb="write 1 short", odd=0),
-    Case("a disk slower than the deadline", 0, disturb="fsync 1 700ms", odd=0, waits=30, words=("--timeout", "0.5")),
+    Case("a disk slower than the deadline", 0, disturb="fsync 17 600ms", odd=0, waits=10, words=("--timeout", "0.5")),
 ]
 
 
