@@ -2,19 +2,27 @@
 
 #include <algorithm>
 #include <fstream>
+#include <iomanip>
+#include <locale>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 namespace weft {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json json_of(const Report::RankTime& time, const Traffic& traffic) {
-  Json rank = {{"seconds", time.seconds}, {"communication", time.communication}, {"data", time.data}};
+void write(std::ostream& out, const Report::RankTime& time, const Traffic& traffic) {
+  out << R"(  {"seconds": )" << time.seconds << R"(, "communication": )" << time.communication << R"(, "data": )"
+      << time.data << R"(, "traffic": {)";
+  const char* between = "";
   for (size_t v = 0; v < Traffic::verbs; ++v)
-    if (const Traffic::Count& count = traffic[static_cast<Verb>(v)]; count.calls > 0)
-      rank["traffic"][text(static_cast<Verb>(v))] = {count.calls, count.bytes, count.seconds};
-  return rank;
+    if (const Traffic::Count& count = traffic[static_cast<Verb>(v)]; count.calls > 0) {
+      out << between << '"' << text(static_cast<Verb>(v)) << "\": [" << count.calls << ", " << count.bytes << ", "
+          << count.seconds << "]";
+      between = ", ";
+    }
+  out << "}}";
 }
 
 Traffic traffic_of(const Json& rank) {
@@ -29,14 +37,22 @@ Traffic traffic_of(const Json& rank) {
 
 }  // namespace
 
+// Text at once: a value of the library's (3.11) crashes in its destructor if there was no memory to make it.
 std::string json(const std::vector<RunSession>& sessions) {
-  Json all = Json::array();
+  std::ostringstream out;
+  out.imbue(std::locale::classic());
+  out << std::setprecision(17) << "[";
   for (const RunSession& session : sessions) {
-    Json ranks = Json::array();
-    for (size_t r = 0; r < session.ranks.size(); ++r) ranks.push_back(json_of(session.ranks[r], session.traffic[r]));
-    all.push_back({{"last_step", session.last_step}, {"images", session.images}, {"ranks", ranks}});
+    out << (&session == &sessions.front() ? "\n" : ",\n") << R"( {"last_step": )" << session.last_step
+        << R"(, "images": )" << session.images << R"(, "ranks": [)";
+    for (size_t r = 0; r < session.ranks.size(); ++r) {
+      out << (r == 0 ? "\n" : ",\n");
+      write(out, session.ranks[r], session.traffic[r]);
+    }
+    out << "]}";
   }
-  return all.dump(1) + "\n";
+  out << "]\n";
+  return out.str();
 }
 
 std::vector<RunSession> sessions_up_to(int64_t step, const std::filesystem::path& file) try {

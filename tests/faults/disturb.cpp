@@ -149,8 +149,9 @@ void* aligned_alloc(size_t alignment, size_t bytes) { return allocated(bytes, al
 
 void* operator new(size_t bytes) { return or_throw(allocated(bytes)); }
 void* operator new[](size_t bytes) { return or_throw(allocated(bytes)); }
-void* operator new(size_t bytes, const std::nothrow_t&) noexcept { return allocated(bytes); }
-void* operator new[](size_t bytes, const std::nothrow_t&) noexcept { return allocated(bytes); }
+// Whoever asks so has another way, such as std::stable_sort.
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept { return std::malloc(bytes); }
+void* operator new[](size_t bytes, const std::nothrow_t&) noexcept { return std::malloc(bytes); }
 void* operator new(size_t bytes, std::align_val_t alignment) { return or_throw(allocated(bytes, size_t(alignment))); }
 void* operator new[](size_t bytes, std::align_val_t alignment) { return or_throw(allocated(bytes, size_t(alignment))); }
 void operator delete(void* block) noexcept { std::free(block); }

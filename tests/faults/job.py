@@ -36,8 +36,8 @@ def run(command, environment=None, disturb=None, limit=40):
     begin = time.monotonic()
     job = subprocess.Popen(list(map(str, command)), env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                            stderr=subprocess.STDOUT)
-    if disturb:
-        threading.Thread(target=disturb, args=[token.encode()]).start()
+    disturber = threading.Thread(target=disturb or (lambda _: None), args=[token.encode()])
+    disturber.start()
     try:
         output, code = job.communicate(timeout=limit)[0], job.returncode
     except subprocess.TimeoutExpired:
@@ -45,6 +45,7 @@ def run(command, environment=None, disturb=None, limit=40):
             os.kill(each, signal.SIGKILL)
         output, code = job.communicate()[0], None
     seconds = time.monotonic() - begin
+    disturber.join()
     for _ in range(200):  # mpiexec is gone before the ranks are
         if not processes_with(token.encode()):
             break

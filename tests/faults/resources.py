@@ -66,7 +66,7 @@ def failing_allocation(bench, number, way):
             return None
         # An exception that leaves main, before there is a session, ends the process by SIGABRT, and mpiexec has its own code.
         left_main = "terminate called after throwing an instance of 'std::bad_alloc'" in outcome.output
-        return outcome.code, list(ended(bench, outcome, None if left_main else clean, calm_weights(bench, 2)))
+        return outcome.code, list(ended(bench, outcome, None if left_main else clean, "none, since it cannot be done"))
 
 
 def failing_allocations(bench, way, first, step):
