@@ -43,10 +43,7 @@ template <class T> CLI::Validator within(T least, T most) {
 // Values as CLI11 reads them in its TOML: it knows no escapes within quotes, but two kinds of them.
 std::string toml(bool value) { return value ? "true" : "false"; }
 std::string toml(int64_t value) { return text(value); }
-std::string toml(double value) {
-  char digits[32];  // the fewest that give the same value again
-  return {digits, std::to_chars(digits, digits + sizeof digits, value).ptr};
-}
+std::string toml(double value) { return exact_number(value); }
 std::string toml(const std::string& value) {
   const char* quote = value.find('"') == std::string::npos ? "\"" : "'";
   return quote + value + quote;

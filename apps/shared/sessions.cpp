@@ -2,27 +2,23 @@
 
 #include <algorithm>
 #include <fstream>
-#include <iomanip>
-#include <locale>
 #include <nlohmann/json.hpp>
-#include <sstream>
+
+#include "apps/shared/words.h"
 
 namespace weft {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-void write(std::ostream& out, const Report::RankTime& time, const Traffic& traffic) {
-  out << R"(  {"seconds": )" << time.seconds << R"(, "communication": )" << time.communication << R"(, "data": )"
-      << time.data << R"(, "traffic": {)";
-  const char* between = "";
+std::string json_of(const Report::RankTime& time, const Traffic& traffic) {
+  std::string counts;
   for (size_t v = 0; v < Traffic::verbs; ++v)
-    if (const Traffic::Count& count = traffic[static_cast<Verb>(v)]; count.calls > 0) {
-      out << between << '"' << text(static_cast<Verb>(v)) << "\": [" << count.calls << ", " << count.bytes << ", "
-          << count.seconds << "]";
-      between = ", ";
-    }
-  out << "}}";
+    if (const Traffic::Count& count = traffic[static_cast<Verb>(v)]; count.calls > 0)
+      counts += (counts.empty() ? "\"" : ", \"") + text(static_cast<Verb>(v)) + "\": [" + text(count.calls) + ", " +
+                text(count.bytes) + ", " + exact_number(count.seconds) + "]";
+  return "  {\"seconds\": " + exact_number(time.seconds) + ", \"communication\": " + exact_number(time.communication) +
+         ", \"data\": " + exact_number(time.data) + ", \"traffic\": {" + counts + "}}";
 }
 
 Traffic traffic_of(const Json& rank) {
@@ -39,20 +35,15 @@ Traffic traffic_of(const Json& rank) {
 
 // Text at once: a value of the library's (3.11) crashes in its destructor if there was no memory to make it.
 std::string json(const std::vector<RunSession>& sessions) {
-  std::ostringstream out;
-  out.imbue(std::locale::classic());
-  out << std::setprecision(17) << "[";
+  std::string all;
   for (const RunSession& session : sessions) {
-    out << (&session == &sessions.front() ? "\n" : ",\n") << R"( {"last_step": )" << session.last_step
-        << R"(, "images": )" << session.images << R"(, "ranks": [)";
-    for (size_t r = 0; r < session.ranks.size(); ++r) {
-      out << (r == 0 ? "\n" : ",\n");
-      write(out, session.ranks[r], session.traffic[r]);
-    }
-    out << "]}";
+    std::string ranks;
+    for (size_t r = 0; r < session.ranks.size(); ++r)
+      ranks += (r == 0 ? "\n" : ",\n") + json_of(session.ranks[r], session.traffic[r]);
+    all += (all.empty() ? "\n {" : ",\n {") + ("\"last_step\": " + text(session.last_step)) +
+           ", \"images\": " + exact_number(session.images) + ", \"ranks\": [" + ranks + "]}";
   }
-  out << "]\n";
-  return out.str();
+  return "[" + all + "]\n";
 }
 
 std::vector<RunSession> sessions_up_to(int64_t step, const std::filesystem::path& file) try {

@@ -114,11 +114,15 @@ void Session::join() {
 Session::~Session() {
   if (std::uncaught_exceptions() > exceptions_before_)
     end(exit_codes::unwinding, "an exception is leaving the session (run_session would tell which)");
-  connect_hosts(*this)->finalize(Site::here());
+  {
+    const std::unique_ptr<Transport> everybody = connect_hosts(*this);
+    everybody->finalize(Site::here());
+    finalized_ = true;
+    last_words_.reset();
+  }
   over_ = true;
   the_session = nullptr;
   std::set_terminate(terminate_outside);
-  last_words_.reset();
   job_->memory().remove_file();
   const TimeLimit ending(limit_of(options_.deadline), "ending the job (MPI_Finalize)");
   if (processes_) processes_->finalize();
@@ -136,7 +140,7 @@ void Session::end(int exit_code, const std::string& what, bool first) {
                        text(exit_code) + "\n  " + what;
   if (job_ && is_in_what_was_given(exit_code)) {
     if (first) job_->memory().remove_file();  // else the first report may have named it
-  } else if (job_) {
+  } else if (job_ && !finalized_) {
     if (const std::string doing = job_->doing(rank_on_node()); what.find(doing) == std::string::npos)
       report += "\n  its last call was " + doing;
     if (const std::string& path = job_->memory().path(); !path.empty()) {

@@ -62,6 +62,7 @@ class Session {
   std::optional<LastWords> last_words_;
   LastStack last_stack_;
   int exceptions_before_;
+  bool finalized_ = false;  // all ranks have come to their end, and any of them may have removed the job's file
   bool over_ = false;
 };
 
