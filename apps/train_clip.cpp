@@ -5,6 +5,7 @@
 // picture belongs to the class whose sentence is the nearest, and that sentence was never said in training. (Sentences
 // of a batch that are about the same class count as wrong for each other's pictures. So it is in CLIP, too, whose
 // batches have few of these; here they keep the loss far from zero.)
+#include "apps/shared/data_set.h"
 #include "apps/shared/features.h"
 #include "apps/shared/pair_loss.h"
 #include "apps/shared/picture.h"
@@ -57,7 +58,7 @@ struct Network : Module {
 
 void train(const Launch& rank, const CommandLine& line, const Settings& settings) {
   const Options& options = line.options();
-  const FashionMnist data = load_fashion_mnist(settings.data);
+  const FashionMnist data = load_data(settings.data, rank.comm);
   const Random key{static_cast<uint64_t>(options.seed)};
   const DType dtype = options.chosen_dtype();
   Network network(settings, {.key = key, .dtype = dtype, .device = rank.device});

@@ -3,6 +3,7 @@
 // Of every picture two random views are made. A network turns views into features, and the loss asks it to find each
 // view's counterpart among those of the whole batch, on all ranks. What it has learnt is measured by how well a linear
 // classifier tells the ten kinds of clothes from its features. docs/tour.md goes through this file line by line.
+#include "apps/shared/data_set.h"
 #include "apps/shared/named_loss.h"
 #include "apps/shared/probe.h"
 #include "apps/shared/run.h"
@@ -10,7 +11,6 @@
 #include "apps/shared/words.h"
 #include "collectives/share.h"
 #include "data/augment.h"
-#include "data/fashion_mnist.h"
 #include "engine/ops/shape_ops.h"
 #include "models/encoders.h"
 #include "optim/schedules.h"
@@ -59,7 +59,7 @@ LabelledFeatures features_of(const LabelledImages& data, Layer* encoder, const L
 
 void train(const Launch& rank, const CommandLine& line, const Settings& settings) {
   const Options& options = line.options();
-  const FashionMnist data = load_fashion_mnist(settings.data);
+  const FashionMnist data = load_data(settings.data, rank.comm);
   const Random key{static_cast<uint64_t>(options.seed)};
   const DType dtype = options.chosen_dtype();
   Network network(settings, {.key = key, .dtype = dtype, .device = rank.device});

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "apps/shared/chart.h"
+#include "apps/shared/data_set.h"
 #include "apps/shared/exact_sum.h"
 #include "apps/shared/first_codes.h"
 #include "apps/shared/named_quantizer.h"
@@ -16,7 +17,6 @@
 #include "collectives/debug.h"
 #include "collectives/share.h"
 #include "collectives/spreads.h"
-#include "data/fashion_mnist.h"
 #include "engine/ops/elementwise.h"
 #include "engine/ops/reduce.h"
 #include "engine/ops/shape_ops.h"
@@ -37,7 +37,7 @@ constexpr int64_t pixels = 28 * 28;
 
 void train(const Launch& rank, const CommandLine& line, const Settings& settings) {
   const Options& options = line.options();
-  const FashionMnist data = load_fashion_mnist(settings.data);
+  const FashionMnist data = load_data(settings.data, rank.comm);
   const Random key{static_cast<uint64_t>(options.seed)};
   const Init init{.key = key, .dtype = options.chosen_dtype(), .device = rank.device};
   NamedQuantizer named = quantizer_named(settings.quantizer, settings.of_quantizer, init);

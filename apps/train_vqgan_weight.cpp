@@ -11,6 +11,7 @@
 #include <deque>
 #include <optional>
 
+#include "apps/shared/data_set.h"
 #include "apps/shared/exact_sum.h"
 #include "apps/shared/first_codes.h"
 #include "apps/shared/named_quantizer.h"
@@ -21,7 +22,6 @@
 #include "collectives/debug.h"
 #include "collectives/share.h"
 #include "collectives/spreads.h"
-#include "data/fashion_mnist.h"
 #include "engine/ops/elementwise.h"
 #include "engine/ops/reduce.h"
 #include "engine/ops/shape_ops.h"
@@ -48,7 +48,7 @@ struct Block {
 
 void train(const Launch& rank, const CommandLine& line, const Settings& settings) {
   const Options& options = line.options();
-  const FashionMnist data = load_fashion_mnist(settings.data);
+  const FashionMnist data = load_data(settings.data, rank.comm);
   const Random key{static_cast<uint64_t>(options.seed)};
   const Init init{.key = key, .dtype = options.chosen_dtype(), .device = rank.device};
   NamedQuantizer named = quantizer_named(settings.quantizer, {}, init);

@@ -67,6 +67,20 @@ std::vector<std::string> all_texts(const std::string& mine, Communicator& comm, 
   return result;
 }
 
+std::optional<std::string> first_different_line(const std::string& what, std::span<const std::string> texts) {
+  const auto line = [](const std::string& text, size_t begin) {
+    return "'" + text.substr(begin, text.find('\n', begin) - begin) + "'";
+  };
+  for (size_t r = 1; r < texts.size(); ++r) {
+    const std::string &first = texts[0], &other = texts[r];
+    if (first == other) continue;
+    const auto differ = std::ranges::mismatch(first, other).in1 - first.begin();
+    const size_t begin = differ == 0 ? 0 : first.rfind('\n', static_cast<size_t>(differ) - 1) + 1;  // npos + 1 is 0
+    return "ranks 0 and " + text(r) + " " + what + ": " + line(first, begin) + " and " + line(other, begin);
+  }
+  return std::nullopt;
+}
+
 // Only these two need to hold a value; the first one says what there is to say.
 std::string first_difference(const Tensor& x, GroupRank first, GroupRank other, Communicator& comm, Site site) {
   const Tensor host = x.defined() ? x.to(Device::cpu) : Tensor({0}, DType::u8);

@@ -1,5 +1,6 @@
 #pragma once
 // Whether values that should be equal on all ranks are.
+#include <optional>
 #include <span>
 #include <string>
 
@@ -18,6 +19,10 @@ uint64_t checksum(std::string_view text);
 
 // Every rank's text, on every rank.
 std::vector<std::string> all_texts(const std::string& mine, Communicator& comm, Site site);
+
+// "ranks 0 and 2 WHAT: 'seed = 1' and 'seed = 2'": the first rank whose text is not rank 0's, and the first line that
+// differs. Nothing if all texts are equal.
+std::optional<std::string> first_different_line(const std::string& what, std::span<const std::string> texts);
 
 // "element (1, 2) is 0.5 on rank 0 and 0.25 on rank 3". All ranks call it; x may be undefined on others than these two.
 std::string first_difference(const Tensor& x, GroupRank first, GroupRank other, Communicator& comm, Site site);

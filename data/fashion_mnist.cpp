@@ -40,7 +40,7 @@ LabelledImages load_part(const std::filesystem::path& folder, const std::string&
 FashionMnist load_fashion_mnist(const std::filesystem::path& folder) {
   const char* from_environment = std::getenv("WEFT_DATA");
   const std::filesystem::path chosen = !folder.empty() ? folder : from_environment ? from_environment : debian_folder;
-  return {load_part(chosen, "train"), load_part(chosen, "t10k")};
+  return {load_part(chosen, "train"), load_part(chosen, "t10k"), chosen};
 }
 
 }  // namespace weft

@@ -12,6 +12,7 @@ struct FashionMnist {
   static constexpr std::array<const char*, classes> class_names = {"T-shirt", "trousers", "pullover", "dress", "coat",
                                                                    "sandal",  "shirt",    "sneaker",  "bag",   "boot"};
   LabelledImages train, test;
+  std::filesystem::path folder;  // where they are from
 };
 
 // From `folder`; if that is empty from $WEFT_DATA, and without that from where Debian's dataset-fashion-mnist puts it.

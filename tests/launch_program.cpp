@@ -1,8 +1,4 @@
 // A small training as a program is one, for launch.py: a network learns the sum of its inputs.
-#include <sys/syscall.h>
-#include <unistd.h>
-
-#include <atomic>
 #include <cmath>
 #include <csignal>
 #include <thread>
@@ -22,8 +18,6 @@ namespace {
 
 constexpr int64_t samples = 96, batch_size = 12, features = 5;
 
-std::atomic<int> fsync_takes{0};  // milliseconds
-
 struct Settings {
   std::string fault = "none";
   int64_t at = 0, pause = 0;
@@ -38,12 +32,26 @@ Tensor inputs(std::span<const int64_t> chosen, DType dtype) {
   return x;
 }
 
+bool is_last(const Launch& rank) { return rank.comm.rank().value == rank.comm.size() - 1; }
+
+// So that it dies while it waits in its next collective, for the others.
+void die_in_next_collective(bool last) {
+  if (last)
+    std::thread([] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      std::raise(SIGKILL);
+    }).detach();
+  else
+    std::this_thread::sleep_for(std::chrono::milliseconds(150));
+}
+
 void fail_if_asked(const Settings& settings, const Launch& rank, int64_t step) {
   if (settings.at != step) return;
-  const bool last = rank.comm.rank().value == rank.comm.size() - 1;
+  const bool last = is_last(rank);
   if (settings.fault == "missing") throw MissingInput("data are missing: apt-get install data");
   if (settings.fault == "one" && last) throw std::runtime_error("one rank has had enough");
   if (settings.fault == "kill" && last) std::raise(SIGKILL);
+  if (settings.fault == "kill_in_collective") die_in_next_collective(last);
   if (settings.fault == "stop" && last) std::raise(SIGTERM);
   if (settings.fault == "memory" && last) Tensor::zeros({int64_t{1} << 40});
 }
@@ -68,9 +76,13 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
     if (settings.fault == when) std::this_thread::sleep_for(std::chrono::seconds(20));
   };
   probe("before");
-  if (settings.fault == "slow_disk") fsync_takes = 700;
   const Metadata saved = run.begin(state, [&] { return Metadata{{"data", batches.position()}}; });
   if (!saved.empty()) batches.go_to(saved.at("data"));
+  const HookHandle hook = training.gradients().after_accumulate([&](const Parameter&, const Tensor&) {
+    if (settings.at != run.steps_done() || !is_last(rank)) return;
+    if (settings.fault == "kill_in_hook") std::raise(SIGKILL);
+    if (settings.fault == "one_in_hook") throw std::runtime_error("a hook has had enough");
+  });
   while (run.goes_on()) {
     fail_if_asked(settings, rank, run.steps_done());
     std::this_thread::sleep_for(std::chrono::milliseconds(settings.pause));
@@ -97,19 +109,14 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
 
 }  // namespace
 
-// In place of the system's.
-extern "C" int fsync(int file) {
-  std::this_thread::sleep_for(std::chrono::milliseconds(fsync_takes));
-  return static_cast<int>(syscall(SYS_fsync, file));
-}
-
 int main(int argc, char** argv) {
   Options options;
   options.steps = 40;
   Settings settings;
   CommandLine line("sums", "Learns to add.", options);
   line.add("--fault", settings.fault, "what goes wrong",
-           {"none", "missing", "one", "kill", "stop", "nan", "memory", "before", "after", "slow_disk"});
+           {"none", "missing", "one", "one_in_hook", "kill", "kill_in_hook", "kill_in_collective", "stop", "nan",
+            "memory", "before", "after"});
   line.add("--at", settings.at, "the steps done before", {0, 1000});
   line.add("--pause", settings.pause, "milliseconds before each step", {0, 1000});
   return launch(line, argc, argv, [&](const Launch& rank) { train(rank, line, settings); });

@@ -89,3 +89,11 @@ TEST_CASE("within a part of the ranks they are named by their numbers in the who
                             : "element (2) is 0.5 on rank 3 and 0.33333334 on rank 1"});
   });
 }
+
+TEST_CASE("the first line in which texts differ is told, with the first rank that has another") {
+  const auto said = [](std::vector<std::string> texts) { return first_different_line("differ", texts); };
+  CHECK(said({}) == std::nullopt);
+  CHECK(said({"a\nb\n", "a\nb\n"}) == std::nullopt);
+  CHECK(said({"a\nb = 1\nc\n", "a\nb = 1\nc\n", "a\nb = 12\nd\n"}) == "ranks 0 and 2 differ: 'b = 1' and 'b = 12'");
+  CHECK(said({"a = \n", "b = \n", ""}) == "ranks 0 and 1 differ: 'a = ' and 'b = '");
+}

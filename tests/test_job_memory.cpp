@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -44,16 +45,24 @@ int of_a_process(const std::function<int()>& work) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
+enum class Death { sudden, reported, crash };
+
 // The path of what a process has left that is dead now.
-std::string left_by_a_dead_process(size_t kept) {
+std::string left_by_a_dead_process(Death death) {
   int pipe[2];
   REQUIRE(::pipe(pipe) == 0);
   of_a_process([&] {
     const auto job = Job::create(Memory::new_file(64 * mebibyte), 2, default_deadline());
     job->allocate(8 * mebibyte);
-    if (kept) job->keep_logs();
+    if (death == Death::reported) job->keep_logs();
     const std::string path = job->memory().path();
-    return write(pipe[1], path.data(), path.size()) > 0 ? 0 : 1;
+    const bool told = write(pipe[1], path.data(), path.size()) > 0;
+    if (death != Death::crash) return told ? 0 : 1;
+    job->join(0);
+    job->begin(0, Call{}, 0, 2);
+    const LastWords last_words(*job, LastWords::Ranks::processes);
+    close(STDERR_FILENO);  // which would hear of the crash
+    return std::raise(SIGSEGV);
   });
   char path[4096];
   const ssize_t length = read(pipe[0], path, sizeof path);
@@ -93,7 +102,7 @@ TEST_CASE("a new job leaves files alone that look like a job's by their names, w
 }
 
 TEST_CASE("a new job leaves another user's files alone") {
-  const Removed file{left_by_a_dead_process(0)};
+  const Removed file{left_by_a_dead_process(Death::sudden)};
   REQUIRE(fs::exists(file.path));
   if (chown(file.path.c_str(), 12345, 12345) != 0) return;  // only root can
   const Removed job{Memory::new_file(mebibyte).path()};
@@ -104,7 +113,8 @@ TEST_CASE("a new job leaves another user's files alone") {
 }
 
 TEST_CASE("what a dead job has left goes with the next job, but for a MiB that a report has named") {
-  const Removed killed{left_by_a_dead_process(0)}, reported{left_by_a_dead_process(1)};
+  const Death death = GENERATE(Death::reported, Death::crash);
+  const Removed killed{left_by_a_dead_process(Death::sudden)}, reported{left_by_a_dead_process(death)};
   const Memory living = Memory::new_file(mebibyte);
   const Removed removed{living.path()};
   CHECK(!fs::exists(killed.path));

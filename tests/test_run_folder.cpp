@@ -2,9 +2,12 @@
 #include <png.h>
 
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <memory>
+#include <thread>
 
 #include "apps/shared/picture.h"
 #include "apps/shared/run_folder.h"
@@ -228,6 +231,18 @@ TEST_CASE("a run has its folder to itself, also while it moves an earlier one as
   CHECK_FALSE(fs::exists(path / "lock"));
   put(path / "lock", "process 1 on another, which was killed");
   CHECK_NOTHROW(RunFolder(path));
+}
+
+TEST_CASE("a run waits a moment for one that is just ending") {
+  const ScratchFolder scratch;
+  auto ending = std::make_unique<RunFolder>(scratch / "one");
+  ending->begin("seed=1\n", {"loss"});
+  std::thread end([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    ending.reset();
+  });
+  CHECK_NOTHROW(RunFolder(scratch / "one"));
+  end.join();
 }
 
 TEST_CASE("a run that ends before it begins leaves no folder, and one that cannot be made is refused before") {

@@ -87,15 +87,6 @@ void print(int exit_code, const std::string& text) {
   (void)written;  // nobody to tell
 }
 
-// The first difference between two configurations.
-std::string difference(std::string mine, std::string other) {
-  while (!mine.empty() && first_line(mine) == first_line(other)) {
-    mine.erase(0, first_line(mine).size() + 1);
-    other.erase(0, first_line(other).size() + 1);
-  }
-  return "'" + first_line(mine) + "' and '" + first_line(other) + "'";
-}
-
 // What becomes of the job, from what became of each process's command line. All get the same; where processes were told
 // different things, none goes on.
 std::optional<Ending> agree(const std::optional<Ending>& mine, const std::string& config, Session& session) {
@@ -106,11 +97,8 @@ std::optional<Ending> agree(const std::optional<Ending>& mine, const std::string
   const std::vector<std::string> configs = all_texts(config, comm, site);
   for (size_t r = 0; r < codes.size(); ++r)
     if (codes[r] != "-1") return Ending{std::stoi(codes[r]), texts[r]};
-  for (size_t r = 1; r < configs.size(); ++r)
-    if (configs[r] != configs[0])
-      return Ending{exit_codes::configuration_differs,
-                    "error: ranks 0 and " + text(r) +
-                        " were given different options: " + difference(configs[0], configs[r]) + "\n"};
+  if (const auto difference = first_different_line("were given different options", configs))
+    return Ending{exit_codes::configuration_differs, "error: " + *difference + "\n"};
   return std::nullopt;
 }
 

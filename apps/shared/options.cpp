@@ -4,6 +4,7 @@
 #include <charconv>
 #include <functional>
 #include <limits>
+#include <new>
 #include <sstream>
 
 #include "apps/shared/nearest.h"
@@ -42,10 +43,7 @@ template <class T> CLI::Validator within(T least, T most) {
 // Values as CLI11 reads them in its TOML: it knows no escapes within quotes, but two kinds of them.
 std::string toml(bool value) { return value ? "true" : "false"; }
 std::string toml(int64_t value) { return text(value); }
-std::string toml(double value) {
-  char digits[32];  // the fewest that give the same value again
-  return {digits, std::to_chars(digits, digits + sizeof digits, value).ptr};
-}
+std::string toml(double value) { return exact_number(value); }
 std::string toml(const std::string& value) {
   const char* quote = value.find('"') == std::string::npos ? "\"" : "'";
   return quote + value + quote;
@@ -203,6 +201,8 @@ std::optional<CommandLine::Ending> CommandLine::parse(int argc, const char* cons
   } catch (const CLI::ConfigError& error) {
     const std::string said = error.what(), name = said.substr(said.rfind(' ') + 1);
     return mistake(exit_codes::usage, "--config: " + explain_unknown("--" + name));
+  } catch (const std::bad_alloc&) {
+    return Ending{exit_codes::out_of_memory, "error: out of memory\n"};
   } catch (const std::exception& error) {
     return mistake(exit_codes::usage, error.what());
   }

@@ -3,11 +3,13 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <fstream>
 #include <map>
 #include <set>
 #include <sstream>
+#include <thread>
 
 #include "apps/shared/options.h"
 #include "data/durable_file.h"
@@ -63,6 +65,11 @@ RunFolder::RunFolder(fs::path path) : path_(std::move(path)) {
 
 void RunFolder::lock() {
   FolderLock lock(path_);
+  // A process that was just killed has its lock until the system has closed its files.
+  for (int tries = 0; !lock.holder().empty() && tries < 100; ++tries) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    lock = FolderLock(path_);
+  }
   if (!lock.holder().empty())
     throw WrongOption(path_.string() + ": another run has it, " + lock.holder() +
                       "; give another --out, or wait until that has ended");

@@ -4,17 +4,21 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "apps/shared/words.h"
+
 namespace weft {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json json_of(const Report::RankTime& time, const Traffic& traffic) {
-  Json rank = {{"seconds", time.seconds}, {"communication", time.communication}, {"data", time.data}};
+std::string json_of(const Report::RankTime& time, const Traffic& traffic) {
+  std::string counts;
   for (size_t v = 0; v < Traffic::verbs; ++v)
     if (const Traffic::Count& count = traffic[static_cast<Verb>(v)]; count.calls > 0)
-      rank["traffic"][text(static_cast<Verb>(v))] = {count.calls, count.bytes, count.seconds};
-  return rank;
+      counts += (counts.empty() ? "\"" : ", \"") + text(static_cast<Verb>(v)) + "\": [" + text(count.calls) + ", " +
+                text(count.bytes) + ", " + exact_number(count.seconds) + "]";
+  return "  {\"seconds\": " + exact_number(time.seconds) + ", \"communication\": " + exact_number(time.communication) +
+         ", \"data\": " + exact_number(time.data) + ", \"traffic\": {" + counts + "}}";
 }
 
 Traffic traffic_of(const Json& rank) {
@@ -29,14 +33,17 @@ Traffic traffic_of(const Json& rank) {
 
 }  // namespace
 
+// Text at once: a value of the library's (3.11) crashes in its destructor if there was no memory to make it.
 std::string json(const std::vector<RunSession>& sessions) {
-  Json all = Json::array();
+  std::string all;
   for (const RunSession& session : sessions) {
-    Json ranks = Json::array();
-    for (size_t r = 0; r < session.ranks.size(); ++r) ranks.push_back(json_of(session.ranks[r], session.traffic[r]));
-    all.push_back({{"last_step", session.last_step}, {"images", session.images}, {"ranks", ranks}});
+    std::string ranks;
+    for (size_t r = 0; r < session.ranks.size(); ++r)
+      ranks += (r == 0 ? "\n" : ",\n") + json_of(session.ranks[r], session.traffic[r]);
+    all += (all.empty() ? "\n {" : ",\n {") + ("\"last_step\": " + text(session.last_step)) +
+           ", \"images\": " + exact_number(session.images) + ", \"ranks\": [" + ranks + "]}";
   }
-  return all.dump(1) + "\n";
+  return "[" + all + "]\n";
 }
 
 std::vector<RunSession> sessions_up_to(int64_t step, const std::filesystem::path& file) try {

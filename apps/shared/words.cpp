@@ -1,5 +1,6 @@
 #include "apps/shared/words.h"
 
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <sstream>
@@ -32,6 +33,11 @@ std::string grouped(int64_t number) {
 std::string short_number(double number) {
   static constexpr const char* units[] = {"", "k", "M", "G", "T"};
   return scaled(number, 1000, units, 5);
+}
+
+std::string exact_number(double number) {
+  char digits[32];
+  return {digits, std::to_chars(digits, digits + sizeof digits, number).ptr};
 }
 
 std::string bytes_in_words(double bytes) {

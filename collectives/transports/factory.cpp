@@ -8,13 +8,6 @@
 namespace weft {
 namespace {
 
-// Empty for the best that works.
-std::string choice(const Session& session) {
-  if (!session.options().transport.empty()) return session.options().transport;
-  const char* given = std::getenv("WEFT_TRANSPORT");
-  return given ? given : "";
-}
-
 std::string best_between_hosts(const Session& session) {
   if (session.size() == 1) return "self";
   return session.processes()->on_one_node() ? "shared" : "mpi";
@@ -22,8 +15,14 @@ std::string best_between_hosts(const Session& session) {
 
 }  // namespace
 
+std::string chosen_transport(const SessionOptions& options) {
+  if (!options.transport.empty()) return options.transport;
+  const char* given = std::getenv("WEFT_TRANSPORT");
+  return given ? given : "";
+}
+
 std::unique_ptr<Transport> connect_hosts(Session& session) {
-  std::string chosen = choice(session);
+  std::string chosen = chosen_transport(session.options());
   if (chosen.empty() || chosen == "nccl") chosen = best_between_hosts(session);
   require(chosen == "self" || chosen == "shared" || chosen == "mpi", "transport '", chosen,
           "': there are self, shared, mpi and nccl");
@@ -38,7 +37,7 @@ std::unique_ptr<Transport> connect_hosts(Session& session) {
 }
 
 std::unique_ptr<Transport> connect_cards(std::unique_ptr<Transport> group, int place, const Session& session) {
-  const std::string chosen = choice(session);
+  const std::string chosen = chosen_transport(session.options());
   if (chosen != "nccl" && (!chosen.empty() || group->size() == 1)) return group;
   take_card(place);
   if (chosen.empty() && !obstacle_to_nccl(*group).empty()) return group;

@@ -21,6 +21,9 @@ std::unique_ptr<Transport> connect_cards(std::unique_ptr<Transport> group, int p
 // The same group without NCCL: enough for a session to end by, and nobody is asked about cards.
 std::unique_ptr<Transport> connect_hosts(Session& session);
 
+// The transport that is asked for; empty for the best that works.
+std::string chosen_transport(const SessionOptions& options);
+
 // "shared memory (4 ranks), MPICH 4.0.2"
 std::string description(const Transport& transport);
 

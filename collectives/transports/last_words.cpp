@@ -70,8 +70,10 @@ void add_last_call(Words& words, const Job& job, int r) {
         << entry.group_size << " ranks): " << name(call.verb);
   if (*call.name) words << " '" << call.name << "'";
   words << " at " << call.file << ":" << call.line;
-  if (const std::string& path = job.memory().path(); !path.empty())
+  if (const std::string& path = job.memory().path(); !path.empty()) {
     words << "\n  the last calls of all ranks are in " << path;
+    job.keep_logs();
+  }
 }
 
 // The job one of whose ranks this thread is; else, if `other_threads`, this process.

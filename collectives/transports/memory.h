@@ -41,7 +41,8 @@ class Memory {
   // zeros.
   void reserve(Offset begin, size_t bytes) const;
   void forget(Offset begin, size_t bytes) const;
-  void keep(size_t bytes) const;  // for a day after everybody has died: at most a MiB, which a report names
+  // For a day after everybody has died: at most a MiB, which a report names. May be called by a signal's handler.
+  void keep(size_t bytes) const;
   void remove_file() const;
 
  private:

@@ -48,6 +48,19 @@ class MpiProcesses : public Processes {
     return job;
   }
 
+  std::vector<std::string> all_texts(Job& job, const std::string& mine) override {
+    using Words = std::array<char, 256>;
+    Words words{};
+    mine.copy(words.data(), words.size() - 1);
+    std::vector<Words> all(static_cast<size_t>(size_));
+    MPI_Request request;
+    MPI_Iallgather(words.data(), sizeof words, MPI_BYTE, all.data(), sizeof words, MPI_BYTE, MPI_COMM_WORLD, &request);
+    finish(job, rank_on_node_, request);
+    std::vector<std::string> texts;
+    for (const Words& each : all) texts.emplace_back(each.data());
+    return texts;
+  }
+
   std::unique_ptr<Transport> connect(std::shared_ptr<Job> job) override {
     if (!world_) {
       MPI_Comm comm;

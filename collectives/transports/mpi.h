@@ -2,6 +2,7 @@
 // The processes of this job as MPI started them. Only mpi.cpp knows MPI; a build without it links mpi_absent.cpp.
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "collectives/transports/job.h"
 
@@ -18,6 +19,9 @@ class Processes {
   virtual std::shared_ptr<Job> join(std::chrono::milliseconds deadline, const Job::Ending& ends) = 0;
   virtual int rank_on_node() const = 0;
   virtual bool on_one_node() const = 0;
+
+  // Every process's text, by rank; the first 255 bytes of it.
+  virtual std::vector<std::string> all_texts(Job& job, const std::string& mine) = 0;
 
   // The group of all processes, by messages only. A second one takes over from the first.
   virtual std::unique_ptr<Transport> connect(std::shared_ptr<Job> job) = 0;

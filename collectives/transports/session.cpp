@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <thread>
 
+#include "collectives/agreement.h"
 #include "collectives/transports/factory.h"
 #include "collectives/transports/shared_memory.h"
 
@@ -27,9 +28,8 @@ int number_in(const char* variable) {
 bool needs_mpi(const SessionOptions& options) {
   constexpr const char* signs[] = {"PMI_RANK",     "PMI_SIZE",    "PMIX_RANK", "OMPI_COMM_WORLD_SIZE",
                                    "SLURM_PROCID", "SLURM_NTASKS"};
-  const char* transport = std::getenv("WEFT_TRANSPORT");
   return std::any_of(std::begin(signs), std::end(signs), [](const char* sign) { return std::getenv(sign); }) ||
-         options.transport == "mpi" || (transport && std::string(transport) == "mpi");
+         chosen_transport(options) == "mpi";
 }
 
 // Whether it is in what the program was given, files and options. Then what its ranks did last tells nothing.
@@ -37,6 +37,12 @@ bool is_in_what_was_given(int exit_code) {
   using namespace exit_codes;
   return exit_code == usage || exit_code == malformed_input || exit_code == missing_input || exit_code == io ||
          exit_code == configuration_differs || exit_code == wrong_launcher;
+}
+
+// What the environment says that has to be the same on all ranks, or they would make different calls.
+std::string settings(const SessionOptions& options) {
+  const char* debug = std::getenv("WEFT_DEBUG");
+  return "WEFT_TRANSPORT=" + chosen_transport(options) + "\nWEFT_DEBUG=" + (debug ? debug : "");
 }
 
 // Starting and ending wait for all processes, which may be slow to come, but not for ever.
@@ -78,6 +84,7 @@ Session::Session(int& argc, char**& argv, SessionOptions options, std::unique_pt
                   "wrong library: " + mpi_library() +
                       " allows a program no threads of its own, and this one has some; take "
                       "one that grants MPI_THREAD_FUNNELED");
+    compare_settings();
     last_words_.emplace(*job_, LastWords::Ranks::processes);
   } catch (...) {  // a rank that left now would make the others wait for it
     end_by_current_exception();
@@ -107,11 +114,15 @@ void Session::join() {
 Session::~Session() {
   if (std::uncaught_exceptions() > exceptions_before_)
     end(exit_codes::unwinding, "an exception is leaving the session (run_session would tell which)");
-  connect_hosts(*this)->finalize(Site::here());
+  {
+    const std::unique_ptr<Transport> everybody = connect_hosts(*this);
+    everybody->finalize(Site::here());
+    finalized_ = true;
+    last_words_.reset();
+  }
   over_ = true;
   the_session = nullptr;
   std::set_terminate(terminate_outside);
-  last_words_.reset();
   job_->memory().remove_file();
   const TimeLimit ending(limit_of(options_.deadline), "ending the job (MPI_Finalize)");
   if (processes_) processes_->finalize();
@@ -128,8 +139,8 @@ void Session::end(int exit_code, const std::string& what, bool first) {
   std::string report = "weft: rank " + text(rank()) + " of " + text(size()) + " ends the job with exit code " +
                        text(exit_code) + "\n  " + what;
   if (job_ && is_in_what_was_given(exit_code)) {
-    job_->memory().remove_file();
-  } else if (job_) {
+    if (first) job_->memory().remove_file();  // else the first report may have named it
+  } else if (job_ && !finalized_) {
     if (const std::string doing = job_->doing(rank_on_node()); what.find(doing) == std::string::npos)
       report += "\n  its last call was " + doing;
     if (const std::string& path = job_->memory().path(); !path.empty()) {
@@ -164,6 +175,13 @@ void Session::on_terminate() {
 void Session::on_exit() {
   if (the_session && !the_session->over_)
     the_session->end(exit_codes::premature_exit, "the program called exit before its session was over");
+}
+
+void Session::compare_settings() {
+  if (size() == 1) return;
+  const std::vector<std::string> all = processes_->all_texts(*job_, settings(options_));
+  if (const auto difference = first_different_line("were started with different settings", all))
+    throw Fault(exit_codes::configuration_differs, *difference);
 }
 
 // A launcher that does not belong to this program's MPI starts several jobs of one rank, all of which look well.

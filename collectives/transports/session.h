@@ -53,6 +53,7 @@ class Session {
   [[noreturn]] void end(int exit_code, const std::string& what, bool first);
   void check_launcher();
   void join();
+  void compare_settings();
   [[noreturn]] void leave(int exit_code);
 
   SessionOptions options_;
@@ -61,6 +62,7 @@ class Session {
   std::optional<LastWords> last_words_;
   LastStack last_stack_;
   int exceptions_before_;
+  bool finalized_ = false;  // all ranks have come to their end, and any of them may have removed the job's file
   bool over_ = false;
 };
 

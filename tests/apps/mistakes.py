@@ -54,10 +54,13 @@ class Programs:
         self.data = folder.parent / "data"
 
     def command(self, program, out, given):
+        return [*self.launcher, *self.of_one_process(program, out, given)]
+
+    def of_one_process(self, program, out, given):
         small = {"--steps": 3, "--batch": 32, "--width": 2, "--data": self.data, "--out": self.folder / out, **given}
         words = [str(word) for pair in small.items() for word in pair if word is not None]
         quiet = ["--quiet"] + ["--no-probes"] * (program.name == "train_contrastive")
-        return [*self.launcher, program, *self.threads, *quiet, *words]
+        return [program, *self.threads, *quiet, *words]
 
     def run(self, program, out, given, disturb=None):
         """Disturbed, if at all, when a step is done."""
@@ -223,6 +226,28 @@ def check_lost_folder(way, program):
                disturb=lambda job: shutil.rmtree(way.folder / "lost", ignore_errors=True))
 
 
+def check_other_data(way, program):
+    """Ranks that read different data, as where a node has other files at the same path, are told so before they train."""
+    other = way.folder / "other data"
+    shutil.copytree(way.data, other, dirs_exist_ok=True)
+
+    def run():
+        process = way.of_one_process(program, "data", {})
+        option = process.index("--data")  # which would be an option that differs
+        process[option:option + 2] = []
+        of_two, of_one = (["env", f"WEFT_DATA={data}", *process] for data in (str(way.data), str(other)))
+        return subprocess.run([way.launcher[0], "-n", "2", *of_two, ":", "-n", "1", *of_one], capture_output=True,
+                              text=True, timeout=60)
+
+    same = run()
+    way.check("the same data in two places", same.returncode == 0 and "weights " in same.stdout, same)
+    (other / labels).write_bytes(repacked(lambda idx: idx[:8] + bytes([(idx[8] + 1) % 10]) + idx[9:])((other / labels).read_bytes()))
+    differ = run()
+    said = f"ranks 0 and 2 have read different data: 'training labels ({samples}), checksum "
+    way.check("data that differ by rank", differ.returncode == 78 and differ.stderr.count(said) == 1 and
+              f"from {way.data} and {other}" in differ.stderr and "weights " not in differ.stdout, differ)
+
+
 def check_few_samples(way, program):
     """What is no mistake: ranks that do not divide the batch, and more of them than it has samples."""
     for batch in 31, 2:
@@ -251,6 +276,8 @@ def main():
             for program, other in zip(programs, programs[1:] + programs[:1]):
                 check_other_runs(way, program, other)
                 check_few_samples(way, program)
+                if processes:
+                    check_other_data(way, program)
     print(f"{runs} runs in {time.monotonic() - begun:.0f} s, {failures} not as they should be")
     return 1 if failures else 0
 

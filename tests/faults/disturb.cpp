@@ -1,0 +1,164 @@
+// Preloaded into a program (LD_PRELOAD), makes one of its calls go wrong:
+//
+//   DISTURB="fsync 2 kill"     a SIGKILL in place of the second call
+//   DISTURB="pwrite 3 ENOSPC"  the third call and all after it fail; likewise with EIO
+//   DISTURB="pwrite 1 short"   every call writes a byte less than it is asked to, but at least one
+//   DISTURB="fsync 1 700ms"    every call takes that much longer
+//   DISTURB="main 1 exit"      the program leaves with 0
+//   DISTURB="new 17 fail"      the 17th allocation of main and its threads fails, and no other
+//
+// The calls are main, MPI_Init, MPI_Finalize, pwrite and write (to files on disks), fsync, rename and new.
+// When it happens, "disturbed" is written to standard error.
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <new>
+#include <sstream>
+#include <string>
+#include <string_view>
+
+namespace {
+
+struct Plan {
+  std::string call, what;
+  long number = 0;
+};
+
+Plan given_plan() {
+  Plan plan;
+  const char* given = std::getenv("DISTURB");
+  std::istringstream(given ? given : "") >> plan.call >> plan.number >> plan.what;
+  return plan;
+}
+
+std::atomic<const Plan*> plan{nullptr};  // none before main
+std::atomic<long> calls{0};
+
+template <class F> F next(const char* name, F) { return reinterpret_cast<F>(dlsym(RTLD_NEXT, name)); }
+
+void say() {
+  constexpr char words[] = "disturbed\n";
+  const ssize_t written = write(STDERR_FILENO, words, sizeof words - 1);
+  (void)written;  // nobody to tell
+}
+
+// What is to happen to this call, if anything.
+const char* disturbance(const char* call) {
+  const Plan* now = plan;
+  if (!now || now->call != call) return nullptr;
+  const long number = ++calls;
+  const bool goes_on = now->what != "fail" && now->what != "kill";
+  if (number < now->number || (number > now->number && !goes_on)) return nullptr;
+  if (number == now->number) say();
+  if (now->what == "kill") raise(SIGKILL);
+  if (now->what == "exit") _exit(0);
+  if (now->what.ends_with("ms")) usleep(static_cast<useconds_t>(std::stoi(now->what)) * 1000);
+  return now->what.c_str();
+}
+
+// Of a write: pipes, terminals and shared memory are none of its business.
+const char* disturbance(const char* call, int file) {
+  char link[40], path[4096];
+  std::snprintf(link, sizeof link, "/proc/self/fd/%d", file);
+  const ssize_t length = readlink(link, path, sizeof path);
+  const std::string_view target(path, static_cast<size_t>(length < 0 ? 0 : length));
+  const bool on_disk = target.starts_with("/") && !target.starts_with("/dev/");
+  return on_disk ? disturbance(call) : nullptr;
+}
+
+// Whether this call fails; then with errno.
+bool fails(const char* what) {
+  if (!what) return false;
+  const std::string error = what;
+  if (error == "ENOSPC") errno = ENOSPC;
+  if (error == "EIO") errno = EIO;
+  return error[0] == 'E';
+}
+
+size_t shortened(const char* what, size_t count) {
+  return what && std::string(what) == "short" && count > 1 ? count - 1 : count;
+}
+
+void* allocated(size_t bytes, size_t alignment = 0) {
+  if (disturbance("new")) return nullptr;
+  return alignment
+             ? next("aligned_alloc", std::aligned_alloc)(alignment, (bytes + alignment - 1) / alignment * alignment)
+             : std::malloc(bytes ? bytes : 1);
+}
+
+void* or_throw(void* block) { return block ? block : throw std::bad_alloc(); }
+
+using Main = int(int, char**, char**);
+Main* real_main;
+
+int disturbed_main(int count, char** words, char** environment) {
+  static const Plan given = given_plan();
+  plan = &given;
+  disturbance("main");
+  const int code = real_main(count, words, environment);
+  plan = nullptr;
+  return code;
+}
+
+}  // namespace
+
+extern "C" {
+
+int __libc_start_main(Main* main, int count, char** words, void (*init)(), void (*fini)(), void (*end)(), void* stack) {
+  real_main = main;
+  return next("__libc_start_main", __libc_start_main)(disturbed_main, count, words, init, fini, end, stack);
+}
+
+int MPI_Init_thread(int* count, char*** words, int required, int* provided) {
+  disturbance("MPI_Init");
+  return next("MPI_Init_thread", MPI_Init_thread)(count, words, required, provided);
+}
+
+int MPI_Finalize() {
+  disturbance("MPI_Finalize");
+  return next("MPI_Finalize", MPI_Finalize)();
+}
+
+// Large files: this is pwrite64, which the programs call, too.
+ssize_t pwrite(int file, const void* bytes, size_t count, off_t offset) {
+  const char* what = disturbance("pwrite", file);
+  if (fails(what)) return -1;
+  return next("pwrite", pwrite)(file, bytes, shortened(what, count), offset);
+}
+
+ssize_t write(int file, const void* bytes, size_t count) {
+  const char* what = disturbance("write", file);
+  if (fails(what)) return -1;
+  return next("write", write)(file, bytes, shortened(what, count));
+}
+
+int fsync(int file) { return fails(disturbance("fsync")) ? -1 : next("fsync", fsync)(file); }
+
+int rename(const char* from, const char* to) {
+  return fails(disturbance("rename")) ? -1 : next("rename", rename)(from, to);
+}
+
+void* aligned_alloc(size_t alignment, size_t bytes) { return allocated(bytes, alignment); }
+
+}  // extern "C"
+
+void* operator new(size_t bytes) { return or_throw(allocated(bytes)); }
+void* operator new[](size_t bytes) { return or_throw(allocated(bytes)); }
+// Whoever asks so has another way, such as std::stable_sort.
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept { return std::malloc(bytes); }
+void* operator new[](size_t bytes, const std::nothrow_t&) noexcept { return std::malloc(bytes); }
+void* operator new(size_t bytes, std::align_val_t alignment) { return or_throw(allocated(bytes, size_t(alignment))); }
+void* operator new[](size_t bytes, std::align_val_t alignment) { return or_throw(allocated(bytes, size_t(alignment))); }
+void operator delete(void* block) noexcept { std::free(block); }
+void operator delete[](void* block) noexcept { std::free(block); }
+void operator delete(void* block, size_t) noexcept { std::free(block); }
+void operator delete[](void* block, size_t) noexcept { std::free(block); }
+void operator delete(void* block, std::align_val_t) noexcept { std::free(block); }
+void operator delete[](void* block, std::align_val_t) noexcept { std::free(block); }
+void operator delete(void* block, size_t, std::align_val_t) noexcept { std::free(block); }
+void operator delete[](void* block, size_t, std::align_val_t) noexcept { std::free(block); }

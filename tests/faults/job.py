@@ -1,0 +1,96 @@
+"""One job that is to go wrong: how it is started, watched, and told from others."""
+import collections
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+
+deadline = 1.0  # seconds, of the ranks' waits
+
+# code: None if the job never ended. orphans: processes that were left.
+Outcome = collections.namedtuple("Outcome", "code seconds output orphans")
+
+
+def processes_with(token):
+    """The ids of processes that have the token in their environment."""
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and token in (entry / "environ").read_bytes():
+                found.append(int(entry.name))
+        except OSError:
+            pass  # gone, or not ours
+    return found
+
+
+def run(command, environment=None, disturb=None, limit=40):
+    """`disturb` gets the job's token while the job runs."""
+    token = f"WEFT_TEST={uuid.uuid4()}"
+    name, value = token.split("=")
+    environment = {**os.environ, "WEFT_TIMEOUT": str(deadline), **(environment or {}), "MPIEXEC_TIMEOUT": "30", name: value}
+    begin = time.monotonic()
+    job = subprocess.Popen(list(map(str, command)), env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                           stderr=subprocess.STDOUT)
+    disturber = threading.Thread(target=disturb or (lambda _: None), args=[token.encode()])
+    disturber.start()
+    try:
+        output, code = job.communicate(timeout=limit)[0], job.returncode
+    except subprocess.TimeoutExpired:
+        for each in processes_with(token.encode()):
+            os.kill(each, signal.SIGKILL)
+        output, code = job.communicate()[0], None
+    seconds = time.monotonic() - begin
+    disturber.join()
+    for _ in range(200):  # mpiexec is gone before the ranks are
+        if not processes_with(token.encode()):
+            break
+        time.sleep(0.01)
+    return Outcome(code, seconds, output.decode(errors="replace"), processes_with(token.encode()))
+
+
+def named_files(output):
+    """Of everybody's last calls, by the reports."""
+    return {pathlib.Path(path) for path in re.findall(r"the last calls of all ranks are in (\S+)", output)}
+
+
+def on_ranks(mpiexec, ranks, usual, odd=None, other=None):
+    """A command that starts ranks of which one is another program, or none."""
+    parts = [(ranks, usual)] if other is None else [(odd, usual), (1, other), (ranks - odd - 1, usual)]
+    command = [mpiexec]
+    for count, program in parts:
+        if count:
+            command += [":"] * (len(command) > 1) + ["-n", str(count), *program]
+    return command
+
+
+def with_environment(environment, command):
+    return ["env", *(f"{name}={value}" for name, value in environment.items()), *command]
+
+
+def with_limit(limit, command):
+    """`limit` as of the shell's ulimit: "-n 8"."""
+    return ["sh", "-c", f'ulimit {limit}; exec "$@"', "sh", *command]
+
+
+def with_mounts(mounts, command, script='exec "$@"'):
+    """In a mount namespace of its own. `mounts` are places and sizes: {"/dev/shm": "4m"}."""
+    lines = [f"mount -t tmpfs -o size={size} none '{place}'" for place, size in mounts.items()]
+    return ["unshare", "-rm", "sh", "-c", " && ".join([*lines, script]), "sh", *command]
+
+
+def may_mount():
+    return subprocess.run(with_mounts({"/mnt": "1m"}, ["true"]), stderr=subprocess.DEVNULL).returncode == 0
+
+
+def own_shared_memory():
+    """Starts this program again with a /dev/shm of its own, where that is allowed. Whether it has one."""
+    if "WEFT_OWN_SHM" not in os.environ and may_mount():
+        os.environ["WEFT_OWN_SHM"] = "1"
+        command = with_mounts({"/dev/shm": "50%"}, [sys.executable, *sys.argv])
+        os.execvp(command[0], command)
+    return "WEFT_OWN_SHM" in os.environ

@@ -1,0 +1,187 @@
+"""Faults of one rank among others that make calls: in what way, what the report says, by which code the job ends, how
+soon. The program is tests/mpi/transports."""
+import copy
+import os
+import re
+import signal
+import time
+
+from job import deadline, named_files, on_ranks, processes_with, run, with_environment
+
+site = r"at (\S+/)?tests/mpi/transports\.cpp:\d+"
+
+
+class Row:
+    def __init__(self, name, code, says, waits=0, fault=None, environment=None, alone=False, foreign=False,
+                 by_deadline=False, ways=("processes",), reports=1, disturb=None, missing_program=False, slow=False,
+                 odd_environment=None):
+        self.name, self.code, self.says, self.waits = name, code, says, waits  # code None: any but 0
+        self.fault = fault or name
+        self.environment = environment or {}
+        self.alone = alone  # started without mpiexec
+        self.foreign = foreign  # started by the mpiexec of another MPI
+        self.ways = ways
+        self.reports = reports  # of how the job ends
+        self.disturb = disturb  # called with the job's token while it runs
+        self.missing_program = missing_program  # on the last rank
+        self.slow = slow  # for one number of ranks
+        self.by_deadline = by_deadline  # where ranks see no more of each other than messages
+        self.odd_environment = odd_environment  # of the odd rank alone
+
+    def by_messages(self):
+        """What is to be expected of it where the transport does not see who waits for whom."""
+        row = copy.copy(self)
+        if self.by_deadline:
+            row.code, row.says, row.waits = 86, ["deadline: rank .* has waited", "rank {odd}, process"], deadline
+        return row
+
+
+def suspend(token):
+    """Stops all of a job, as a laptop does that is closed, for longer than the deadline."""
+    time.sleep(0.5)
+    stopped = processes_with(token)
+    for each in stopped:
+        os.kill(each, signal.SIGSTOP)
+    time.sleep(2.5 * deadline)
+    for each in stopped:
+        os.kill(each, signal.SIGCONT)
+
+
+def mismatch(name, usual, odd, **more):
+    return Row(name, 87, [usual + ".*" + site, odd + ".*" + site, "rank {odd} is in", "collective mismatch"], **more)
+
+
+def differ(name, usual, odd):
+    says = [f"ranks 0 and {{odd}} were started with different settings: '{name}={usual}' and '{name}={odd}'"]
+    return Row(f"{name} of one rank", 78, says, fault="none", environment={name: usual}, odd_environment={name: odd})
+
+
+stall = {"waits": deadline}
+both = {"ways": ("processes", "threads")}
+threads = {"ways": ("threads",)}
+crashed = ["rank {odd} has crashed: signal", "its last call was call .*'before' " + site]
+late = ["deadline: rank .* has waited", "finished .*'before' " + site]
+wrong = ["wrong launcher", "mpiexec"]
+rows = [
+    # F2: a rank that does not move
+    Row("stop", 86, ["deadline: rank .* has waited", "rank {odd}, process \\d+, STOPPED", "finished .*'before' " + site], **stall),
+    Row("sleep", 86, late + ["rank {odd}, process \\d+, asleep"], **stall, **both),
+    Row("spin", 86, late + ["rank {odd}, process \\d+, running"], **stall, **both),
+    # What is not a stall: a rank that says what it does, within bounds, and a job that does not run
+    Row("busy", 0, [], waits=3, reports=0, **both),
+    Row("busy_for_ever", 86, late + ["rank {odd}, process \\d+, asleep: writes runs/x, for 1"], waits=11 * deadline, slow=True, **both),
+    Row("suspend", 0, [], waits=2.5 * deadline + 2, fault="calm", reports=0, disturb=suspend, **both),
+    # F1: a crash
+    Row("crash_11", None, crashed + ["SIGSEGV"], reports=0, **both),
+    Row("crash_6", None, crashed + ["SIGABRT"], reports=0, **both),
+    Row("crash_8", None, crashed + ["SIGFPE"], reports=0, **both),
+    Row("overflow", None, crashed + ["SIGSEGV"], reports=0, **both),
+    # F12: no memory
+    Row("memory", 89, ["memory: .* \\d+ bytes"], **both),
+    # A rank that cannot start
+    Row("start", None, ["starting the job \\(MPI_Init\\) has not ended after 10 s"], waits=10, fault="none", reports=0,
+        missing_program=True, slow=True),
+    # F3: an exception
+    Row("throw", 70, ["rank {odd} of", "the disk is on fire", "its last call was .*'before' " + site]),
+    Row("throw_everywhere", 70, ["the disk is on fire"]),
+    Row("throw_in_noexcept", 70, ["rank {odd} of", "the disk is on fire", "'before' " + site]),
+    Row("throw_in_thread", 70, ["rank {odd} of", "the disk is on fire", "'before' " + site]),
+    Row("unwind", 72, ["rank {odd} of", "an exception is leaving the session"]),
+    # F4: leaving early, or one call too few
+    Row("return", 87, [r"all_reduce sum f32 \(4\) " + site, "rank {odd} is in .*FINALIZE"]),
+    Row("return_from_group", 87, [r"all_reduce sum f32 \(4\) " + site, "rank {odd} waits for .*FINALIZE"],
+        by_deadline=True),
+    Row("exit_0", 71, ["rank {odd} of", "called exit", "'before' " + site]),
+    Row("exit_1", 71, ["rank {odd} of", "called exit", "'before' " + site]),
+    Row("exit_0 of a thread", 71, ["rank {odd} of", "called exit", "'before' " + site], fault="exit_0", **threads),
+    mismatch("skip", r"all_reduce sum f32 \(4\)", r"all_reduce sum f32 \(5\)"),
+    # F5: calls that differ
+    mismatch("kind", r"all_reduce sum f32 \(4\)", r"all_gather f32 \(4\)"),
+    mismatch("count", r"f32 \(4\)", r"f32 \(8\)"),
+    mismatch("dtype", r"f32 \(4\)", r"i64 \(4\)"),
+    mismatch("operation", "all_reduce sum", "all_reduce product"),
+    mismatch("root", "broadcast f32 .* root 0", "broadcast f32 .* root 1"),
+    mismatch("order", "'weights'", "'bias'"),
+    mismatch("order_of_long_names", "'encoder.blo..n.query.weight~", "'encoder.blo..ion.key.weight~"),
+    Row("group", 87, ["collective mismatch: these ranks wait for each other", "of group 0 .*" + site, "of group 1 .*" + site],
+        by_deadline=True),
+    # F6: settings that differ by rank
+    differ("WEFT_TRANSPORT", "shared", "mpi"),
+    differ("WEFT_DEBUG", "0", "1"),
+    # F7: started by something that does not know this MPI
+    Row("PMI_SIZE", 90, wrong + ["PMI_SIZE is 3"], fault="none", environment={"PMI_SIZE": "3"}, alone=True),
+    Row("OMPI_COMM_WORLD_SIZE", 90, wrong + ["OMPI_COMM_WORLD_SIZE is 3"], fault="none",
+        environment={"OMPI_COMM_WORLD_SIZE": "3"}, alone=True),
+    Row("SLURM_NTASKS", 90, wrong + ["SLURM_NTASKS is 3"], fault="none", environment={"SLURM_NTASKS": "3"}, alone=True),
+    Row("foreign", 90, wrong + ["_SIZE is {ranks}, but this job has 1 rank"], waits=1.5, fault="none", foreign=True),
+    Row("threads", 90, ["wrong library: .* allows a program no threads"], fault="none", environment={"TEST_WITHOUT_THREADS": "1"}),
+    *(Row("WEFT_TIMEOUT=" + wrong, 64, ["WEFT_TIMEOUT: '" + wrong + "' is not a number of seconds"], fault="none",
+          environment={"WEFT_TIMEOUT": wrong}, **both) for wrong in ("abc", "inf", "1e16", "-1", "0")),
+    Row("WEFT_RANKS", 90, wrong + ["the number of ranks expected is 7"], fault="none", environment={"WEFT_RANKS": "7"}),
+]
+healthy = Row("none", 0, [])
+
+
+def command(bench, row, way, ranks, odd):
+    program = [bench.program("mpi_transports"), row.fault, str(odd)]
+    if way == "threads":
+        return program + [str(ranks)]
+    if row.alone:
+        return program
+    if row.missing_program:
+        return on_ranks(bench.mpiexec, ranks, program, odd, ["/nowhere/program"])
+    if row.odd_environment:
+        return on_ranks(bench.mpiexec, ranks, program, odd, with_environment(row.odd_environment, program))
+    return on_ranks(bench.foreign if row.foreign else bench.mpiexec, ranks, program)
+
+
+def limit(bench, row):
+    return row.waits + max(bench.start_up + 0.5, 5 * bench.start_up)
+
+
+def outcome_in_time(bench, row, run_once, run_healthy):
+    """A busy machine can make any job slow, but not each time."""
+    outcome = run_once()
+    for _ in range(5):
+        if outcome.code is None or outcome.seconds <= limit(bench, row):
+            return outcome, []
+        bench.start_up = run_healthy().seconds
+        if outcome.seconds <= limit(bench, row):
+            return outcome, []
+        outcome = run_once()
+    return outcome, [f"took {outcome.seconds:.2f} s, a job without a fault {bench.start_up:.2f}"]
+
+
+def file_complaints(outcome, row):
+    """The file with everybody's last calls has to be there after a fault."""
+    for path in named_files(outcome.output):
+        if not path.exists():
+            yield f"no file {path}"
+            continue
+        with path.open("rb") as file:  # the logs come first; the rest is large, and mostly holes
+            if row.fault != "unwind" and b"before" not in file.read(1 << 20):
+                yield f"{path} does not hold the last calls"
+
+
+def complaints(bench, row, way, ranks, odd):
+    row = row.by_messages() if bench.transport == "mpi" else row
+
+    def started(of):
+        return bench.note(run(command(bench, of, way, ranks, odd), {**bench.environment, **of.environment}, of.disturb))
+
+    outcome, found = outcome_in_time(bench, row, lambda: started(row), lambda: started(healthy))
+    bench.last = outcome
+    if outcome.code is None:
+        found.append("never ended")
+    elif outcome.code == 0 if row.code is None else outcome.code != row.code:
+        found.append(f"exit code {outcome.code}, not {'another than 0' if row.code is None else row.code}")
+    for expected in row.says:
+        if not re.search(expected.replace("{odd}", str(odd)).replace("{ranks}", str(ranks)), outcome.output):
+            found.append(f"does not say: {expected}")
+    if outcome.output.count("ends the job with exit code") != row.reports:
+        found.append(f"there should be {row.reports} reports")
+    if "has crashed" in "".join(row.says) and outcome.output.count("has crashed") != 1:
+        found.append("there should be one report of the crash")
+    if outcome.orphans:
+        found.append(f"left processes {outcome.orphans}")
+    return found + list(file_complaints(outcome, row))
