@@ -80,6 +80,21 @@ void JsonText::refuse(const std::string& what) const {
 
 void JsonText::refuse_second(std::string_view key) const { refuse("the key " + excerpt(key) + " comes twice"); }
 
+void JsonText::object(const std::string& whose, std::initializer_list<Member> members) {
+  uint32_t seen = 0;
+  object([&](const std::string& key) {
+    const auto* member = std::find_if(members.begin(), members.end(), [&](const Member& m) { return m.key == key; });
+    if (member == members.end()) refuse(whose + " has an unknown member " + excerpt(key));
+    const uint32_t bit = 1u << (member - members.begin());
+    if (seen & bit) refuse_second(key);
+    seen |= bit;
+    member->read();
+  });
+  for (const Member& member : members)
+    if (!member.optional && !(seen >> (&member - members.begin()) & 1))
+      refuse(whose + " lacks " + std::string(member.key));
+}
+
 void JsonText::skip_space() { at_ = std::min(text_.find_first_not_of(" \t\r\n", at_), text_.size()); }
 
 bool JsonText::accept(char wanted) {

@@ -3,6 +3,8 @@
 // recursion; the caller says what has to come next, and everything else is refused. So reading takes no memory but what
 // the caller keeps, whatever the text.
 #include <cstdint>
+#include <functional>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -28,6 +30,13 @@ class JsonText {
       member(std::move(key));
     });
   }
+  // One that has each of these members once, in any order, but may lack optional ones. `whose` is for the error.
+  struct Member {
+    std::string_view key;
+    std::function<void()> read;
+    bool optional = false;
+  };
+  void object(const std::string& whose, std::initializer_list<Member> members);
   // Calls element() for every element, which has to read it.
   template <class F> void array(F&& element) { list('[', ']', element); }
   std::string string();

@@ -80,21 +80,9 @@ std::pair<uint64_t, uint64_t> read_offsets(JsonText& json) {
 SafetensorsHeader::Entry read_entry(JsonText& json, std::string name) {
   SafetensorsHeader::Entry entry{std::move(name), DType::f32, {}, 0, 0};
   const std::string whose = "tensor " + excerpt(entry.name);
-  bool has_dtype = false, has_shape = false, has_offsets = false;
-  json.object([&](const std::string& key) {
-    const auto once = [&](bool& had) {
-      if (std::exchange(had, true)) json.refuse_second(key);
-    };
-    if (key == "dtype")
-      once(has_dtype), entry.dtype = read_dtype(json);
-    else if (key == "shape")
-      once(has_shape), entry.shape = read_shape(json);
-    else if (key == "data_offsets")
-      once(has_offsets), std::tie(entry.begin, entry.end) = read_offsets(json);
-    else
-      json.refuse(whose + " has an unknown member " + excerpt(key));
-  });
-  if (!has_dtype || !has_shape || !has_offsets) json.refuse(whose + " lacks dtype, shape or data_offsets");
+  json.object(whose, {{"dtype", [&] { entry.dtype = read_dtype(json); }},
+                      {"shape", [&] { entry.shape = read_shape(json); }},
+                      {"data_offsets", [&] { std::tie(entry.begin, entry.end) = read_offsets(json); }}});
   if (entry.end < entry.begin) json.refuse(whose + " ends before it begins");
   if (static_cast<uint64_t>(entry.shape.size()) * size_of(entry.dtype) != entry.end - entry.begin)
     json.refuse(whose + " does not need the " + std::to_string(entry.end - entry.begin) + " bytes that it has");

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "apps/shared/event_file.h"
+#include "apps/shared/metrics_rows.h"
 
 namespace weft {
 
@@ -33,18 +34,11 @@ class Metrics {
   std::optional<double> last(const std::string& name) const;
 
  private:
-  struct Row {
-    int64_t step;
-    double time;  // seconds since 1970
-    std::vector<std::optional<double>> values;
-  };
-
   size_t column(const std::string& name) const;
-  uint64_t read(const std::filesystem::path& file, int64_t last_step);
-  void write_others(const Row& row);
+  void write_others(const MetricsRow& row);
 
   std::vector<std::string> names_;
-  std::vector<Row> rows_;
+  std::vector<MetricsRow> rows_;
   std::unique_ptr<AppendedFile> lines_, table_;
   std::unique_ptr<EventFile> events_;
 };
