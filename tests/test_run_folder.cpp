@@ -273,6 +273,7 @@ TEST_CASE("a line of metrics that cannot be one ends what is taken over") {
     const Metrics metrics(folder.path, {"loss"}, 5);
     CHECK(metrics.curve("loss").size() == 1);
     CHECK(lines_of(folder / "metrics.jsonl").size() == 1);
+    CHECK_THAT(metrics.damage(), Contains("metrics.jsonl: byte "));
   }
 }
 

@@ -11,7 +11,12 @@ namespace {
 
 class ConfigText {
  public:
-  explicit ConfigText(std::string_view text) : text_(text) {}
+  explicit ConfigText(std::string_view text) : text_(text) {
+    const auto strange = [](unsigned char c) { return c < ' ' && c != '\t' && c != '\r' && c != '\n'; };
+    at_ = static_cast<size_t>(std::find_if(text.begin(), text.end(), strange) - text.begin());
+    if (at_ < text.size()) refuse("a control character");
+    at_ = 0;
+  }
 
   bool at_end() {
     skip_lines();

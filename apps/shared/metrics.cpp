@@ -29,6 +29,7 @@ Metrics::Metrics(const std::filesystem::path& folder, std::vector<std::string> n
   ReadRows kept;
   if (resumed_step > 0) kept = read_rows(file_text(folder / "metrics.jsonl"), names_, resumed_step);
   rows_ = std::move(kept.rows);
+  damage_ = std::move(kept.damage);
   lines_ = std::make_unique<AppendedFile>(folder / "metrics.jsonl", kept.bytes);
   table_ = std::make_unique<AppendedFile>(folder / "metrics.csv");
   events_ = std::make_unique<EventFile>(folder / "events.out.tfevents.weft", rows_.empty() ? now() : rows_[0].time);

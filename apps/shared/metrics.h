@@ -32,6 +32,8 @@ class Metrics {
   void add(int64_t step, const std::vector<Value>& values);  // any of the names; steps do not go back
   Curve curve(const std::string& name) const;                // x is the step
   std::optional<double> last(const std::string& name) const;
+  // What is wrong with the file that was to be gone on with, from where nothing is taken over; empty if nothing is.
+  const std::string& damage() const { return damage_; }
 
  private:
   size_t column(const std::string& name) const;
@@ -39,6 +41,7 @@ class Metrics {
 
   std::vector<std::string> names_;
   std::vector<MetricsRow> rows_;
+  std::string damage_;
   std::unique_ptr<AppendedFile> lines_, table_;
   std::unique_ptr<EventFile> events_;
 };

@@ -10,18 +10,18 @@
 namespace weft {
 namespace {
 
-MetricsRow read_row(std::string_view line, const std::vector<std::string>& names) {
-  JsonText json(line, "metrics", 0);
+MetricsRow read_row(JsonText& json, const std::vector<std::string>& names) {
   MetricsRow row;
   bool has_step = false, has_time = false;
   json.object([&](const std::string& key) {
     if (key == "step") {
       const uint64_t step = json.number();
-      if (std::exchange(has_step, true) || !std::in_range<int64_t>(step)) json.refuse("no step");
+      if (std::exchange(has_step, true) || !std::in_range<int64_t>(step))
+        json.refuse("no step that there can be, or a second one");
       row.step = static_cast<int64_t>(step);
     } else if (key == "time") {
       row.time = json.real();
-      if (std::exchange(has_time, true) || std::isnan(row.time)) json.refuse("no time");
+      if (std::exchange(has_time, true) || std::isnan(row.time)) json.refuse("no time, or a second one");
     } else {
       const double value = json.real();
       const auto column = static_cast<size_t>(std::find(names.begin(), names.end(), key) - names.begin());
@@ -30,7 +30,7 @@ MetricsRow read_row(std::string_view line, const std::vector<std::string>& names
     }
   });
   json.end();
-  if (!has_step || !has_time) json.refuse("no step, or no time");
+  if (!has_step || !has_time) json.refuse("a row lacks its step or its time");
   return row;
 }
 
@@ -45,11 +45,14 @@ ReadRows read_rows(std::string_view text, const std::vector<std::string>& names,
   ReadRows read;
   try {
     for (size_t end = 0; (end = text.find('\n', read.bytes)) != std::string_view::npos; read.bytes = end + 1) {
-      MetricsRow row = read_row(text.substr(read.bytes, end - read.bytes), names);
-      if (row.step > last_step || (!read.rows.empty() && row.step < read.rows.back().step)) break;
+      JsonText json(text.substr(read.bytes, end - read.bytes), "metrics.jsonl", read.bytes);
+      MetricsRow row = read_row(json, names);
+      if (row.step > last_step) break;
+      if (!read.rows.empty() && row.step < read.rows.back().step) json.refuse("a step that goes back");
       read.rows.push_back(std::move(row));
     }
-  } catch (const MalformedInput&) {  // ends them
+  } catch (const MalformedInput& error) {
+    read.damage = error.what();
   }
   return read;
 }
