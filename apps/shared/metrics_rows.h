@@ -26,8 +26,8 @@ struct ReadRows {
   std::string damage;  // what is wrong with the line that ends them, if anything is
 };
 
-// Those up to a step; columns are the places of `names`, and other names are passed over. A line that is no row, or goes
-// back, ends them; half a line at the end is what a killed process leaves, and no damage.
+// Those up to a step; columns are the places of `names`, and other names are passed over. A line that is no row, or
+// goes back, ends them; half a line at the end is what a killed process leaves, and no damage.
 ReadRows read_rows(std::string_view text, const std::vector<std::string>& names, int64_t last_step);
 
 }  // namespace weft

@@ -42,9 +42,9 @@ void seed_checkpoints(const std::filesystem::path& folder) {
   SafetensorsHeader header{{{"first \"\u00e9\"", DType::f64, {2, 3}, 0, 48}, {"second", DType::u8, {16}, 48, 64}},
                            words};
   seed(folder, "safetensors_header", "two", text(header));
-  seed(
-      folder, "safetensors_header", "foreign",
-      R"({"a":{"dtype":"BF16","shape":[4,8],"data_offsets":[0,64]},"b":{"shape":[0],"dtype":"F32","data_offsets":[64,64]}})");
+  seed(folder, "safetensors_header", "foreign",
+       R"({"a":{"dtype":"BF16","shape":[4,8],"data_offsets":[0,64]},)"
+       R"("b":{"shape":[0],"dtype":"F32","data_offsets":[64,64]}})");
 }
 
 std::string gzip(const std::string& bytes) {

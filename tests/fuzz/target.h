@@ -2,8 +2,8 @@
 // A fuzz target is a file that defines `read`: it hands bytes to one reader and checks what comes of them. A reader may
 // refuse them by an Error. Whatever else leaves it, and whatever the sanitizers find, is a defect.
 //
-// Two programs run a target: libfuzzer.cpp, which makes up bytes, and malformed.cpp, an ordinary test, which takes those
-// of the corpus.
+// Two programs run a target: libfuzzer.cpp, which makes up bytes, and malformed.cpp, an ordinary test, which takes
+// those of the corpus.
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
