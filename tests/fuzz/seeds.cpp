@@ -73,7 +73,7 @@ void seed_runs(const std::filesystem::path& folder) {
   {
     Metrics metrics(scratch.path, {"loss", "accuracy", "rate"});
     metrics.add(1, {{"loss", 2.5}, {"rate", 1e-9}});
-    metrics.add(7, {{"loss", 0.1}, {"accuracy", 1.0 / 0.0}});
+    metrics.add(7, {{"loss", 0.1}, {"accuracy", std::numeric_limits<double>::infinity()}});
   }
   seed(folder, "metrics", "two", contents(scratch / "metrics.jsonl"));
   Traffic traffic;
