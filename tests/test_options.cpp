@@ -82,6 +82,7 @@ TEST_CASE("a configuration may have comments, and names may have what begins one
 TEST_CASE("what config.toml could not hold is refused") {
   CHECK_THAT(ending({"--out", "a\"b'c"}).text, Contains("--out: \"a\\\"b'c\" cannot stand in a configuration"));
   CHECK_THAT(ending({"--out", "a\nb"}).text, Contains("leave out the ends of lines"));
+  CHECK_THAT(ending({"--out", "a\x08"}).text, Contains("leave out the control characters"));
 }
 
 TEST_CASE("a wrong option is told the nearest one") {

@@ -9,11 +9,12 @@
 namespace weft {
 namespace {
 
+bool is_strange(unsigned char c) { return c < ' ' && c != '\t' && c != '\r' && c != '\n'; }
+
 class ConfigText {
  public:
   explicit ConfigText(std::string_view text) : text_(text) {
-    const auto strange = [](unsigned char c) { return c < ' ' && c != '\t' && c != '\r' && c != '\n'; };
-    at_ = static_cast<size_t>(std::find_if(text.begin(), text.end(), strange) - text.begin());
+    at_ = static_cast<size_t>(std::find_if(text.begin(), text.end(), is_strange) - text.begin());
     if (at_ < text.size()) refuse("a control character");
     at_ = 0;
   }
@@ -103,6 +104,13 @@ class ConfigText {
 };
 
 }  // namespace
+
+std::string obstacle_to_quotes(std::string_view text) {
+  if (text.find('\n') != std::string_view::npos) return "the ends of lines";
+  if (std::any_of(text.begin(), text.end(), is_strange)) return "the control characters";
+  return text.find('"') != std::string_view::npos && text.find('\'') != std::string_view::npos ? "quotes of one kind"
+                                                                                               : "";
+}
 
 std::vector<ConfigValue> read_config(std::string_view text) {
   if (text.size() > most_config_bytes)

@@ -18,4 +18,7 @@ struct ConfigValue {
 // In their order. WrongOption, with the line, for everything else, and for a name that comes twice.
 std::vector<ConfigValue> read_config(std::string_view text);
 
+// What has to go from a text before a configuration can hold it in quotes; empty if nothing has.
+std::string obstacle_to_quotes(std::string_view text);
+
 }  // namespace weft

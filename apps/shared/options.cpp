@@ -74,11 +74,8 @@ class Toml : public CLI::ConfigTOML {
 // A text that config.toml can hold.
 CLI::Validator writable() {
   const auto complaint = [](const std::string& given) {
-    const bool one_line = std::none_of(given.begin(), given.end(), [](char c) { return c == '\n' || c == '\0'; });
-    const bool fits = given.find('"') == std::string::npos || given.find('\'') == std::string::npos;
-    return one_line && fits ? ""
-                            : excerpt(given) + " cannot stand in a configuration; leave out the " +
-                                  (one_line ? "quotes of one kind" : "ends of lines");
+    const std::string obstacle = obstacle_to_quotes(given);
+    return obstacle.empty() ? "" : excerpt(given) + " cannot stand in a configuration; leave out " + obstacle;
   };
   return CLI::Validator(complaint, "");
 }

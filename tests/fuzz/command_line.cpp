@@ -57,7 +57,7 @@ void read(std::string_view bytes) {
   program.parse(words);
 
   written.hold(program.line.config());
-  again.parse({"--config", written.path()});
+  must_be_accepted([] { again.parse({"--config", written.path()}); });
   must(again.line.config() == program.line.config(), "a configuration is read as written");
 }
 

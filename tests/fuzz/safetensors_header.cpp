@@ -22,7 +22,9 @@ bool same(const SafetensorsHeader& a, const SafetensorsHeader& b) {
 
 void read(std::string_view bytes) {
   const SafetensorsHeader header = parse_safetensors_header(bytes, data_bytes, "header");
-  must(same(header, parse_safetensors_header(text(header), data_bytes, "header again")), "a header is read as written");
+  const std::string written = text(header);
+  must(same(header, must_be_accepted([&] { return parse_safetensors_header(written, data_bytes, "header again"); })),
+       "a header is read as written");
 }
 
 }  // namespace weft::fuzz

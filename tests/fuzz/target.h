@@ -21,4 +21,9 @@ inline void must(bool holds, const char* what) {
   std::abort();
 }
 
+template <class F> auto must_be_accepted(F&& reading) try { return reading(); } catch (const Error& error) {
+  must(false, error.what());
+  throw;
+}
+
 }  // namespace weft::fuzz
