@@ -7,6 +7,7 @@
 #include "apps/shared/sessions.h"
 #include "data/safetensors.h"
 #include "tests/checkpoint_checks.h"
+#include "tests/message_of.h"
 #include "tests/peak_memory.h"
 
 namespace weft {
@@ -62,7 +63,7 @@ TEST_CASE("opening a safetensors file takes at most eight times its bytes, whate
   for (const auto& [what, header] : headers) {
     INFO(what);
     put(folder / "x.safetensors", file_of(header));
-    CHECK(times(folder / "x.safetensors", [&] { complaint([&] { SafetensorsFile(folder / "x.safetensors"); }); }) < 8);
+    CHECK(times(folder / "x.safetensors", [&] { message_of([&] { SafetensorsFile(folder / "x.safetensors"); }); }) < 8);
   }
 }
 
@@ -118,7 +119,7 @@ TEST_CASE("a configuration takes at most 16 MiB, whatever it is made of") {
 TEST_CASE("an error cuts a name that is long") {
   const ScratchFolder folder;
   put(folder / "x", file_of("{\"" + repeated("x", 1'000'000) + "\":{\"dtype\":\"U9\"}}"));
-  CHECK(complaint([&] { SafetensorsFile(folder / "x"); }).size() < 1000);
+  CHECK(message_of([&] { SafetensorsFile(folder / "x"); }).size() < 1000);
 }
 
 }  // namespace
