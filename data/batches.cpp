@@ -6,8 +6,14 @@
 #include <sstream>
 #include <utility>
 
+#include "data/json_text.h"
+
 namespace weft {
 namespace {
+
+std::string position_in(const std::string& batches, uint64_t epoch, int64_t drawn) {
+  return "epoch " + std::to_string(epoch) + " batch " + std::to_string(drawn) + " of " + batches;
+}
 
 constexpr uint64_t order_stream = 0x6f72646572;  // "order", so that other uses of the seed draw other numbers
 
@@ -57,9 +63,7 @@ std::string Batches::description() const {
          std::to_string(seed_);
 }
 
-std::string Batches::position() const {
-  return "epoch " + std::to_string(number_) + " batch " + std::to_string(drawn_) + " of " + description();
-}
+std::string Batches::position() const { return position_in(description(), number_, drawn_); }
 
 void Batches::go_to(const std::string& position) {
   std::istringstream words(position);
@@ -68,8 +72,9 @@ void Batches::go_to(const std::string& position) {
   int64_t drawn = -1;
   words >> epoch >> number >> batch >> drawn >> of >> std::ws;
   std::getline(words, others);
-  require(epoch == "epoch" && batch == "batch" && of == "of" && drawn >= 0 && drawn <= epoch_.steps(), "batches: \"",
-          position, "\" is no position");
+  // Streams read -1 as a large number, and pass over zeros and spaces.
+  const bool as_written = position == position_in(others, number, drawn);
+  require(as_written && drawn >= 0 && drawn <= epoch_.steps(), "batches: ", excerpt(position), " is no position");
   require(others == description(), "batches: the position is one in ", others, ", not in ", description());
   epoch_ = Epoch(samples_, batch_size_, seed_, number);
   number_ = number;

@@ -164,7 +164,7 @@ int64_t step_in(const SafetensorsFile& checkpoint) {
   int64_t step = -1;
   const auto [end, error] = std::from_chars(stated.data(), stated.data() + stated.size(), step);
   if (error != std::errc() || end != stated.data() + stated.size() || step < 0)
-    throw MalformedInput(checkpoint.path().string() + ": its step is " + in_quotes(stated) + ", which is no number");
+    throw MalformedInput(checkpoint.path().string() + ": its step is " + excerpt(stated) + ", which is no number");
   return step;
 }
 

@@ -16,8 +16,8 @@ constexpr const char* hint =
 LabelledImages load_part(const std::filesystem::path& folder, const std::string& part) {
   const std::filesystem::path image_file = folder / (part + "-images-idx3-ubyte.gz");
   const std::filesystem::path label_file = folder / (part + "-labels-idx1-ubyte.gz");
-  const Tensor images = read_idx(image_file, hint);
-  const Tensor labels = read_idx(label_file, hint);
+  const Tensor images = read_idx(image_file, hint, FashionMnist::most_images * 28 * 28);
+  const Tensor labels = read_idx(label_file, hint, FashionMnist::most_images);
   const auto check = [](bool ok, const std::filesystem::path& file, const std::string& what) {
     if (!ok) throw MalformedInput(file.string() + ": " + what);
   };

@@ -11,6 +11,7 @@ struct FashionMnist {
   static constexpr int64_t classes = 10;
   static constexpr std::array<const char*, classes> class_names = {"T-shirt", "trousers", "pullover", "dress", "coat",
                                                                    "sandal",  "shirt",    "sneaker",  "bag",   "boot"};
+  static constexpr int64_t most_images = 1 << 18;  // of either part that are read; it has 60,000
   LabelledImages train, test;
   std::filesystem::path folder;  // where they are from
 };

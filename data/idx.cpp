@@ -27,7 +27,7 @@ class Unpacking {
     packed_bytes_ = static_cast<int64_t>(std::filesystem::file_size(file, error));
     stream_ = gzopen(name_.c_str(), "rb");
     if (!stream_) throw MissingInput(name_ + ": cannot be opened: " + std::strerror(errno));
-    gzbuffer(stream_, 1 << 18);
+    gzbuffer(stream_, static_cast<unsigned>(std::clamp<int64_t>(packed_bytes_, 1 << 12, 1 << 18)));
   }
   ~Unpacking() { gzclose_r(stream_); }
   Unpacking(const Unpacking&) = delete;

@@ -14,8 +14,9 @@ struct MalformedInput : Error {
   using Error::Error;
 };  // one that is not what it should be
 
-// The bytes of an IDX file as a u8 tensor. `hint` says in the error what to do about a missing file; a file that
-// unpacks to more than `most_bytes` is refused before memory is taken for it.
-Tensor read_idx(const std::filesystem::path& file, const std::string& hint = "", int64_t most_bytes = int64_t{1} << 32);
+// The bytes of an IDX file as a u8 tensor. `hint` says in the error what to do about a missing file. A gzip file can
+// unpack to a thousand times its size, so one whose header promises more than `most_bytes` is refused before memory is
+// taken for it, and never is more unpacked than the header promises.
+Tensor read_idx(const std::filesystem::path& file, const std::string& hint = "", int64_t most_bytes = int64_t{1} << 28);
 
 }  // namespace weft

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
 
 #include "data/idx.h"  // MalformedInput
 
@@ -65,8 +66,33 @@ std::string in_quotes(std::string_view text) {
   return result + '"';
 }
 
+std::string excerpt(std::string_view text) {
+  constexpr size_t most_bytes = 100;
+  if (text.size() <= most_bytes) return in_quotes(text);
+  size_t end = most_bytes;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;  // not within a character
+  return in_quotes(text.substr(0, end)) + "...";
+}
+
 void JsonText::refuse(const std::string& what) const {
   throw MalformedInput(file_ + ": byte " + std::to_string(offset_ + at_) + ": " + what);
+}
+
+void JsonText::refuse_second(std::string_view key) const { refuse("the key " + excerpt(key) + " comes twice"); }
+
+void JsonText::object(const std::string& whose, std::initializer_list<Member> members) {
+  uint32_t seen = 0;
+  object([&](const std::string& key) {
+    const auto* member = std::find_if(members.begin(), members.end(), [&](const Member& m) { return m.key == key; });
+    if (member == members.end()) refuse(whose + " has an unknown member " + excerpt(key));
+    const uint32_t bit = 1u << (member - members.begin());
+    if (seen & bit) refuse_second(key);
+    seen |= bit;
+    member->read();
+  });
+  for (const Member& member : members)
+    if (!member.optional && !(seen >> (&member - members.begin()) & 1))
+      refuse(whose + " lacks " + std::string(member.key));
 }
 
 void JsonText::skip_space() { at_ = std::min(text_.find_first_not_of(" \t\r\n", at_), text_.size()); }
@@ -79,11 +105,11 @@ bool JsonText::accept(char wanted) {
 }
 
 void JsonText::expect(char wanted) {
-  if (!accept(wanted)) refuse(std::string("'") + wanted + "' is missing in the header");
+  if (!accept(wanted)) refuse(std::string("'") + wanted + "' is missing");
 }
 
 char JsonText::next() {
-  if (at_ == text_.size()) refuse("the header ends within a string");
+  if (at_ == text_.size()) refuse("the text ends within a string");
   return text_[at_++];
 }
 
@@ -133,22 +159,42 @@ uint32_t JsonText::four_digits() {
   return code;
 }
 
-uint64_t JsonText::number() {
-  skip_space();
+template <class T> T JsonText::parsed(const char* what_is_needed) {
   const std::string_view rest = text_.substr(at_);
-  uint64_t value = 0;
+  T value = 0;
   const auto [stop, error] = std::from_chars(rest.data(), rest.data() + rest.size(), value);
   const auto length = static_cast<size_t>(stop - rest.data());
   const bool ends =
       length == rest.size() || std::string_view(" \t\r\n,]}").find(rest[length]) != std::string_view::npos;
-  if (error != std::errc() || !ends || (length > 1 && rest[0] == '0')) refuse("a whole number is needed, below 2^64");
+  if (error != std::errc() || !ends) refuse(what_is_needed);
   at_ += length;
   return value;
 }
 
+uint64_t JsonText::number() {
+  constexpr const char* needed = "a whole number is needed, below 2^64";
+  skip_space();
+  const std::string_view rest = text_.substr(at_);
+  if (rest.size() > 1 && rest[0] == '0' && rest[1] >= '0' && rest[1] <= '9') refuse(needed);
+  return parsed<uint64_t>(needed);
+}
+
+double JsonText::real() {
+  constexpr const char* needed = "a number is needed";
+  skip_space();
+  const std::string_view rest = text_.substr(at_);
+  if (rest.starts_with("null")) {
+    at_ += 4;
+    return std::numeric_limits<double>::quiet_NaN();
+  }
+  const size_t first = rest.starts_with('-') ? 1 : 0;
+  if (first >= rest.size() || rest[first] < '0' || rest[first] > '9') refuse(needed);  // no inf, no .5
+  return parsed<double>(needed);
+}
+
 void JsonText::end() {
   while (at_ < text_.size())
-    if (text_[at_++] != ' ') refuse("something follows the header");
+    if (text_[at_++] != ' ') refuse("something follows the end");
 }
 
 }  // namespace weft

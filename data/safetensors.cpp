@@ -57,7 +57,7 @@ uint64_t write_tensor(DurableFile& file, uint64_t offset, const Tensor& tensor) 
 std::vector<TensorOutline> outlines(std::span<const NamedTensor> tensors) {
   std::vector<TensorOutline> result;
   for (const auto& [name, tensor] : tensors) {
-    require(tensor.defined(), "safetensors: tensor ", in_quotes(name), " is undefined");
+    require(tensor.defined(), "safetensors: tensor ", excerpt(name), " is undefined");
     result.push_back({name, tensor.dtype(), tensor.shape()});
   }
   return result;
@@ -80,7 +80,7 @@ void write_safetensors(const std::filesystem::path& path, std::span<const Tensor
     auto& entry = header.tensors[i];
     const Tensor tensor = get(i);
     require(tensor.defined() && tensor.dtype() == entry.dtype && tensor.shape() == entry.shape,
-            "write_safetensors: ", in_quotes(entry.name), " is ", tensor.dtype(), " ", tensor.shape(), ", not ",
+            "write_safetensors: ", excerpt(entry.name), " is ", tensor.dtype(), " ", tensor.shape(), ", not ",
             entry.dtype, " ", entry.shape);
     entry.checksum = write_tensor(file, sizeof length + length + entry.begin, tensor);
   }
@@ -114,7 +114,7 @@ SafetensorsFile::SafetensorsFile(std::filesystem::path path) : path_(std::move(p
 
 const std::string& SafetensorsFile::metadata(const std::string& key) const {
   const auto found = metadata().find(key);
-  if (found == metadata().end()) malformed("the metadata have no " + in_quotes(key));
+  if (found == metadata().end()) malformed("the metadata have no " + excerpt(key));
   return found->second;
 }
 
@@ -126,7 +126,7 @@ const SafetensorsFile::Entry* SafetensorsFile::find(const std::string& name) con
 
 Tensor SafetensorsFile::read(const std::string& name) const {
   const Entry* entry = find(name);
-  if (!entry) malformed("there is no tensor " + in_quotes(name));
+  if (!entry) malformed("there is no tensor " + excerpt(name));
   Tensor result(entry->shape, entry->dtype);
   read(*entry, result);
   return result;
@@ -134,20 +134,22 @@ Tensor SafetensorsFile::read(const std::string& name) const {
 
 void SafetensorsFile::read(const Entry& entry, Tensor& into) const {
   require(into.defined() && into.dtype() == entry.dtype && into.shape() == entry.shape, path_.string(), ": ",
-          in_quotes(entry.name), " is ", entry.dtype, " ", entry.shape, ", not ", into.dtype(), " ", into.shape());
+          excerpt(entry.name), " is ", entry.dtype, " ", entry.shape, ", not ", into.dtype(), " ", into.shape());
   if (into.device() != Device::cpu) return into.copy_from(read(entry.name));
   char* first = into.mutate<char>();
   read_bytes(entry, [first](uint64_t at) { return first + at; });
 }
 
 void SafetensorsFile::verify(bool finite) const {
-  std::vector<char> scratch(piece);
+  uint64_t largest = 0;
+  for (const Entry& entry : tensors()) largest = std::max(largest, entry.end - entry.begin);
+  std::vector<char> scratch(std::min<uint64_t>(piece, largest));
   for (const Entry& entry : tensors()) {
     const uint64_t width = size_of(entry.dtype), bytes = entry.end - entry.begin;
     const auto look = [&](uint64_t at) {
       const auto count = static_cast<int64_t>(std::min<uint64_t>(piece, bytes - at) / width);
       if (const auto place = first_not_finite(scratch.data(), count, entry.dtype))
-        malformed("tensor " + in_quotes(entry.name) + ", element " + text(static_cast<int64_t>(at / width) + *place) +
+        malformed("tensor " + excerpt(entry.name) + ", element " + text(static_cast<int64_t>(at / width) + *place) +
                   ", is not finite; it was saved by a run that had failed");
     };
     read_bytes(entry, [&](uint64_t at) {
@@ -168,7 +170,7 @@ void SafetensorsFile::read_bytes(const Entry& entry, const std::function<char*(u
     sum.add(here, bytes);
   }
   if (checked() && sum.value() != entry.checksum)
-    malformed("tensor " + in_quotes(entry.name) + ", bytes " + std::to_string(first) + " to " +
+    malformed("tensor " + excerpt(entry.name) + ", bytes " + std::to_string(first) + " to " +
               std::to_string(first + count) + ", does not have its checksum; the file is damaged");
 }
 

@@ -17,6 +17,8 @@ constexpr const char* metadata_key = "__metadata__";
 constexpr const char* checksum_key = "weft.xxh64";
 constexpr std::string_view beginning = "{\"__metadata__\":{\"weft.xxh64\":\"";  // the header's own checksum follows
 constexpr size_t digits = 16;
+constexpr size_t most_words = 1 << 14;     // of metadata, each of which takes a hundred bytes however short it is
+constexpr size_t least_tensor_bytes = 50;  // of text: "":{"dtype":"U8","shape":[],"data_offsets":[0,1]},
 constexpr std::array<std::string_view, 5> dtype_names = {"F32", "F64", "BF16", "I64", "U8"};  // in DType's order
 
 std::string hexadecimal(uint64_t value) {
@@ -25,9 +27,17 @@ std::string hexadecimal(uint64_t value) {
   return result;
 }
 
-uint64_t own_checksum(std::string text) {
-  text.replace(beginning.size(), digits, digits, '0');
-  return checksum(text.data(), text.size());
+// Of a text that begins as ours do. A copy of the first stripes holds the zeros.
+uint64_t own_checksum(std::string_view text) {
+  constexpr size_t head_bytes = 2 * Checksum::stripe;
+  static_assert(beginning.size() + digits <= head_bytes);
+  std::string head(text.substr(0, head_bytes));
+  head.replace(beginning.size(), digits, digits, '0');
+  Checksum sum;
+  sum.add(head.data(), head.size());
+  text.remove_prefix(head.size());
+  if (!text.empty()) sum.add(text.data(), text.size());
+  return sum.value();
 }
 
 std::string describe(const SafetensorsHeader::Entry& entry) {
@@ -42,7 +52,7 @@ DType read_dtype(JsonText& json) {
   const std::string name = json.string();
   for (size_t i = 0; i < dtype_names.size(); ++i)
     if (name == dtype_names[i]) return static_cast<DType>(i);
-  json.refuse("type " + in_quotes(name) + ", but only F32, F64, BF16, I64 and U8 are supported");
+  json.refuse("type " + excerpt(name) + ", but only F32, F64, BF16, I64 and U8 are supported");
 }
 
 Shape read_shape(JsonText& json) {
@@ -67,38 +77,47 @@ std::pair<uint64_t, uint64_t> read_offsets(JsonText& json) {
   return {offsets[0], offsets[1]};
 }
 
-SafetensorsHeader::Entry read_entry(JsonText& json, const std::string& name) {
-  SafetensorsHeader::Entry entry{name, DType::f32, {}, 0, 0};
-  int members = 0;
-  json.object([&](const std::string& key) {
-    ++members;
-    if (key == "dtype")
-      entry.dtype = read_dtype(json);
-    else if (key == "shape")
-      entry.shape = read_shape(json);
-    else if (key == "data_offsets")
-      std::tie(entry.begin, entry.end) = read_offsets(json);
-    else
-      json.refuse("tensor " + in_quotes(name) + " has an unknown member " + in_quotes(key));
-  });
-  const std::string whose = "tensor " + in_quotes(name);
-  if (members != 3) json.refuse(whose + " lacks dtype, shape or data_offsets");
+SafetensorsHeader::Entry read_entry(JsonText& json, std::string name) {
+  SafetensorsHeader::Entry entry{std::move(name), DType::f32, {}, 0, 0};
+  const std::string whose = "tensor " + excerpt(entry.name);
+  json.object(whose, {{"dtype", [&] { entry.dtype = read_dtype(json); }},
+                      {"shape", [&] { entry.shape = read_shape(json); }},
+                      {"data_offsets", [&] { std::tie(entry.begin, entry.end) = read_offsets(json); }}});
   if (entry.end < entry.begin) json.refuse(whose + " ends before it begins");
   if (static_cast<uint64_t>(entry.shape.size()) * size_of(entry.dtype) != entry.end - entry.begin)
     json.refuse(whose + " does not need the " + std::to_string(entry.end - entry.begin) + " bytes that it has");
   return entry;
 }
 
+void read_metadata(JsonText& json, Metadata& metadata) {
+  json.object([&](std::string key) {
+    const auto [place, is_new] = metadata.try_emplace(std::move(key));
+    if (!is_new) json.refuse_second(place->first);
+    if (metadata.size() > most_words) json.refuse("more than " + std::to_string(most_words) + " words of metadata");
+    place->second = json.string();
+  });
+}
+
+void check_names_differ(const JsonText& json, const SafetensorsHeader& header) {
+  std::vector<std::string_view> names;
+  names.reserve(header.tensors.size());
+  for (const auto& entry : header.tensors) names.push_back(entry.name);
+  std::sort(names.begin(), names.end());
+  if (const auto second = std::adjacent_find(names.begin(), names.end()); second != names.end())
+    json.refuse_second(*second);
+}
+
 // The tensors have to lie one behind the other and fill the data.
 void check_places(const JsonText& json, const SafetensorsHeader& header, uint64_t data_bytes) {
   std::vector<const SafetensorsHeader::Entry*> sorted;
+  sorted.reserve(header.tensors.size());
   for (const auto& entry : header.tensors) sorted.push_back(&entry);
   std::sort(sorted.begin(), sorted.end(),
             [](auto* a, auto* b) { return std::pair(a->begin, a->end) < std::pair(b->begin, b->end); });
   uint64_t end = 0;
   for (const auto* entry : sorted) {
     if (entry->begin != end)
-      json.refuse("tensor " + in_quotes(entry->name) + " begins at " + std::to_string(entry->begin) +
+      json.refuse("tensor " + excerpt(entry->name) + " begins at " + std::to_string(entry->begin) +
                   " of the data, not at " + std::to_string(end) + ", where the one before it ends");
     end = entry->end;
   }
@@ -114,6 +133,8 @@ void check_names(const SafetensorsHeader& header) {
     require(is_utf8(entry.name), "safetensors: the name ", in_quotes(entry.name), " is not UTF-8");
     require(names.insert(entry.name).second, "safetensors: two tensors are called ", in_quotes(entry.name));
   }
+  require(header.metadata.size() < most_words, "safetensors: ", header.metadata.size(),
+          " words of metadata, but at most ", most_words - 1, " are supported");
   for (const auto& [key, value] : header.metadata) {
     require(is_utf8(key) && is_utf8(value), "safetensors: the metadata ", in_quotes(key), " are not UTF-8");
     require(key != checksum_key, "safetensors: the metadata ", in_quotes(key), " are for checksums");
@@ -136,7 +157,7 @@ void take_checksums(const JsonText& json, std::string_view text, SafetensorsHead
     std::from_chars(first, first + digits, value, 16);
     return value;
   };
-  if (hexadecimal(own_checksum(std::string(text))) != sums.substr(0, digits))
+  if (hexadecimal(own_checksum(text)) != sums.substr(0, digits))
     json.refuse("the header does not have its checksum; the file is damaged");
   for (size_t i = 0; i < header.tensors.size(); ++i) header.tensors[i].checksum = sum(i + 1);
 }
@@ -161,13 +182,15 @@ SafetensorsHeader parse_safetensors_header(std::string_view text, uint64_t data_
   JsonText json(text, file, sizeof(uint64_t));
   if (!text.starts_with('{')) json.refuse("not a safetensors file: its header does not begin with '{'");
   SafetensorsHeader header;
-  json.object([&](const std::string& name) {
-    if (name == metadata_key)
-      json.object([&](const std::string& key) { header.metadata[key] = json.string(); });
-    else
-      header.tensors.push_back(read_entry(json, name));
+  header.tensors.reserve(text.size() / least_tensor_bytes);
+  bool has_metadata = false;
+  json.object([&](std::string name) {
+    if (name != metadata_key) return header.tensors.push_back(read_entry(json, std::move(name)));
+    if (std::exchange(has_metadata, true)) json.refuse_second(name);
+    read_metadata(json, header.metadata);
   });
   json.end();
+  check_names_differ(json, header);
   take_checksums(json, text, header);
   check_places(json, header, data_bytes);
   return header;

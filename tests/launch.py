@@ -166,6 +166,13 @@ def check_timeouts(folder):
         check(f"WEFT_TIMEOUT={wrong}", run.returncode == 64 and said_once(run, f"WEFT_TIMEOUT: '{wrong}' is not"), run)
 
 
+def check_expected_ranks(folder):
+    for wrong in ("two", "0", "-1", "1.5", "99999999999"):
+        run = subprocess.run(command_of(out=folder / "ranks"), capture_output=True, text=True, timeout=60,
+                             env=dict(os.environ, WEFT_RANKS=wrong))
+        check(f"WEFT_RANKS={wrong}", run.returncode == 64 and said_once(run, f"WEFT_RANKS: '{wrong}' is not"), run)
+
+
 def check_words(folder):
     """What a run prints."""
     quiet = start("--quiet", out=folder / "quiet")
@@ -202,6 +209,7 @@ with tempfile.TemporaryDirectory(prefix="weft_launch_") as name:
         check_mistakes(folder, ranks, processes)
         check_signals(folder, ranks, processes)
     check_timeouts(folder)
+    check_expected_ranks(folder)
     check_words(folder)
     check_numbers_of_ranks(folder)
 for log in named_logs:

@@ -168,6 +168,17 @@ TEST_CASE("a dataset of images of another size is refused") {
   CHECK_THROWS_WITH(load_fashion_mnist(folder.path), Contains("28 x 28 are needed, not (0, 28, 28)"));
 }
 
+TEST_CASE("a dataset of more images than 262,144 is refused before memory is taken") {
+  const Folder folder;
+  write_dataset(folder, header({5}) + counting(5));
+  std::string incompressible;  // so that the file could unpack to what its header promises
+  for (uint64_t i = 0; i < 40'000; ++i) incompressible += std::to_string(Random{.seed = 1}.fork(i).stream);
+  folder.write("train-images-idx3-ubyte.gz", gzip(header({262'145, 28, 28}) + incompressible));
+  const int64_t before = pool::statistics().peak_bytes;
+  CHECK_THROWS_WITH(load_fashion_mnist(folder.path), Contains("promises more than 205520896 bytes"));
+  CHECK(pool::statistics().peak_bytes < before + (1 << 20));
+}
+
 TEST_CASE("a missing dataset says how to get it") {
   const Folder folder;
   CHECK_THROWS_WITH(load_fashion_mnist(folder.path), Contains("dataset-fashion-mnist") && Contains("--data"));

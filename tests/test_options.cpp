@@ -79,6 +79,12 @@ TEST_CASE("a configuration may have comments, and names may have what begins one
   CHECK(program.options.resume == "a \"#2");
 }
 
+TEST_CASE("what config.toml could not hold is refused") {
+  CHECK_THAT(ending({"--out", "a\"b'c"}).text, Contains("--out: \"a\\\"b'c\" cannot stand in a configuration"));
+  CHECK_THAT(ending({"--out", "a\nb"}).text, Contains("leave out the ends of lines"));
+  CHECK_THAT(ending({"--out", "a\x08"}).text, Contains("leave out the control characters"));
+}
+
 TEST_CASE("a wrong option is told the nearest one") {
   CHECK(ending({"--epoch", "3"}) ==
         CommandLine::Ending{exit_codes::usage,
@@ -114,6 +120,16 @@ TEST_CASE("a configuration that does not fit is refused like a command line") {
   CHECK_THAT(said("epochs = 0\n").text, Contains("--epochs: 0 is too small"));
   CHECK_THAT(said("loss = \"clop\"\n").text, Contains("did you mean clip?"));
   CHECK(said("epochs = \"many\"\n").exit_code == exit_codes::usage);
+  CHECK_THAT(said("seed = 3\n[part]\n").text, Contains(file + ": line 2: \"[part]\" is not NAME = VALUE"));
+  CHECK_THAT(said("seed\n").text, Contains("line 1: \"seed\" is not NAME = VALUE"));
+  CHECK_THAT(said("seed = 3\n\nseed = 4\n").text, Contains("line 3: \"seed\" comes twice"));
+  CHECK_THAT(said("seed =\n").text, Contains("line 1: a value is missing"));
+  CHECK_THAT(said("seed = 3 4\n").text, Contains("line 1: something follows the value of \"seed\""));
+  CHECK_THAT(said("hidden = [1, 2").text, Contains("line 1: ',' or ']' is missing"));
+  CHECK_THAT(said("out = \"here\nseed = 3\n").text, Contains("line 1: a text does not end"));
+  CHECK_THAT(said(("#" + std::string(size_t{1} << 16, ' ')).c_str()).text, Contains("more than 65536 bytes"));
+  CHECK_THAT(ending({"--config", "/dev/zero"}).text, Contains("more than 65536 bytes"));
+  CHECK_FALSE(Program().parse({"--config", (put(file, "hidden = [ # these\n  7,\n  5 ]\n"), file).c_str()}));
   CHECK(ending({"--config", "nowhere.toml"}).exit_code == exit_codes::missing_input);
   CHECK_THAT(ending({"--config", "nowhere.toml"}).text, Contains("nowhere.toml"));
 }

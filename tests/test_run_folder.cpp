@@ -288,6 +288,7 @@ TEST_CASE("a line of metrics that cannot be one ends what is taken over") {
     const Metrics metrics(folder.path, {"loss"}, 5);
     CHECK(metrics.curve("loss").size() == 1);
     CHECK(lines_of(folder / "metrics.jsonl").size() == 1);
+    CHECK_THAT(metrics.damage(), Contains("metrics.jsonl: byte "));
   }
 }
 
@@ -310,8 +311,15 @@ TEST_CASE("sessions add up to the whole run, and those after the step at which i
   CHECK(all.traffic.at(1)[Verb::all_gather].calls == 3);
   CHECK(sessions_up_to(19, folder / "sessions.json").size() == 1);
   CHECK(sessions_up_to(20, folder / "none").empty());
-  put(folder / "sessions.json", R"([{"last_step":1,"images":"many","ranks":[]}])");
-  CHECK(sessions_up_to(20, folder / "sessions.json").empty());
+  for (const char* damaged :
+       {R"([{"last_step":1,"images":"many","ranks":[]}])", R"([{"last_step":1,"ranks":[]}])",
+        R"([{"last_step":-1,"images":1,"ranks":[]}])", R"([{"last_step":1e300,"images":1,"ranks":[]}])",
+        R"([{"last_step":1,"images":1,"ranks":[{"seconds":1,"communication":1,"data":1,"traffic":{"send":[1]}}]}])"}) {
+    put(folder / "sessions.json", damaged);
+    CHECK(sessions_up_to(20, folder / "sessions.json").empty());
+  }
+  put(folder / "sessions.json", R"([{"last_step":1,"images":1,"ranks":[]}])" + std::string(size_t{8} << 20, '\n'));
+  CHECK(sessions_up_to(20, folder / "sessions.json").size() == 1);  // of these 8 MiB the rest is not read
 }
 
 TEST_CASE("a run resumes from its latest checkpoint, from a path, or from none") {

@@ -107,6 +107,13 @@ TEST_CASE("what could not be read back is not written") {
   CHECK_THAT(refusal({{"a", Tensor()}}, {}), Contains("\"a\" is undefined"));
   CHECK_THAT(refusal({}, {{"k", "\xff"}}), Contains("are not UTF-8"));
   CHECK_THAT(refusal({}, {{"weft.xxh64", "0"}}), Contains("are for checksums"));
+  Metadata many;
+  for (int i = 0; i < 16'383; ++i) many[std::to_string(i)];
+  write_safetensors(folder / "x", {}, many);
+  CHECK(SafetensorsFile(folder / "x").metadata() == many);
+  std::filesystem::remove(folder / "x");
+  many["one more"];
+  CHECK_THAT(refusal({}, many), Contains("16384 words of metadata, but at most 16383"));
   CHECK(std::filesystem::is_empty(folder.path));
 }
 

@@ -106,7 +106,7 @@ TEST_CASE("a header that is not exactly the JSON it should be is refused") {
   check("{\"__metadata__\":{},\"__metadata__\":{}}", "the key \"__metadata__\" comes twice");
   check("{\"a\":{\"dtype\":\"U8\",\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}",
         "the key \"dtype\" comes twice");
-  check("{\"a\":{\"dtype\":\"U8\",\"shape\":[0]}}", "lacks dtype, shape or data_offsets");
+  check("{\"a\":{\"dtype\":\"U8\",\"shape\":[0]}}", "tensor \"a\" lacks data_offsets");
   check("{\"a\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0],\"x\":0}}", "unknown member \"x\"");
   check("{\"__metadata__\":{\"k\":1}}", "'\"' is missing");
   check("{\"__metadata__\":{\"k\":{\"l\":\"1\"}}}", "'\"' is missing");

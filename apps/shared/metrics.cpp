@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <fstream>
-#include <limits>
 #include <nlohmann/json.hpp>
 
+#include "apps/shared/file_text.h"
 #include "engine/error.h"
 
 namespace weft {
@@ -19,13 +18,6 @@ double now() {
   return static_cast<double>(std::chrono::duration_cast<std::chrono::milliseconds>(since_1970).count()) / 1000;
 }
 
-// A step is one that there can be, so a number such as 1e300 is none.
-bool is_row(const Json& json) {
-  if (!json.is_object() || !json.contains("step") || !json.contains("time")) return false;
-  return json["step"].is_number_unsigned() && json["step"] <= std::numeric_limits<int64_t>::max() &&
-         json["time"].is_number();
-}
-
 std::string csv(double value) {
   return std::isfinite(value) ? Json(value).dump() : std::isnan(value) ? "nan" : value < 0 ? "-inf" : "inf";
 }
@@ -34,14 +26,17 @@ std::string csv(double value) {
 
 Metrics::Metrics(const std::filesystem::path& folder, std::vector<std::string> names, int64_t resumed_step)
     : names_(std::move(names)) {
-  const uint64_t kept = resumed_step > 0 ? read(folder / "metrics.jsonl", resumed_step) : 0;
-  lines_ = std::make_unique<AppendedFile>(folder / "metrics.jsonl", kept);
+  ReadRows kept;
+  if (resumed_step > 0) kept = read_rows(file_text(folder / "metrics.jsonl"), names_, resumed_step);
+  rows_ = std::move(kept.rows);
+  damage_ = std::move(kept.damage);
+  lines_ = std::make_unique<AppendedFile>(folder / "metrics.jsonl", kept.bytes);
   table_ = std::make_unique<AppendedFile>(folder / "metrics.csv");
   events_ = std::make_unique<EventFile>(folder / "events.out.tfevents.weft", rows_.empty() ? now() : rows_[0].time);
   std::string header = "step,time";
   for (const std::string& name : names_) header += "," + name;
   table_->append(header + "\n");
-  for (const Row& row : rows_) write_others(row);
+  for (const MetricsRow& row : rows_) write_others(row);
 }
 
 Metrics::~Metrics() = default;
@@ -52,32 +47,13 @@ size_t Metrics::column(const std::string& name) const {
   return static_cast<size_t>(place - names_.begin());
 }
 
-// Rows up to a step, and how many bytes of the file they are. A line that is none ends them, such as one that a killed
-// process left half written.
-uint64_t Metrics::read(const std::filesystem::path& file, int64_t last_step) {
-  uint64_t bytes = 0;
-  std::ifstream stream(file, std::ios::binary);
-  for (std::string line; std::getline(stream, line) && !stream.eof();) {
-    const Json json = Json::parse(line, nullptr, false);
-    if (!is_row(json) || json["step"].get<int64_t>() > last_step) break;
-    if (!rows_.empty() && json["step"].get<int64_t>() < rows_.back().step) break;
-    Row row{json["step"].get<int64_t>(), json["time"].get<double>(), std::vector<std::optional<double>>(names_.size())};
-    for (size_t i = 0; i < names_.size(); ++i)
-      if (const auto value = json.find(names_[i]); value != json.end())
-        row.values[i] = value->is_number() ? value->get<double>() : std::nan("");
-    rows_.push_back(std::move(row));
-    bytes += line.size() + 1;
-  }
-  return bytes;
-}
-
 void Metrics::add(int64_t step, const std::vector<Value>& values) {
   require(rows_.empty() || rows_.back().step <= step, "metrics: step ", step, " after step ",
           rows_.empty() ? 0 : rows_.back().step);
-  Row row{step, now(), std::vector<std::optional<double>>(names_.size())};
+  MetricsRow row{step, now(), {}};
   Json json = {{"step", step}, {"time", row.time}};
   for (const auto& [name, value] : values) {
-    row.values[column(name)] = value;
+    row.cells.push_back({column(name), value});
     json[name] = value;  // what is not finite becomes null, which is all that JSON has for it
   }
   lines_->append(json.dump() + "\n");
@@ -85,13 +61,14 @@ void Metrics::add(int64_t step, const std::vector<Value>& values) {
   rows_.push_back(std::move(row));
 }
 
-void Metrics::write_others(const Row& row) {
+void Metrics::write_others(const MetricsRow& row) {
   std::string line = std::to_string(row.step) + "," + Json(row.time).dump();
   for (size_t i = 0; i < names_.size(); ++i) {
     line += ",";
-    if (!row.values[i]) continue;
-    line += csv(*row.values[i]);
-    events_->add(row.time, row.step, names_[i], *row.values[i]);
+    const std::optional<double> value = row.at(i);
+    if (!value) continue;
+    line += csv(*value);
+    events_->add(row.time, row.step, names_[i], *value);
   }
   table_->append(line + "\n");
 }
@@ -99,15 +76,15 @@ void Metrics::write_others(const Row& row) {
 Curve Metrics::curve(const std::string& name) const {
   const size_t i = column(name);
   Curve curve;
-  for (const Row& row : rows_)
-    if (row.values[i]) curve.push_back({static_cast<double>(row.step), *row.values[i]});
+  for (const MetricsRow& row : rows_)
+    if (const auto value = row.at(i)) curve.push_back({static_cast<double>(row.step), *value});
   return curve;
 }
 
 std::optional<double> Metrics::last(const std::string& name) const {
   const size_t i = column(name);
   for (auto row = rows_.rbegin(); row != rows_.rend(); ++row)
-    if (row->values[i]) return row->values[i];
+    if (const auto value = row->at(i)) return value;
   return std::nullopt;
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "apps/shared/event_file.h"
+#include "apps/shared/metrics_rows.h"
 
 namespace weft {
 
@@ -31,20 +32,16 @@ class Metrics {
   void add(int64_t step, const std::vector<Value>& values);  // any of the names; steps do not go back
   Curve curve(const std::string& name) const;                // x is the step
   std::optional<double> last(const std::string& name) const;
+  // What is wrong with the file that was to be gone on with, from where nothing is taken over; empty if nothing is.
+  const std::string& damage() const { return damage_; }
 
  private:
-  struct Row {
-    int64_t step;
-    double time;  // seconds since 1970
-    std::vector<std::optional<double>> values;
-  };
-
   size_t column(const std::string& name) const;
-  uint64_t read(const std::filesystem::path& file, int64_t last_step);
-  void write_others(const Row& row);
+  void write_others(const MetricsRow& row);
 
   std::vector<std::string> names_;
-  std::vector<Row> rows_;
+  std::vector<MetricsRow> rows_;
+  std::string damage_;
   std::unique_ptr<AppendedFile> lines_, table_;
   std::unique_ptr<EventFile> events_;
 };

@@ -24,9 +24,11 @@ size_t edit_distance(const std::string& a, const std::string& b) {
 std::string suggestion(const std::string& given, const std::vector<std::string>& names) {
   const std::string* nearest = nullptr;
   size_t least = std::max<size_t>(2, given.size() / 3) + 1;
-  for (const std::string& name : names)
-    if (const size_t distance = edit_distance(given, name); distance < std::min(least, name.size()))
-      nearest = &name, least = distance;
+  for (const std::string& name : names) {
+    const size_t bound = std::min(least, name.size());
+    if (std::max(given.size(), name.size()) - std::min(given.size(), name.size()) >= bound) continue;  // too far apart
+    if (const size_t distance = edit_distance(given, name); distance < bound) nearest = &name, least = distance;
+  }
   return nearest ? "; did you mean " + *nearest + "?" : "";
 }
 

@@ -7,9 +7,11 @@
 #include <new>
 #include <sstream>
 
+#include "apps/shared/config_text.h"
 #include "apps/shared/nearest.h"
 #include "apps/shared/words.h"
 #include "collectives/run_ranks.h"
+#include "data/json_text.h"
 #include "engine/cpu_kinds.h"
 
 namespace weft {
@@ -33,14 +35,14 @@ template <class T> CLI::Validator within(T least, T most) {
   const auto complaint = [least, most](const std::string& given) {
     T value;
     const auto [stop, error] = std::from_chars(given.data(), given.data() + given.size(), value);
-    if (error != std::errc() || *stop != 0) return "'" + given + "' is not a number that fits";
+    if (error != std::errc() || stop != given.data() + given.size()) return "'" + given + "' is not a number that fits";
     if (value < least) return given + " is too small, " + text(least) + " is the least";
     return value <= most ? "" : given + " is too large, " + text(most) + " is the most";
   };
   return CLI::Validator(complaint, "");
 }
 
-// Values as CLI11 reads them in its TOML: it knows no escapes within quotes, but two kinds of them.
+// Values as read_config has them: there are no escapes within quotes, but two kinds of them.
 std::string toml(bool value) { return value ? "true" : "false"; }
 std::string toml(int64_t value) { return text(value); }
 std::string toml(double value) { return exact_number(value); }
@@ -54,25 +56,27 @@ std::string toml(const std::vector<int64_t>& values) {
   return "[" + all + "]";
 }
 
-// As CLI11 reads it, but that a comment does not begin within quotes.
+// CLI11's own reader passes over what it does not understand, and takes memory by the square of the text.
 class Toml : public CLI::ConfigTOML {
  public:
-  Toml() { comment('\n'); }  // which no line has
   std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
-    std::stringstream without_comments;
-    for (std::string line; std::getline(input, line);) {
-      char quote = 0;
-      size_t end = 0;
-      for (; end < line.size() && (quote != 0 || line[end] != '#'); ++end)
-        if (line[end] == quote)
-          quote = 0;
-        else if (quote == 0 && (line[end] == '"' || line[end] == '\''))
-          quote = line[end];
-      without_comments << line.substr(0, end) << '\n';
-    }
-    return CLI::ConfigTOML::from_config(without_comments);
+    std::string text(most_config_bytes + 1, '\0');
+    input.read(text.data(), static_cast<std::streamsize>(text.size()));
+    text.resize(static_cast<size_t>(input.gcount()));
+    std::vector<CLI::ConfigItem> items;
+    for (ConfigValue& value : read_config(text)) items.push_back({{}, std::move(value.name), std::move(value.values)});
+    return items;
   }
 };
+
+// A text that config.toml can hold.
+CLI::Validator writable() {
+  const auto complaint = [](const std::string& given) {
+    const std::string obstacle = obstacle_to_quotes(given);
+    return obstacle.empty() ? "" : excerpt(given) + " cannot stand in a configuration; leave out " + obstacle;
+  };
+  return CLI::Validator(complaint, "");
+}
 
 }  // namespace
 
@@ -168,7 +172,7 @@ void CommandLine::add(const std::string& name, std::string& value, const std::st
                       const std::vector<std::string>& choices) {
   CLI::Option* option = parser_->app.add_option(name, value, help + (choices.empty() ? "" : ": " + joined(choices)));
   parser_->note(name, option, value, choices.empty() ? "TEXT" : "NAME");
-  if (!choices.empty()) option->check(one_of(choices));
+  option->check(choices.empty() ? writable() : one_of(choices));
 }
 
 std::string CommandLine::explain_unknown(std::string name) const {
@@ -203,6 +207,8 @@ std::optional<CommandLine::Ending> CommandLine::parse(int argc, const char* cons
     return mistake(exit_codes::usage, "--config: " + explain_unknown("--" + name));
   } catch (const std::bad_alloc&) {
     return Ending{exit_codes::out_of_memory, "error: out of memory\n"};
+  } catch (const WrongOption& error) {
+    return mistake(exit_codes::usage, "--config: " + app.get_config_ptr()->as<std::string>() + ": " + error.what());
   } catch (const std::exception& error) {
     return mistake(exit_codes::usage, error.what());
   }

@@ -138,6 +138,8 @@ void Run::open_folder(const Latest& latest) {
   const auto changes = latest.file ? changes_since(latest.file->path(), config_) : std::vector<std::string>();
   if (of_this_run) sessions_ = sessions_up_to(latest.step, rank_.folder->path() / "sessions.json");
   rank_.folder->begin(config_, metric_names(plan_.charts), of_this_run ? latest.step : 0);
+  if (const std::string& damage = rank_.folder->metrics().damage(); !damage.empty())
+    warn(damage + "; what was measured from there on is left out");
   if (latest.file) note("going on from " + latest.file->path().string());
   for (const std::string& change : changes) note("unlike before: " + change);
   if (!rank_.folder->moved_to().empty()) note("an earlier run is now in " + rank_.folder->moved_to().string());

@@ -5,12 +5,13 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <fstream>
 #include <map>
 #include <set>
 #include <sstream>
 #include <thread>
 
+#include "apps/shared/config_text.h"
+#include "apps/shared/file_text.h"
 #include "apps/shared/options.h"
 #include "data/durable_file.h"
 #include "data/idx.h"  // MissingInput
@@ -21,10 +22,11 @@ namespace fs = std::filesystem;
 
 namespace {
 
-std::map<std::string, std::string> settings_in(std::istream&& config) {
+std::map<std::string, std::string> settings_in(const std::string& config) {
   const std::string between = " = ";
   std::map<std::string, std::string> settings;
-  for (std::string line; std::getline(config, line);)
+  std::istringstream lines(config);
+  for (std::string line; std::getline(lines, line);)
     if (const size_t end = line.find(between); end != std::string::npos)
       settings[line.substr(0, end)] = line.substr(end + between.size());
   return settings;
@@ -128,9 +130,9 @@ Latest checkpoint_to_resume(const std::string& resume, const fs::path& run) {
 std::vector<std::string> changes_since(const fs::path& checkpoint, const std::string& config) {
   const std::set<std::string> where_and_how = {"checkpoint-every", "data",   "dry-run", "json", "out", "quiet", "ranks",
                                                "resume",           "timeout"};
-  const auto before = settings_in(std::ifstream(checkpoint.parent_path().parent_path() / "config.toml"));
+  const auto before = settings_in(file_text(checkpoint.parent_path().parent_path() / "config.toml", most_config_bytes));
   std::vector<std::string> changes;
-  for (const auto& [name, value] : settings_in(std::istringstream(config)))
+  for (const auto& [name, value] : settings_in(config))
     if (const auto old = before.find(name);
         old != before.end() && old->second != value && where_and_how.count(name) == 0)
       changes.push_back(name + " was " + old->second + " and is now " + value);

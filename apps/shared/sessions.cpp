@@ -1,8 +1,12 @@
 #include "apps/shared/sessions.h"
 
 #include <algorithm>
-#include <fstream>
 #include <nlohmann/json.hpp>
+#include <utility>
+
+#include "apps/shared/file_text.h"
+#include "data/idx.h"  // MalformedInput
+#include "data/json_text.h"
 
 #include "apps/shared/words.h"
 
@@ -21,14 +25,53 @@ std::string json_of(const Report::RankTime& time, const Traffic& traffic) {
          ", \"data\": " + exact_number(time.data) + ", \"traffic\": {" + counts + "}}";
 }
 
-Traffic traffic_of(const Json& rank) {
-  Traffic traffic;
+int64_t read_count(JsonText& json) {
+  const uint64_t count = json.number();
+  if (!std::in_range<int64_t>(count)) json.refuse("a number that is too large");
+  return static_cast<int64_t>(count);
+}
+
+Verb verb_called(const std::string& name, const JsonText& json) {
   for (size_t v = 0; v < Traffic::verbs; ++v)
-    if (const auto verb = static_cast<Verb>(v); rank.contains("traffic") && rank["traffic"].contains(text(verb))) {
-      const Json& count = rank["traffic"][text(verb)];
-      traffic[verb] = {count.at(0), count.at(1), count.at(2)};
-    }
+    if (name == text(static_cast<Verb>(v))) return static_cast<Verb>(v);
+  json.refuse("no verb is called " + excerpt(name));
+}
+
+Traffic read_traffic(JsonText& json) {
+  Traffic traffic;
+  json.object([&](const std::string& name) {
+    Traffic::Count& count = traffic[verb_called(name, json)];
+    int place = 0;
+    json.array([&] {
+      switch (place++) {
+        case 0: count.calls = read_count(json); break;
+        case 1: count.bytes = read_count(json); break;
+        case 2: count.seconds = json.real(); break;
+        default: json.refuse("more than calls, bytes and seconds");
+      }
+    });
+    if (place < 3) json.refuse("calls, bytes and seconds are needed");
+  });
   return traffic;
+}
+
+void read_rank(JsonText& json, RunSession& session) {
+  Report::RankTime time;
+  Traffic traffic;
+  json.object("a rank", {{"seconds", [&] { time.seconds = json.real(); }},
+                         {"communication", [&] { time.communication = json.real(); }},
+                         {"data", [&] { time.data = json.real(); }},
+                         {"traffic", [&] { traffic = read_traffic(json); }, true}});
+  session.ranks.push_back(time);
+  session.traffic.push_back(traffic);
+}
+
+RunSession read_session(JsonText& json) {
+  RunSession session;
+  json.object("a session", {{"last_step", [&] { session.last_step = read_count(json); }},
+                            {"images", [&] { session.images = json.real(); }},
+                            {"ranks", [&] { json.array([&] { read_rank(json, session); }); }}});
+  return session;
 }
 
 }  // namespace
@@ -46,19 +89,20 @@ std::string json(const std::vector<RunSession>& sessions) {
   return "[" + all + "]\n";
 }
 
-std::vector<RunSession> sessions_up_to(int64_t step, const std::filesystem::path& file) try {
+std::vector<RunSession> read_sessions(std::string_view text) {
   std::vector<RunSession> sessions;
-  std::ifstream stream(file);
-  for (const Json& entry : Json::parse(stream)) {
-    RunSession session{entry.at("last_step"), entry.at("images"), {}, {}};
-    for (const Json& rank : entry.at("ranks")) {
-      session.ranks.push_back({rank.at("seconds"), rank.at("communication"), rank.at("data")});
-      session.traffic.push_back(traffic_of(rank));
-    }
-    if (session.last_step <= step) sessions.push_back(std::move(session));
-  }
+  JsonText json(text.substr(0, text.find_last_not_of('\n') + 1), "sessions", 0);
+  json.array([&] { sessions.push_back(read_session(json)); });
+  json.end();
   return sessions;
-} catch (const Json::exception&) {
+}
+
+std::vector<RunSession> sessions_up_to(int64_t step, const std::filesystem::path& file) try {
+  constexpr size_t most_bytes = size_t{8} << 20;
+  std::vector<RunSession> sessions = read_sessions(file_text(file, most_bytes));
+  std::erase_if(sessions, [step](const RunSession& session) { return session.last_step > step; });
+  return sessions;
+} catch (const MalformedInput&) {
   return {};
 }
 

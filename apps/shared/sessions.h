@@ -13,7 +13,9 @@ struct RunSession {
 };
 
 std::string json(const std::vector<RunSession>& sessions);
-// Those up to a step. None where the file is missing or damaged: then a report tells of less.
+// MalformedInput if it is not what `json` writes.
+std::vector<RunSession> read_sessions(std::string_view text);
+// Those up to a step. None where the file is missing, damaged or longer than 8 MiB: then a report tells of less.
 std::vector<RunSession> sessions_up_to(int64_t step, const std::filesystem::path& file);
 
 // All as one; a rank is one number, in however many sessions it was.

@@ -6,12 +6,12 @@
 
 #include <algorithm>
 #include <bit>
-#include <charconv>
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
 #include <new>
 
+#include "collectives/transports/environment.h"
 #include "engine/out_of_memory.h"
 
 namespace weft {
@@ -40,14 +40,7 @@ constexpr uint64_t layout = 0x3130746665772002;  // changes with the structs bel
 
 std::chrono::milliseconds default_deadline() {
   const char* given = std::getenv("WEFT_TIMEOUT");
-  if (!given) return std::chrono::minutes(1);
-  double seconds = 0;
-  const char* end = given + std::strlen(given);
-  const auto [stop, error] = std::from_chars(given, end, seconds);
-  if (error != std::errc() || stop != end || !(seconds >= 0.001 && seconds <= 1e6))
-    throw Fault(exit_codes::usage,
-                "WEFT_TIMEOUT: '" + std::string(given) + "' is not a number of seconds from 0.001 to 1000000");
-  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
+  return given ? seconds_in("WEFT_TIMEOUT", given) : std::chrono::minutes(1);
 }
 
 Fault fault_being_handled() {

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "collectives/agreement.h"
+#include "collectives/transports/environment.h"
 #include "collectives/transports/factory.h"
 #include "collectives/transports/shared_memory.h"
 
@@ -20,7 +21,7 @@ std::terminate_handler terminate_outside = nullptr;
 
 int number_in(const char* variable) {
   const char* given = std::getenv(variable);
-  return given ? std::atoi(given) : 0;
+  return given ? launcher_number_in(given) : 0;
 }
 
 // MPI would listen on the network, for one process in vain. What launchers tell their processes: those of MPICH, Slurm
@@ -79,6 +80,7 @@ Session::Session(int& argc, char**& argv, SessionOptions options, std::unique_pt
     join();
     // What all ranks see, now that one of them can end all.
     if (!given) default_deadline();
+    if (const char* ranks = std::getenv("WEFT_RANKS")) ranks_in("WEFT_RANKS", ranks);
     if (size() > 1 && !processes_->allows_threads())
       throw Fault(exit_codes::wrong_launcher,
                   "wrong library: " + mpi_library() +
@@ -201,8 +203,9 @@ void Session::check_launcher() {
   if (ranks == 0) return;
   // Rank 0 sees the same, if all do, and of several jobs of one rank the first; they tell it for all, unless mpiexec
   // ends them because somebody else was quicker.
-  const int started_as = number_in("PMI_RANK") + number_in("OMPI_COMM_WORLD_RANK") + number_in("SLURM_PROCID");
-  const bool one_of_several = size() == 1 && started_as > 0;
+  constexpr const char* places[] = {"PMI_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"};
+  const bool one_of_several = size() == 1 && std::any_of(std::begin(places), std::end(places),
+                                                         [](auto* place) { return number_in(place) > 0; });
   if (rank() > 0 || one_of_several) std::this_thread::sleep_for(std::chrono::seconds(1));
   if (one_of_several) leave(exit_codes::wrong_launcher);
   const bool has_mpi = !mpi_library().empty();

@@ -1,0 +1,21 @@
+// The text of a metrics.jsonl, read by a run that goes on from step 100. Its rows end at a line that is none.
+#include "apps/shared/metrics_rows.h"
+
+#include "data/idx.h"  // MalformedInput
+#include "tests/fuzz/target.h"
+
+namespace weft::fuzz {
+
+void read(std::string_view bytes) {
+  constexpr int64_t last_step = 100;
+  const ReadRows read = read_rows(bytes, {"loss", "accuracy", "rate"}, last_step);
+  must(read.bytes <= bytes.size() && (read.bytes == 0 || bytes[read.bytes - 1] == '\n'), "whole lines are kept");
+  int64_t before = 0;
+  for (const MetricsRow& row : read.rows) {
+    must(row.step >= before && row.step <= last_step && row.cells.size() <= 3, "steps go on to the last");
+    before = row.step;
+  }
+  if (!read.damage.empty()) throw MalformedInput(read.damage);
+}
+
+}  // namespace weft::fuzz

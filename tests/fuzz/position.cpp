@@ -1,0 +1,15 @@
+// Where in its data a checkpoint says that its run was.
+#include "data/batches.h"
+
+#include "tests/fuzz/target.h"
+
+namespace weft::fuzz {
+
+void read(std::string_view bytes) {
+  static Batches batches(10, 3, 1);
+  batches.go_to(std::string(bytes));
+  must(batches.position() == bytes, "a position is read as written");
+  must(batches.next().size() <= 3, "there is a batch");
+}
+
+}  // namespace weft::fuzz

@@ -1,0 +1,19 @@
+// A whole file, as one of another program's: what is accepted can be read, and all of it is data.
+#include "data/safetensors.h"
+
+#include "tests/fuzz/memory_file.h"
+#include "tests/fuzz/sound_sums.h"
+
+namespace weft::fuzz {
+
+void read(std::string_view bytes) {
+  static const MemoryFile place;
+  place.hold(with_sound_sums(bytes));
+  const SafetensorsFile file(place.path());
+  uint64_t data = 0;
+  for (const auto& entry : file.tensors()) data += file.read(entry.name).bytes();
+  file.verify();
+  must(data < bytes.size(), "tensors have no more bytes than their file");
+}
+
+}  // namespace weft::fuzz

@@ -1,0 +1,108 @@
+// Writes small sound inputs of every target, as the programs make them, for libFuzzer to begin with: seeds FOLDER
+#include <zlib.h>
+
+#include "apps/shared/metrics.h"
+#include "apps/shared/options.h"
+#include "apps/shared/sessions.h"
+#include "data/batches.h"
+#include "data/checkpoint.h"
+#include "data/safetensors_header.h"
+#include "tests/checkpoint_checks.h"
+#include "tests/scratch_folder.h"
+
+namespace weft {
+namespace {
+
+void seed(const std::filesystem::path& folder, const std::string& target, const std::string& name,
+          const std::string& bytes) {
+  std::filesystem::create_directories(folder / target);
+  put(folder / target / name, bytes);
+}
+
+// So that sound_sums.h keeps the checksums sound.
+std::string asking_for_sums(std::string file) {
+  const std::string key = "\"weft.xxh64\":\"";
+  return file.replace(file.find(key) + key.size(), 16, 16, '0');
+}
+
+void seed_checkpoints(const std::filesystem::path& folder) {
+  const ScratchFolder scratch;
+  const NamedTensors model = {{"weight", Tensor::full({2, 3}, 0.5)},
+                              {"count", Tensor::full({}, 3, DType::i64)},
+                              {"half", Tensor::full({4}, 0.25, DType::bf16)}};
+  const Metadata words = {{"data", Batches(10, 3, 1).position()}, {"seed", "1"}};
+  const std::string saved = contents(save_checkpoint(scratch.path, 7, model, words));
+  write_safetensors(scratch / "x", sample(), {{"of", "all types"}});
+  for (const char* target : {"checkpoint", "safetensors_file"}) {
+    seed(folder, target, "checkpoint", saved);
+    seed(folder, target, "asking", asking_for_sums(saved));
+    seed(folder, target, "sample", contents(scratch / "x"));
+    seed(folder, target, "asking_sample", asking_for_sums(contents(scratch / "x")));
+  }
+  SafetensorsHeader header{{{"first \"\u00e9\"", DType::f64, {2, 3}, 0, 48}, {"second", DType::u8, {16}, 48, 64}},
+                           words};
+  seed(folder, "safetensors_header", "two", text(header));
+  seed(folder, "safetensors_header", "foreign",
+       R"({"a":{"dtype":"BF16","shape":[4,8],"data_offsets":[0,64]},)"
+       R"("b":{"shape":[0],"dtype":"F32","data_offsets":[64,64]}})");
+}
+
+std::string gzip(const std::string& bytes) {
+  const ScratchFolder scratch;
+  gzFile file = gzopen((scratch / "x").c_str(), "wb");
+  gzwrite(file, bytes.data(), static_cast<unsigned>(bytes.size()));
+  gzclose(file);
+  return contents(scratch / "x");
+}
+
+void seed_data(const std::filesystem::path& folder) {
+  const std::string images =
+      std::string("\0\0\x08\x03\0\0\0\x02\0\0\0\x1c\0\0\0\x1c", 16) + std::string(2 * 28 * 28, '\7');
+  const std::string labels("\0\0\x08\x01\0\0\0\x02\x09\x03", 10);
+  seed(folder, "idx", "labels", labels);
+  seed(folder, "idx", "gzipped_labels", gzip(labels));
+  seed(folder, "idx", "gzipped_images", gzip(images));
+  const std::string packed = gzip(images);
+  const std::string size = {static_cast<char>(packed.size()), static_cast<char>(packed.size() >> 8)};
+  seed(folder, "fashion_mnist", "two", size + packed + labels);
+  seed(folder, "fashion_mnist", "two_gzipped", size + packed + gzip(labels));
+}
+
+void seed_runs(const std::filesystem::path& folder) {
+  const ScratchFolder scratch;
+  {
+    Metrics metrics(scratch.path, {"loss", "accuracy", "rate"});
+    metrics.add(1, {{"loss", 2.5}, {"rate", 1e-9}});
+    metrics.add(7, {{"loss", 0.1}, {"accuracy", std::numeric_limits<double>::infinity()}});
+  }
+  seed(folder, "metrics", "two", contents(scratch / "metrics.jsonl"));
+  Traffic traffic;
+  traffic[Verb::all_reduce] = {2, 20, 0.5};
+  traffic[Verb::all_gather_v] = {3, 30, 1e-6};
+  seed(folder, "sessions", "two",
+       json({{10, 100, {{4, 1, 0.5}}, {traffic}}, {20, 200, {{8, 2, 1}, {8, 3, 1}}, {{}, traffic}}}));
+  Options options;
+  const CommandLine line("train", "Trains.", options);
+  for (const char* target : {"config", "earlier_config"}) seed(folder, target, "defaults", line.config());
+  seed(folder, "config", "comments", "# of today\nepochs = 5  # few\nhidden = [1,\n 2]\nout = 'run \"1\" #2'\n");
+  seed(folder, "command_line", "words", "--epochs=3\n--hidden\n7\n5\n--quiet\n--rate\n1e-3\n--loss\nclip\n--out\na b");
+  seed(folder, "command_line", "config", "--seed\n3\n\n" + line.config());
+  seed(folder, "position", "first", Batches(10, 3, 1).position());
+}
+
+void seed_texts(const std::filesystem::path& folder) {
+  for (const char* seconds : {"s60", "s0.001", "s1e6", "r8", "l3"}) seed(folder, "environment", seconds, seconds);
+  seed(folder, "json_text", "all",
+       R"({"string":"a\u00e9\ud83d\ude00\n","strings":["\"","é"],"number":17,"real":-1.5e-3,"any":{"k":"v"}})");
+}
+
+}  // namespace
+}  // namespace weft
+
+int main(int argc, char** argv) {
+  if (argc != 2) return 64;
+  weft::seed_checkpoints(argv[1]);
+  weft::seed_data(argv[1]);
+  weft::seed_runs(argv[1]);
+  weft::seed_texts(argv[1]);
+}
