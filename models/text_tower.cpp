@@ -41,12 +41,14 @@ TextTower::TextTower(const std::string& name, const Sizes& sizes, const Init& in
     has(*layer);
 }
 
-// Of one head. What is not seen has a score that leaves no weight.
+// Of one head. What is not seen has a score that leaves no weight. The layers are recorded one after the other: as
+// arguments of one call their order, in which the gradients of x add up, would be the compiler's choice.
 Var TextTower::attention(const Var& x, const Var& seen) {
-  const Var scores = matmul(queries_(x), keys_(x), Transpose::no, Transpose::yes);
+  const Var queries = queries_(x), keys = keys_(x), values = values_(x);
+  const Var scores = matmul(queries, keys, Transpose::no, Transpose::yes);
   const Var hidden = repeat((seen - 1) * 1e4, 1, sizes_.length);
   const Var weights = softmax(scores / std::sqrt(static_cast<double>(sizes_.width)) + hidden);
-  return mixed_(matmul(weights, values_(x)));
+  return mixed_(matmul(weights, values));
 }
 
 Var TextTower::apply(const Var& tokens, const Pass&) {

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <csignal>
 #include <filesystem>
+#include <set>
 #include <thread>
 
 #include "apps/shared/run_folder.h"
@@ -15,7 +16,7 @@
 #include "collectives/transports/nccl.h"
 #include "data/durable_file.h"
 #include "data/idx.h"
-#include "engine/backend.h"
+#include "engine/cpu_kinds.h"
 
 namespace weft {
 namespace {
@@ -102,12 +103,21 @@ std::optional<Ending> agree(const std::optional<Ending>& mine, const std::string
   return std::nullopt;
 }
 
+// Ranks may be on CPUs of several kinds: "cpu (v3, v4)".
+std::string text_of(Device device, Communicator& comm) {
+  if (device == Device::cuda) return text(device);
+  const std::vector<std::string> all = all_texts(chosen_cpu_kind().name, comm, Site::here("kinds of CPU"));
+  std::string names;
+  for (const std::string& kind : std::set(all.begin(), all.end())) names += (names.empty() ? "" : ", ") + kind;
+  return text(device) + " (" + names + ")";
+}
+
 void run_rank(std::unique_ptr<Transport> transport, const Options& options, Device device,
               const std::string& description, RunFolder* folder, const std::function<void(const Launch&)>& body) {
   Traffic traffic;
   Communicator comm(counted(std::move(transport), traffic),
                     options.fast_reductions ? Reductions::fast : Reductions::ordered);
-  body({comm, traffic, device, description, comm.rank().value == 0 ? folder : nullptr});
+  body({comm, traffic, device, description + ", " + text_of(device, comm), comm.rank().value == 0 ? folder : nullptr});
 }
 
 // As many ranks as threads as were asked for, or this process as one.

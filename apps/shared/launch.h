@@ -20,7 +20,7 @@ struct Launch {
   Communicator& comm;
   Traffic& traffic;         // of comm and of what is split from it
   Device device;            // for this rank's tensors
-  std::string description;  // "shared memory (2 ranks), MPICH 4.0.2"
+  std::string description;  // "shared memory (2 ranks), MPICH 4.0.2, cpu (v4)"
   RunFolder* folder;        // --out, on rank 0, unless it is a dry run
 };
 

@@ -12,7 +12,7 @@
 #include "collectives/busy.h"
 #include "data/checksum.h"
 #include "data/idx.h"  // MalformedInput
-#include "engine/cpu_kinds.h"
+#include "engine/backend.h"
 
 namespace weft {
 namespace {
@@ -83,16 +83,6 @@ template <class F> auto alone(F f) {
   }
 }
 
-// Ranks may be on CPUs of several kinds: "cpu (v3, v4)".
-std::string device_of(const Launch& rank) {
-  if (rank.device == Device::cuda) return text(rank.device);
-  const std::vector<std::string> all = all_texts(chosen_cpu_kind().name, rank.comm, Site::here("kinds of CPU"));
-  const std::set<std::string> kinds(all.begin(), all.end());
-  std::string names;
-  for (const std::string& kind : kinds) names += (names.empty() ? "" : ", ") + kind;
-  return text(rank.device) + " (" + names + ")";
-}
-
 }  // namespace
 
 Run::Run(const Launch& rank, const CommandLine& line, Plan plan)
@@ -102,7 +92,7 @@ Run::Run(const Launch& rank, const CommandLine& line, Plan plan)
       plan_(std::move(plan)),
       progress_(stdout, Progress::style_for(stdout, options_.quiet, options_.json), rank.comm.rank().value) {
   report_.title = plan_.title;
-  report_.subtitle = rank.description + ", " + device_of(rank) + ", " + options_.dtype;
+  report_.subtitle = rank.description + ", " + options_.dtype;
   note(report_.title + ": " + report_.subtitle);
   report_.subtitle += ", " + today();
   report_.config = config_;
