@@ -2,7 +2,8 @@
 """Trains every program for 20 steps, on each kind of CPU that this machine has, as threads and as processes, also of
 several kinds in one job. All must end in the weights whose hashes are stored in golden.json, in f32 and in f64.
 
-    tests/apps/golden.py PROGRAM ... [--kinds base v3 v4] [--mpiexec NAME] [--run-by 'qemu-aarch64 ...'] [--store]
+    tests/apps/golden.py PROGRAM ... [--kinds base v3 v4] [--mpiexec NAME] [--run-by 'qemu-aarch64 ...'] [--dtypes f32 f64]
+                         [--store]
 """
 import argparse
 import gzip
@@ -79,6 +80,7 @@ def main():
     parser.add_argument("--kinds", nargs="*", default=[])
     parser.add_argument("--mpiexec")
     parser.add_argument("--run-by", type=shlex.split, default=[])
+    parser.add_argument("--dtypes", nargs="+", default=["f32", "f64"])
     parser.add_argument("--store", action="store_true")
     options = parser.parse_args()
     stored = pathlib.Path(__file__).with_name("golden.json")
@@ -90,7 +92,7 @@ def main():
         trainings = Trainings(options, folder)
         for program in options.programs:
             name = pathlib.Path(program).name
-            for dtype in ("f32", "f64"):
+            for dtype in options.dtypes:
                 for way, weights in trainings.ways(program, dtype):
                     if options.store:
                         golden[name][dtype] = weights
