@@ -17,7 +17,7 @@ const CpuKind& chosen_cpu_kind() {
     }
     names += (names.empty() ? "" : ", ") + std::string(kind.name);
   }
-  require(!wanted, "WEFT_CPU=", wanted ? wanted : "", ": there are only ", names);
+  if (wanted) fail({"WEFT_CPU=", wanted, ": there are only ", names});
   return *best;
 }
 

@@ -63,22 +63,12 @@ WEFT_HD inline double sine(double x, uint64_t more) {
 
 }  // namespace detail
 
-WEFT_HD inline float sin(float x) {
-  if constexpr (on_device) return ::sinf(x);
-  return detail::sine(x, 0);
-}
-
-WEFT_HD inline float cos(float x) {
-  if constexpr (on_device) return ::cosf(x);
-  return detail::sine(x, 1);
-}
-
-WEFT_HD inline double sin(double x) {
+template <std::floating_point T> WEFT_HD inline T sin(T x) {
   if constexpr (on_device) return ::sin(x);
   return detail::sine(x, 0);
 }
 
-WEFT_HD inline double cos(double x) {
+template <std::floating_point T> WEFT_HD inline T cos(T x) {
   if constexpr (on_device) return ::cos(x);
   return detail::sine(x, 1);
 }

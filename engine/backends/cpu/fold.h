@@ -1,7 +1,8 @@
 #pragma once
-// Sums and extremes over a row, in an order that is the same on every CPU: element i goes to running value i mod (4 x
-// 64 bytes), whatever the width of the CPU's own vectors, and the running values are combined in halves. Four times 64
-// bytes hide the latency of an addition everywhere.
+// Sums and extremes over a row, in an order that is the same on every CPU. A row is read in pieces of 64 bytes, which
+// are one vector on some CPUs and several on others. Four running values, of 64 bytes each, take turns, since one
+// addition would have to wait for the one before; what is left of less than four pieces goes to the first of them. Then
+// they are combined in halves, and at last come the elements that do not fill a piece, one by one.
 #include <cstdint>
 #include <utility>
 
