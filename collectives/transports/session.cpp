@@ -11,6 +11,7 @@
 #include "collectives/transports/environment.h"
 #include "collectives/transports/factory.h"
 #include "collectives/transports/shared_memory.h"
+#include "engine/cpu_kinds.h"
 
 namespace weft {
 namespace {
@@ -38,6 +39,15 @@ bool is_in_what_was_given(int exit_code) {
   using namespace exit_codes;
   return exit_code == usage || exit_code == malformed_input || exit_code == missing_input || exit_code == io ||
          exit_code == configuration_differs || exit_code == wrong_launcher;
+}
+
+// Else a wrong WEFT_CPU would be found where the first tensor is made, as an exception of one rank.
+void check_cpu() {
+  try {
+    chosen_cpu_kind();
+  } catch (const Error& error) {
+    throw Fault(exit_codes::usage, error.what());
+  }
 }
 
 // What the environment says that has to be the same on all ranks, or they would make different calls.
@@ -81,6 +91,7 @@ Session::Session(int& argc, char**& argv, SessionOptions options, std::unique_pt
     // What all ranks see, now that one of them can end all.
     if (!given) default_deadline();
     if (const char* ranks = std::getenv("WEFT_RANKS")) ranks_in("WEFT_RANKS", ranks);
+    check_cpu();
     if (size() > 1 && !processes_->allows_threads())
       throw Fault(exit_codes::wrong_launcher,
                   "wrong library: " + mpi_library() +

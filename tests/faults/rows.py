@@ -117,6 +117,9 @@ rows = [
     Row("threads", 90, ["wrong library: .* allows a program no threads"], fault="none", environment={"TEST_WITHOUT_THREADS": "1"}),
     *(Row("WEFT_TIMEOUT=" + wrong, 64, ["WEFT_TIMEOUT: '" + wrong + "' is not a number of seconds"], fault="none",
           environment={"WEFT_TIMEOUT": wrong}, **both) for wrong in ("abc", "inf", "1e16", "-1", "0")),
+    Row("WEFT_CPU=v9", 64, ["WEFT_CPU=v9: there are only base"], fault="none", environment={"WEFT_CPU": "v9"}, **both),
+    Row("WEFT_CPU=v9 of one rank", 64, ["rank {odd} of", "WEFT_CPU=v9: there are only base"], fault="none",
+        odd_environment={"WEFT_CPU": "v9"}),
     Row("WEFT_RANKS", 90, wrong + ["the number of ranks expected is 7"], fault="none", environment={"WEFT_RANKS": "7"}),
 ]
 healthy = Row("none", 0, [])
