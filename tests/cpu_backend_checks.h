@@ -5,9 +5,8 @@
 #include <random>
 #include <vector>
 
-#include <catch2/catch.hpp>
-
 #include "engine/backend.h"
+#include "tests/catch.h"
 
 namespace weft::checks {
 

@@ -1,11 +1,11 @@
 #pragma once
 // Samples on the card, and what it takes for the card's result to agree with the CPU's.
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
 #include <random>
 
 #include "engine/backend.h"
+#include "tests/catch.h"
 
 namespace weft {
 

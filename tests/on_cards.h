@@ -1,9 +1,8 @@
 #pragma once
 // Ranks for tests that have a card each, as many as there are cards, to be connected by NCCL.
-#include <catch2/catch.hpp>
-
 #include "collectives/communicator.h"
 #include "collectives/transports/nccl.h"
+#include "tests/catch.h"
 
 namespace weft {
 

@@ -1,9 +1,8 @@
 #pragma once
 // What tests of ops share: a fixture that runs a test on each available device in turn, with small tensors there.
-#include <catch2/catch.hpp>
-
 #include "engine/backend.h"
 #include "engine/ops.h"
+#include "tests/catch.h"
 
 namespace weft {
 

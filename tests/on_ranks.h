@@ -1,12 +1,12 @@
 #pragma once
 // What tests of several ranks share. Catch's assertions are for one thread: here ranks throw, and on_ranks reports it.
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
 
 #include "collectives/communicator.h"
 #include "engine/ops/elementwise.h"
 #include "engine/ops/shape_ops.h"
+#include "tests/catch.h"
 
 namespace weft {
 

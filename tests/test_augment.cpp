@@ -1,7 +1,7 @@
-#include <catch2/catch.hpp>
 #include <cmath>
 
 #include "data/augment.h"
+#include "tests/catch.h"
 #include "tests/on_ranks.h"
 
 namespace weft {

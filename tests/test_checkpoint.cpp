@@ -1,5 +1,3 @@
-#include <catch2/catch.hpp>
-
 #include <fcntl.h>
 #include <sys/file.h>
 
@@ -10,12 +8,13 @@
 #include "data/descriptor.h"
 #include "data/idx.h"
 #include "engine/backend.h"
+#include "tests/catch.h"
 #include "tests/checkpoint_checks.h"
 
 namespace weft {
 namespace {
 
-using Catch::Matchers::Contains;
+using Catch::Contains;
 namespace fs = std::filesystem;
 
 std::vector<std::string> names_in(const fs::path& folder) {

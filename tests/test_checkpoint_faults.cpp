@@ -1,5 +1,3 @@
-#include <catch2/catch.hpp>
-
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -12,6 +10,7 @@
 
 #include "data/checkpoint.h"
 #include "data/durable_file.h"
+#include "tests/catch.h"
 #include "tests/checkpoint_checks.h"
 
 // The calls by which files are written, in place of the C library's: they are listed, and one of them can be made to
@@ -54,7 +53,7 @@ int rename(const char* from, const char* to) noexcept {
 namespace weft {
 namespace {
 
-using Catch::Matchers::Contains;
+using Catch::Contains;
 namespace fs = std::filesystem;
 
 struct Fault {

@@ -1,6 +1,4 @@
 // Matrix products and convolutions on raw pointers against plain loops in double, and the promise about bits.
-#include <catch2/catch.hpp>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -10,6 +8,7 @@
 
 #include "engine/backends/cpu/convolution.h"
 #include "engine/backends/cpu/gemm.h"
+#include "tests/catch.h"
 
 using namespace weft::cpu;
 

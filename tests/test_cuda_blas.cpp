@@ -1,11 +1,11 @@
 // cuBLAS is loaded by those who need it, and by nobody else. No card is needed to tell.
 #include <array>
-#include <catch2/catch.hpp>
 #include <cstdio>
 #include <memory>
 
 #include "engine/backends/cuda/blas.h"
 #include "engine/error.h"
+#include "tests/catch.h"
 
 using namespace weft;
 

@@ -1,5 +1,4 @@
 #include <zlib.h>
-#include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <cstdlib>
@@ -11,11 +10,12 @@
 #include "data/fashion_mnist.h"
 #include "data/idx.h"
 #include "engine/pool.h"
+#include "tests/catch.h"
 
 namespace weft {
 namespace {
 
-using Catch::Matchers::Contains;
+using Catch::Contains;
 namespace fs = std::filesystem;
 
 // A folder that goes away with its test.

@@ -1,7 +1,7 @@
-#include <catch2/catch.hpp>
 #include <set>
 
 #include "data/descriptions.h"
+#include "tests/catch.h"
 
 namespace weft {
 namespace {
@@ -68,7 +68,7 @@ TEST_CASE("prompts are one sentence for each class, of known words, that is neve
 }
 
 TEST_CASE("labels that are no classes, or not as many as samples, are refused") {
-  using Catch::Matchers::Contains;
+  using Catch::Contains;
   CHECK_THROWS_WITH(describe(labels_of({10}), std::vector<int64_t>{0}, key), Contains("no class 10"));
   CHECK_THROWS_WITH(describe(labels_of({1, 2}), std::vector<int64_t>{0}, key), Contains("one for each of 1 samples"));
 }

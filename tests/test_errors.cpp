@@ -1,9 +1,8 @@
 // What the ops of elementwise.h, reduce.h and matmul.h say to wrong input: each message once.
-#include <catch2/catch.hpp>
-
 #include "engine/ops/elementwise.h"
 #include "engine/ops/matmul.h"
 #include "engine/ops/reduce.h"
+#include "tests/catch.h"
 
 using namespace weft;
 

@@ -1,11 +1,11 @@
 // The checks that walk the registry: an op cannot be recorded without being in it.
-#include <catch2/catch.hpp>
 #include <set>
 
 #include "engine/backend.h"
 #include "engine/observer.h"
 #include "engine/ops/elementwise.h"
 #include "engine/record.h"
+#include "tests/catch.h"
 #include "tests/distributed_checks.h"
 
 using namespace weft;

@@ -1,8 +1,7 @@
 // Functions that a backward calls when gradients are there.
-#include <catch2/catch.hpp>
-
 #include "engine/ops/elementwise.h"
 #include "engine/ops/reduce.h"
+#include "tests/catch.h"
 #include "tests/f64_vector.h"
 
 using namespace weft;

@@ -4,7 +4,7 @@
 #include "tests/on_each_device.h"
 
 using namespace weft;
-using Catch::Matchers::Contains;
+using Catch::Contains;
 
 namespace {
 

@@ -8,7 +8,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -17,6 +16,7 @@
 #include "collectives/run_ranks.h"
 #include "collectives/transports/session.h"
 #include "collectives/transports/shared_memory.h"
+#include "tests/catch.h"
 #include "tests/scratch_folder.h"
 #include "tests/transport_checks.h"
 

@@ -1,12 +1,12 @@
 // The rules where a derivative does not exist or several elements are the extreme, as scalar_ops.h and reduce.h state
 // them.
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <functional>
 
 #include "engine/backend.h"
 #include "engine/ops/elementwise.h"
 #include "engine/ops/reduce.h"
+#include "tests/catch.h"
 
 using namespace weft;
 using Values = std::vector<double>;

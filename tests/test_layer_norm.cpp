@@ -6,7 +6,7 @@
 #include "tests/on_each_device.h"
 
 using namespace weft;
-using Catch::Matchers::Contains;
+using Catch::Contains;
 
 namespace {
 

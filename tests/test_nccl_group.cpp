@@ -2,13 +2,13 @@
 // be one between cards; and the watch over what a card does.
 #include <algorithm>
 #include <atomic>
-#include <catch2/catch.hpp>
 #include <deque>
 
 #include "collectives/run_ranks.h"
 #include "collectives/transports/nccl.h"
 #include "collectives/transports/nccl_group.h"
 #include "collectives/transports/watch.h"
+#include "tests/catch.h"
 #include "tests/on_ranks.h"
 #include "tests/transport_checks.h"
 

@@ -6,7 +6,7 @@
 #include "tests/on_each_device.h"
 
 using namespace weft;
-using Catch::Matchers::Contains;
+using Catch::Contains;
 
 TEST_CASE_METHOD(OnEachDevice, "reshape and flatten see the same elements in the same memory") {
   const Var x = counted({2, 3, 2});

@@ -1,11 +1,11 @@
 // Parameters side by side in flat memory.
-#include <catch2/catch.hpp>
 #include <deque>
 
 #include "engine/backend.h"
 #include "engine/ops/elementwise.h"
 #include "engine/ops/reduce.h"
 #include "optim/optimizer.h"
+#include "tests/catch.h"
 
 namespace weft {
 namespace {

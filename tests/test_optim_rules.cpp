@@ -1,11 +1,11 @@
 // One optimizer after the other, against PyTorch's values and plain loops.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <deque>
 
 #include "engine/ops/matmul.h"
 #include "optim/optimizer.h"
+#include "tests/catch.h"
 #include "tests/optim_reference.h"
 
 namespace weft {

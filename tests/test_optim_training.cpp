@@ -1,11 +1,11 @@
 // What stands around a step: schedules, clipping, averages, and no memory from the system.
-#include <catch2/catch.hpp>
 #include <limits>
 
 #include "engine/backend.h"
 #include "optim/average.h"
 #include "optim/optimizer.h"
 #include "optim/schedules.h"
+#include "tests/catch.h"
 
 namespace weft {
 namespace {

@@ -1,11 +1,11 @@
 // Command lines, and what is said to wrong ones.
-#include <catch2/catch.hpp>
 #include <sstream>
 
 #include "apps/shared/nearest.h"
 #include "apps/shared/options.h"
 #include "collectives/transport.h"
 #include "engine/backend.h"
+#include "tests/catch.h"
 #include "tests/scratch_folder.h"
 
 using namespace weft;

@@ -1,9 +1,9 @@
 // What a user sees of a run while it goes on.
-#include <catch2/catch.hpp>
 #include <cstdlib>
 
 #include "apps/shared/progress.h"
 #include "apps/shared/words.h"
+#include "tests/catch.h"
 
 using namespace weft;
 using Catch::Contains;

@@ -1,11 +1,10 @@
 // What readers take for files that are made to be expensive: at most eight times the file, or what their headers state.
-#include <catch2/catch.hpp>
-
 #include "apps/shared/file_text.h"
 #include "apps/shared/metrics_rows.h"
 #include "apps/shared/options.h"
 #include "apps/shared/sessions.h"
 #include "data/safetensors.h"
+#include "tests/catch.h"
 #include "tests/checkpoint_checks.h"
 #include "tests/message_of.h"
 #include "tests/peak_memory.h"

@@ -1,6 +1,5 @@
 // The page that a run ends in.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <iterator>
 #include <regex>
@@ -8,6 +7,7 @@
 
 #include "apps/shared/picture.h"
 #include "apps/shared/report.h"
+#include "tests/catch.h"
 
 using namespace weft;
 using Catch::Contains;

@@ -1,6 +1,4 @@
 // The row kernels against plain double loops.
-#include <catch2/catch.hpp>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -9,6 +7,7 @@
 #include <vector>
 
 #include "engine/backends/cpu/rows.h"
+#include "tests/catch.h"
 
 using namespace weft;
 

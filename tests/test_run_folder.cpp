@@ -1,7 +1,6 @@
 // What a run leaves on the disk: metrics in three files, pictures, and the folder that has them.
 #include <png.h>
 
-#include <catch2/catch.hpp>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -14,6 +13,7 @@
 #include "apps/shared/sessions.h"
 #include "data/durable_file.h"
 #include "data/idx.h"
+#include "tests/catch.h"
 #include "tests/scratch_folder.h"
 
 using namespace weft;

@@ -1,13 +1,12 @@
-#include <catch2/catch.hpp>
-
 #include "data/checksum.h"
 #include "data/safetensors.h"
+#include "tests/catch.h"
 #include "tests/checkpoint_checks.h"
 
 namespace weft {
 namespace {
 
-using Catch::Matchers::Contains;
+using Catch::Contains;
 
 TEST_CASE("the checksum is XXH64") {
   CHECK(checksum("", 0) == 0xef46db3751d8e999);

@@ -1,13 +1,12 @@
-#include <catch2/catch.hpp>
-
 #include "data/idx.h"
 #include "data/safetensors.h"
+#include "tests/catch.h"
 #include "tests/checkpoint_checks.h"
 
 namespace weft {
 namespace {
 
-using Catch::Matchers::Contains;
+using Catch::Contains;
 
 // What opening such a file complains about.
 std::string complaint_about(const std::string& bytes) {

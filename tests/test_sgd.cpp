@@ -1,8 +1,7 @@
-#include <catch2/catch.hpp>
-
 #include "engine/ops/elementwise.h"
 #include "engine/ops/reduce.h"
 #include "optim/optimizer.h"
+#include "tests/catch.h"
 
 namespace weft {
 namespace {

@@ -1,9 +1,9 @@
-#include <catch2/catch.hpp>
 #include <thread>
 
 #include "engine/ops/elementwise.h"
 #include "engine/ops/reduce.h"
 #include "engine/record.h"
+#include "tests/catch.h"
 #include "tests/f64_vector.h"
 
 using namespace weft;

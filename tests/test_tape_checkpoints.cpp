@@ -1,8 +1,7 @@
 // Pieces of a computation that keep nothing and run again in backward.
-#include <catch2/catch.hpp>
-
 #include "engine/ops/elementwise.h"
 #include "engine/ops/reduce.h"
+#include "tests/catch.h"
 #include "tests/f64_vector.h"
 #include "tests/message_of.h"
 

@@ -1,10 +1,10 @@
 // What may still be done with a tape, or with Vars of it, when they are over or at work.
-#include <catch2/catch.hpp>
 #include <memory>
 
 #include "engine/ops/elementwise.h"
 #include "engine/ops/reduce.h"
 #include "engine/record.h"
+#include "tests/catch.h"
 #include "tests/f64_vector.h"
 #include "tests/message_of.h"
 

@@ -1,9 +1,9 @@
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <set>
 #include <thread>
 
 #include "engine/backend.h"
+#include "tests/catch.h"
 
 using namespace weft;
 using Catch::Contains;

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <catch2/catch.hpp>
 #include <chrono>
 #include <clocale>
 #include <cstdlib>
@@ -15,6 +14,7 @@
 #include "collectives/transports/job.h"
 #include "collectives/transports/self.h"
 #include "collectives/transports/watch.h"
+#include "tests/catch.h"
 #include "tests/transport_checks.h"
 
 using namespace weft;

@@ -1,8 +1,6 @@
 // Our losses against those of other libraries, for the same inputs on the same three ranks (tests/upstream.h). On one
 // process all of them compute what we do. Where a library's gradient on ranks is another one, the test says which, and
 // makes it.
-#include <catch2/catch.hpp>
-
 #include "collectives/ops.h"
 #include "collectives/share.h"
 #include "collectives/spreads.h"
@@ -27,6 +25,7 @@
 #include "losses/swav.h"
 #include "losses/tico.h"
 #include "losses/vicreg.h"
+#include "tests/catch.h"
 #include "tests/upstream.h"
 
 using namespace weft;

@@ -1,6 +1,5 @@
 // Our quantizers against those of vector-quantize-pytorch, for the same tokens on the same three ranks, and as the
 // losses in test_upstream.cpp.
-#include <catch2/catch.hpp>
 #include <cmath>
 
 #include "collectives/ops.h"
@@ -18,6 +17,7 @@
 #include "losses/quantizers/residual_finite_scalar.h"
 #include "losses/quantizers/sim_vq.h"
 #include "losses/quantizers/vector_quantize.h"
+#include "tests/catch.h"
 #include "tests/upstream.h"
 
 using namespace weft;

@@ -1,10 +1,10 @@
 // What the documents show, run: every snippet, every message, every picture.
 #include "tests/documents/test_documents.h"
 
-#include <catch2/catch.hpp>
 #include <filesystem>
 #include <regex>
 
+#include "tests/catch.h"
 #include "tests/distributed_checks.h"
 #include "tests/loss_checks.h"
 #include "tests/scratch_folder.h"

@@ -3,7 +3,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <csignal>
 #include <numeric>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "engine/backends/cuda/blas.h"
+#include "tests/catch.h"
 #include "tests/emulated_card/memory.h"
 
 namespace {

@@ -5,12 +5,13 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <catch2/catch.hpp>
 #include <chrono>
 #include <cmath>
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include "tests/catch.h"
 
 using Catch::Contains;
 
