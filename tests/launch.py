@@ -30,7 +30,7 @@ def command_of(*words, ranks=1, processes=False, out=None):
     command = [arguments.program, *words] + (["--out", str(out)] if out else [])
     if processes:
         command = [arguments.mpiexec, "-n", str(ranks), *command]
-    elif ranks > 1:
+    else:
         command += ["--ranks", str(ranks)]
     return command
 
@@ -183,7 +183,7 @@ def check_words(folder):
     dry = start("--dry-run", ranks=2, out=folder / "dry")
     check("a dry run tells traffic", dry.returncode == 0 and "all_reduce: " in dry.stdout and "calls" in dry.stdout, dry)
     check("a dry run leaves nothing", not (folder / "dry").exists())
-    again = start("--config", folder / "json" / "config.toml", "--ranks", "1", "--out", folder / "again")
+    again = start("--config", folder / "json" / "config.toml", "--out", folder / "again")
     check("a run's configuration can be used again", again.returncode == 0 and '"event":"finished"' in again.stdout, again)
     check("an earlier run is kept", start(out=folder / "quiet").returncode == 0 and (folder / "quiet-1").exists())
 

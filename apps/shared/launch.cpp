@@ -10,6 +10,7 @@
 #include <set>
 #include <thread>
 
+#include "apps/shared/cores.h"
 #include "apps/shared/run_folder.h"
 #include "collectives/agreement.h"
 #include "collectives/transports/factory.h"
@@ -120,11 +121,18 @@ void run_rank(std::unique_ptr<Transport> transport, const Options& options, Devi
   body({comm, traffic, device, description + ", " + text_of(device, comm), comm.rank().value == 0 ? folder : nullptr});
 }
 
-// As many ranks as threads as were asked for, or this process as one.
+// Threads, unless a launcher has started a process for each rank: as many as were asked for, or as there are cores.
+int64_t ranks_of(const Session& session, const Options& options, Device device) {
+  if (session.processes()) return session.size();
+  if (options.ranks > 0) return options.ranks;
+  return device == Device::cpu ? physical_cores() : 1;
+}
+
 void run(Session& session, const Options& options, RunFolder* folder, const std::function<void(const Launch&)>& body) {
   const Device device = options.chosen_device();
   if (options.tf32) backend(device).allow_tf32(true);
-  if (session.size() == 1 && options.ranks > 1) {
+  const int64_t ranks = ranks_of(session, options, device);
+  if (ranks > session.size()) {
     const auto rank = [&](std::unique_ptr<Transport> transport) {
       if (device == Device::cuda) {
         const int place = transport->rank();
@@ -134,7 +142,7 @@ void run(Session& session, const Options& options, RunFolder* folder, const std:
       const std::string description = transport->description();
       run_rank(std::move(transport), options, device, description, folder, body);
     };
-    return session.run_ranks(static_cast<int>(options.ranks), rank);
+    return session.run_ranks(static_cast<int>(ranks), rank);
   }
   auto transport = device == Device::cuda ? connect(session) : connect_hosts(session);
   const std::string description = weft::description(*transport);

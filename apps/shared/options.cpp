@@ -131,7 +131,9 @@ CommandLine::~CommandLine() = default;
 
 void CommandLine::add_common() {
   constexpr int64_t most = std::numeric_limits<int64_t>::max();
-  add("--ranks", options_.ranks, "ranks as threads of this process; 0: one for each process", {0, 1024});
+  add("--ranks", options_.ranks,
+      "ranks as threads of this process; 0: one for each core, on a card one; mpiexec starts them as processes",
+      {0, 1024});
   add("--device", options_.device, "where to compute", {"auto", "cpu", "cuda"});
   add("--dtype", options_.dtype, "element type of the network", {"f32", "f64", "bf16"});
   add("--zero", options_.zero,

@@ -23,7 +23,7 @@ struct WrongOption : Error {
 };  // options that do not fit together, or not the data
 
 struct Options {
-  int64_t ranks = 0;  // 0: as many as there are processes
+  int64_t ranks = 0;  // 0: as many as there are processes or, if no launcher has started any, cores
   std::string device = "auto";
   std::string dtype = "f32";
   int64_t zero = 0, accumulate = 1;

@@ -48,7 +48,7 @@ class Programs:
 
     def __init__(self, options, ranks, processes, folder):
         self.launcher = [options.mpiexec, "-n", str(ranks)] if processes else []
-        self.threads = [] if processes or ranks == 1 else ["--ranks", str(ranks)]
+        self.threads = [] if processes else ["--ranks", str(ranks)]
         self.folder = folder
         self.kind = f"{ranks} {'processes' if processes else 'threads'}"
         self.data = folder.parent / "data"
