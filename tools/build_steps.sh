@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # shellcheck disable=SC2034  # used by those who source this
-nothing_optional=(-Dauto_features=disabled)
+nothing_optional=(-Dauto_features=disabled -Dtests=enabled)
 
 say() { if [ -t 1 ]; then printf '\033[1m==> %s\033[0m\n' "$*"; else echo "==> $*"; fi; }
 die() { echo "error: $*" >&2; exit 1; }
@@ -12,16 +12,19 @@ die() { echo "error: $*" >&2; exit 1; }
 # Most of a file's time goes into the standard headers it includes: files of one library are compiled several at a time.
 together=(-Dunity=on -Dunity_size=12)
 
-# configure FOLDER OPTION...: once, and again when the options, the compilers, their flags or the optional tools change.
+# configure FOLDER OPTION...: once, and again when the options, the compilers, their flags or what is installed change.
+# Kernels for a card take as long to compile as all the rest: for one that answers, or by -Dcuda=enabled.
 configure() {
-  local folder=$1 wanted stamp=$1/.configured_with log
-  wanted="${together[*]} ${*:2} CC=${CC-} CXX=${CXX-} CXXFLAGS=${CXXFLAGS-} LDFLAGS=${LDFLAGS-} $(command -v nvcc mpiexec | xargs || true)"
+  local folder=$1 wanted stamp=$1/.configured_with log packages
+  packages=$(dpkg-query -W -f '${Package} ${db:Status-Status} ' catch2 libeigen3-dev libdnnl-dev 2>/dev/null || true)
+  [[ " ${*:2}" == *" -Dcuda="* ]] || nvidia-smi -L >/dev/null 2>&1 || set -- "$@" -Dcuda=disabled
+  wanted="${together[*]} ${*:2} CC=${CC-} CXX=${CXX-} CXXFLAGS=${CXXFLAGS-} LDFLAGS=${LDFLAGS-} $(command -v nvcc mpiexec | xargs || true) $packages"
   [ -f "$folder/build.ninja" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ] && return
   say "Configuring $folder"
   rm -rf "$folder"/{build.ninja,meson-private,meson-info,.configured_with}
   mkdir -p "$folder"
   log=$folder/configure.log
-  if ! meson setup "$folder" -Dtests=enabled -Dapps=enabled -Dbench=auto "${together[@]}" "${@:2}" >"$log" 2>&1; then
+  if ! meson setup "$folder" -Dtests=auto -Dapps=enabled -Dbench=auto "${together[@]}" "${@:2}" >"$log" 2>&1; then
     tail -n 15 "$log" >&2
     die "configuring failed; all of its output is in $log"
   fi
