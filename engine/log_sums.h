@@ -9,7 +9,7 @@ namespace weft {
 
 // log(e^a + e^b), never less than either.
 WEFT_HD inline double log_add_exp(double a, double b) {
-  return a == b ? a + maths::log(2.0) : (a > b ? a : b) + maths::log1p(maths::exp(-maths::abs(a - b)));
+  return a == b ? a + maths::log(2.0) : (a > b ? a : b) + maths::log1p_of_fraction(maths::exp(-maths::abs(a - b)));
 }
 
 // g times the gradient of a sum by one of its scores: exactly g where that is all there is.

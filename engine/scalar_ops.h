@@ -165,7 +165,7 @@ struct Softplus : Scalars {  // log(1 + e^x)
   static constexpr Saves saves = Saves::input;
   template <class T> WEFT_HD T f(T x) const {
     const T size = x < T(0) ? -x : x;
-    return (x < T(0) ? T(0) : x) + maths::log1p(maths::exp(-size));
+    return (x < T(0) ? T(0) : x) + maths::log1p_of_fraction(maths::exp(-size));
   }
   template <class T> WEFT_HD T df(T x) const { return Sigmoid::of(x); }
   template <class T> WEFT_HD T ddf(T x) const {

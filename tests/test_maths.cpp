@@ -1,6 +1,4 @@
 // The elementary functions against double (float) and long double (double) libraries.
-#include <catch2/catch.hpp>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -10,6 +8,7 @@
 #include <vector>
 
 #include "engine/maths.h"
+#include "tests/catch.h"
 
 using namespace weft;
 
@@ -247,6 +246,17 @@ TEST_CASE("every function has the same bits on every CPU and with every compiler
   check("cos", 0x35bf77dd, 0x9351d732, [](auto x) { return maths::cos(x); });
   check("cube", 0xa0d6a63f, 0x687ba0f7, [](auto x) { return maths::pow(x, 3); });
   check("any power", 0xa6db7aff, 0xef82e22c, [](auto x) { return maths::pow(std::fabs(x), x / 64); });
+}
+
+TEST_CASE("log1p of a fraction is log1p, to the bit") {
+  const auto same = [](auto x) { REQUIRE(maths::log1p_of_fraction(x) == maths::log1p(x)); };
+  for (float x = 1; x > 1e-37f; x *= 0.99999f) same(x);
+  for (double x = 1; x > 1e-300; x *= 0.9999) same(x);
+  for (float x = 0.33333f; x < 0.33334f; x = std::nextafter(x, 1.0f)) same(x);  // where its pieces meet
+  for (double x = 1 / 3.0 - 1e-13; x < 1 / 3.0 + 1e-13; x = std::nextafter(x, 1.0)) same(x);
+  same(0.0f);
+  same(0.0);
+  CHECK(std::isnan(maths::log1p_of_fraction(NAN)));
 }
 
 TEST_CASE("functions do not step back where their pieces meet") {

@@ -19,6 +19,7 @@ class CpuBackend final : public Backend {
   void upload(void* to, const void* from, size_t bytes) override { copy(to, from, bytes); }
   void download(void* to, const void* from, size_t bytes) override { copy(to, from, bytes); }
   void synchronize() override {}
+  double multiply_adds() override;  // multiply_adds.cpp
 
   // elementwise.cpp
   void fill(double value, Tensor& y) override;

@@ -38,10 +38,8 @@ void multiply_tile(int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb, 
   Vector<T> sum[rows][vectors] = {};
   const auto step = [&]() __attribute__((always_inline)) {
     Vector<T> right[vectors];
-    unroll<vectors>([&](auto j) __attribute__((always_inline)) {
-      right[j] = load(b + j * lanes<T>);
-      keep_in_register(right[j]);
-    });
+    unroll<vectors>([&](auto j)
+                        __attribute__((always_inline)) { right[j] = kept_in_register(load(b + j * lanes<T>)); });
     unroll<rows>([&](auto i) __attribute__((always_inline)) {
       const Vector<T> left = broadcast(by_row ? a[i * lda] : a[i]);
       unroll<vectors>([&](auto j) __attribute__((always_inline)) { sum[i][j] = fma(left, right[j], sum[i][j]); });

@@ -68,12 +68,13 @@ template <class T> inline void store_next(T* to, Vector<T> v, int64_t left) {
 }
 
 /// g++ may otherwise read a vector again from memory at each of its uses.
-template <class V> [[gnu::always_inline]] inline void keep_in_register(V& v) {
+template <class V> [[gnu::always_inline]] inline V kept_in_register(V v) {
 #if defined(__x86_64__)
   asm("" : "+v"(v));
 #elif defined(__aarch64__)
   asm("" : "+w"(v));
 #endif
+  return v;
 }
 
 template <class T> inline Vector<T> broadcast(T value) { return value - Vector<T>{}; }
@@ -89,12 +90,10 @@ template <class V> [[gnu::always_inline]] inline V fma(V a, V b, V c) {
   }
 }
 
-/// body(0), ..., body(count - 1) with constant arguments: arrays indexed by them live in registers.
+/// body(0), ..., body(count - 1), written out: arrays indexed by them live in registers.
 template <int count, class F> [[gnu::always_inline]] inline void unroll(F&& body) {
-  [&]<int... i>(std::integer_sequence<int, i...>) __attribute__((always_inline)) {
-    (body(std::integral_constant<int, i>{}), ...);
-  }
-  (std::make_integer_sequence<int, count>{});
+#pragma GCC unroll 16
+  for (int i = 0; i < count; ++i) body(i);
 }
 
 template <class T, int start, int... i>
