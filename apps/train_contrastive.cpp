@@ -63,6 +63,7 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
   const Random key{static_cast<uint64_t>(options.seed)};
   const DType dtype = options.chosen_dtype();
   Network network(settings, {.key = key, .dtype = dtype, .device = rank.device});
+  const double flops_per_image = 2 * training_flops(network.parameters(), 28);  // two views
   const auto probe = [&](Layer* encoder) {
     return linear_probe(features_of(data.train, encoder, rank, dtype), features_of(data.test, encoder, rank, dtype),
                         FashionMnist::classes, rank.comm);
@@ -83,7 +84,8 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
           {.title = "Contrastive learning on Fashion-MNIST",
            .charts = {{"Loss", {"loss"}}, {"Learning rate", {"rate"}}},
            .steps = steps,
-           .steps_per_epoch = steps_per_epoch});
+           .steps_per_epoch = steps_per_epoch,
+           .flops_per_image = flops_per_image});
   TrainingState state(rank.comm);
   state.add(training.optimizer());
   const Metadata saved = run.begin(state, [&] { return Metadata{{"data", batches.position()}}; });

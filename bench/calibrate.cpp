@@ -4,11 +4,14 @@
 #include <cstring>
 
 #include "bench/goal.h"
-#include "bench/of_kind.h"
-#include "engine/tensor.h"
+#include "engine/backend.h"
 
 namespace weft::bench {
-Burst fma_peak() { return per(of_chosen_kind().operations, timed(of_chosen_kind().multiply_adds)); }
+
+Burst fma_peak() {
+  Backend& cpu = backend(Device::cpu);
+  return per(cpu.multiply_adds(), timed([&cpu] { cpu.multiply_adds(); }));
+}
 
 Burst triad() {
   constexpr int64_t n = 1 << 24;

@@ -5,9 +5,7 @@
 namespace weft::bench {
 
 struct OfKind {
-  void (*multiply_adds)();  // as many as the CPU can do at best
-  double operations;        // in one call
-  int lanes;                // floats in a vector
+  int lanes;  // floats in a vector
   Gemm eigen_gemm;
   Elementwise eigen_exp, eigen_tanh;
 };

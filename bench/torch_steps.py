@@ -26,6 +26,17 @@ def mlp():
     return layers, loss
 
 
+def chain_of_adds():
+    x, addend, seed = torch.ones(4, requires_grad=True), torch.full((4,), 1e-3), torch.ones(4)
+
+    def step():
+        y = x
+        for _ in range(1000):
+            y = y + addend
+        torch.autograd.grad(y, x, seed)
+    return step
+
+
 def conv():
     x, targets = torch.rand(512, 1, 28, 28), torch.arange(512) % 128
     layers = torch.nn.Conv2d(1, 32, 3), torch.nn.Conv2d(32, 64, 3), torch.nn.Linear(7 * 7 * 64, 128)
@@ -156,7 +167,7 @@ def calibrated(step, at_least=0.01):
     return step, count
 
 
-workloads = {"tiny MLP": lambda: training_step(*mlp()), "conv encoder": lambda: training_step(*conv()), "AdamW": adamw,
+workloads = {"chain of adds": chain_of_adds, "tiny MLP": lambda: training_step(*mlp()), "conv encoder": lambda: training_step(*conv()), "AdamW": adamw,
              "VQ 1024": lambda: assignment(1024), "VQ 8192": lambda: assignment(8192),
              "CLIP": lambda: contrastive("clip", 4096), "SigLIP": lambda: contrastive("siglip", 4096),
              "NT-Xent": lambda: contrastive("nt_xent", 2048),

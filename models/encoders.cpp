@@ -51,4 +51,17 @@ std::unique_ptr<Sequential> projection_head(const std::string& name, int64_t fea
   return net;
 }
 
+double training_flops(const std::vector<Parameter*>& parameters, int64_t side) {
+  double forward = 0, first = 0;
+  for (const Parameter* parameter : parameters) {
+    const Shape& shape = parameter->value.shape();
+    if (shape.rank() < 2) continue;
+    const bool convolution = shape.rank() == 4;
+    if (convolution) side = (side + 1) / 2;
+    forward += 2.0 * static_cast<double>(shape.size() * (convolution ? side * side : 1));
+    if (first == 0) first = forward;
+  }
+  return 3 * forward - first;
+}
+
 }  // namespace weft

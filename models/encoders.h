@@ -17,4 +17,8 @@ std::unique_ptr<Sequential> mlp_encoder(const std::string& name, int64_t pixels,
 std::unique_ptr<Sequential> projection_head(const std::string& name, int64_t features, int64_t hidden, int64_t out,
                                             const Init& init);
 
+// Floating-point operations of the products and convolutions of such layers in training, for one image: forward, and
+// back by weights and by inputs, but not by the image. `side` is the image's, in pixels.
+double training_flops(const std::vector<Parameter*>& parameters, int64_t side);
+
 }  // namespace weft

@@ -47,6 +47,13 @@ TEST_CASE("encoders make a row of features of every image, of that image alone")
   }
 }
 
+TEST_CASE("the arithmetic of training is counted as by hand") {
+  const auto conv = conv_encoder("encoder", 1, 32, init), mlp = mlp_encoder("encoder", 784, 256, init);
+  const double first = 14 * 14 * 9 * 32, others = 7 * 7 * 9 * 32 * 64 + 4 * 4 * 9 * 64 * 128;  // multiplications
+  CHECK(training_flops(conv->parameters(), 28) == 2 * (2 * first + 3 * others));
+  CHECK(training_flops(mlp->parameters(), 28) == 2 * (2 * 784 * 256 + 3 * 256 * 256));
+}
+
 TEST_CASE("a VQ-VAE makes tokens of a quarter of the sides, and images of their old shape, of each image alone") {
   run_ranks(1, [](Communicator& comm) {
     VqVae network("net", {.channels = 3, .width = 4, .dim = 3}, init, levels());

@@ -260,9 +260,22 @@ std::vector<Report::RankTime> Run::gather_times() {
   return times;
 }
 
+// Floating-point operations a second that all ranks' cores can do at once, or 0 if that is not known.
+double Run::peak_flops() {
+  Backend& device = backend(rank_.device);
+  Tensor peak = Tensor::zeros({}, DType::f64);
+  rank_.comm.barrier();
+  for (int burst = 0; burst < 10; ++burst) {
+    const double begin = seconds(), operations = device.multiply_adds();
+    *peak.mutate<double>() = std::max(peak.item(), operations / (seconds() - begin));
+  }
+  return rank_.comm.all_reduce(peak).item();
+}
+
 void Run::finish(const std::vector<Report::Figure>& figures) {
   save();
   const std::string hash = hash_of_weights();
+  const double peak = plan_.flops_per_image > 0 ? peak_flops() : 0;
   if (!leads()) return;
 
   const RunSession all = whole(sessions_);
@@ -275,6 +288,9 @@ void Run::finish(const std::vector<Report::Figure>& figures) {
   report_.figures.insert(report_.figures.end(), figures.begin(), figures.end());
   report_.figures.push_back({"training time", duration(seconds)});
   report_.figures.push_back({"images/s", short_number(seconds > 0 ? all.images / seconds : 0)});
+  if (peak > 0 && seconds > 0 && sessions_.size() == 1)
+    report_.figures.push_back(
+        {"of the cores' peak FLOP/s", percent(plan_.flops_per_image * all.images / seconds, peak)});
   report_.figures.push_back({"weights", hash});
 
   std::vector<Report::Chart> charts;
