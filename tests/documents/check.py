@@ -105,6 +105,34 @@ class Checker:
             self.expect(block.place, self.tree.has(folder), f"there is no folder {folder}")
         self.count("trees")
 
+    # Tables that name files.
+
+    def check_tables(self, document):
+        """Where a table has a column `file`, a row links to one or more: what it has under `names` is in them, and the
+        first has about as many lines as it has under `lines`. There, `at most N` limits the lines of all rows above."""
+        columns, total = None, 0
+        for number, line in enumerate(document.text, 1):
+            cells = [cell.strip() for cell in line.split("|")[1:-1]]
+            if not line.startswith("|") or columns is None:
+                columns, total = cells or None, 0
+            elif "file" in columns:
+                total += self.check_row((document.name, number), dict(zip(columns, cells)), total)
+
+    def check_row(self, place, row, lines_above):
+        """Returns how many lines the first file has."""
+        beside = (self.tree.root / place[0]).parent
+        paths = [beside / link for link in re.findall(r"\]\(([^)]+)\)", row["file"])]
+        texts = [path.read_text() for path in paths if path.is_file()]
+        lines = texts[0].count("\n") if texts else 0
+        for name in re.findall(r"\w+", " ".join(re.findall(r"`([^`]+)`", row.get("names", "")))):
+            there = any(re.search(rf"\b{name}\b", text) for text in texts)
+            self.expect(place, there, f"{name} is not in {row['file']}")
+        if stated := re.fullmatch(r"(at most )?(\d+)", row.get("lines", "")):
+            holds = lines_above <= int(stated[2]) if stated[1] else abs(lines - int(stated[2])) <= max(5, lines // 10)
+            self.expect(place, holds, f"{row['file']}: {lines or lines_above} lines, not {row['lines']}")
+        self.count("rows of tables that name files")
+        return lines
+
     # Commands.
 
     def check_commands(self, place, line):
@@ -177,6 +205,7 @@ class Checker:
 
     def check(self, document):
         self.check_links(document)
+        self.check_tables(document)
         for inline in document.inline():
             self.check_inline(*inline)
         for block in document.blocks:
