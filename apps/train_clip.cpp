@@ -94,32 +94,30 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
   TrainingState state(rank.comm);
   state.add(training.optimizer());
   const Metadata saved = run.begin(state, [&] { return Metadata{{"data", batches.position()}}; });
-  if (!saved.empty()) batches.go_to(saved.at("data"));
+  if (!saved.empty()) batches.seek(saved.at("data"));
 
-  while (run.goes_on()) {
+  const Between keep = settings.cached ? Between::features : Between::tapes;
+  while (run.running()) {
     const Random step = key.fork(static_cast<uint64_t>(run.steps_done()));
-    const Training::Part part = training.part(batches.next());
-    const auto encode = [&](int64_t block, Tape& tape) -> Features {
-      const std::span<const int64_t> samples = part.block(block);
-      const Batch batch = run.data([&] { return take(data.train, samples, dtype); });
-      return {of_pictures(tape, batch.images), of_sentences(tape, describe(batch.labels, samples, step))};
+    const LocalBatch batch = training.local_batch(batches.next());
+    const auto encode = [&](Tape& tape, std::span<const int64_t> samples) -> Features {
+      const Batch pairs = run.data([&] { return take(data.train, samples, dtype); });
+      return {of_pictures(tape, pairs.images), of_sentences(tape, describe(pairs.labels, samples, step))};
     };
-    // The loss of the whole batch, of which this rank computes its share.
+    // This rank's share of the loss, which spans the pairs of all ranks.
     double scale_now = 0;
-    const auto loss = [&](Tape& tape, const Features& mine) {
-      const Var scale = exp(precise(training.watch(tape, network.scale.log_scale)));
-      const Var bias = network.loss.biased ? precise(training.watch(tape, network.bias)) : Var();
+    const auto loss = [&](const Features& features, Communicator& group) {
+      const Var &pictures = features[0], &texts = features[1];
+      const Var scale = exp(precise(training.watch(network.scale.log_scale, pictures)));
+      const Var bias = network.loss.biased ? precise(training.watch(network.bias, pictures)) : Var();
       scale_now = scale.value().item();
-      return training.over_batch(mine, part, [&](const Features& all, Communicator& group) {
-        return network.loss.share(all[0], all[1], scale, bias, group);
-      });
+      return network.loss.share(pictures, texts, scale, bias, group);
     };
-    // With --cached features are all that is kept in between, and blocks are encoded again on the way back.
-    const Tensor share = training.backward(part, encode, loss, settings.cached ? Between::features : Between::tapes);
+    const Tensor share = training.backward(batch, encode, loss, keep);
     const double now = rate(run.steps_done());
     training.step(now);
     training.change(network.scale.log_scale, [&] { network.scale.limit(); });
-    run.step(part.total(), {{"loss", share.item()}}, {{"scale", scale_now}, {"rate", now}});
+    run.step(batch.total, {{"loss", share.item()}}, {{"scale", scale_now}, {"rate", now}});
   }
   if (run.stopped()) return;
 

@@ -89,32 +89,29 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
   TrainingState state(rank.comm);
   state.add(training.optimizer());
   const Metadata saved = run.begin(state, [&] { return Metadata{{"data", batches.position()}}; });
-  if (!saved.empty()) batches.go_to(saved.at("data"));
+  if (!saved.empty()) batches.seek(saved.at("data"));
 
-  while (run.goes_on()) {
+  while (run.running()) {
     const Random step = key.fork(static_cast<uint64_t>(run.steps_done()));
-    const Training::Part part = training.part(batches.next());
-    // Two views of each picture in a block of this rank's, and what the network makes of them.
-    const auto encode = [&](int64_t block, Tape& tape) -> Features {
-      const std::span<const int64_t> samples = part.block(block);
+    const LocalBatch batch = training.local_batch(batches.next());
+    // The features of two random views of each sample.
+    const auto encode = [&](Tape& tape, std::span<const int64_t> samples) -> Features {
       const Tensor images = take(data.train, samples, dtype).images;
       Features views;
       for (const uint64_t view : {0, 1}) {
-        const Tensor seen = run.data([&] { return augment(images, samples, step.fork(view)).to(rank.device); });
-        views.push_back(head(encoder(tape.constant(seen))));
+        const Tensor augmented = run.data([&] { return augment(images, samples, step.fork(view)).to(rank.device); });
+        views.push_back(head(encoder(tape.constant(augmented))));
       }
       return views;
     };
-    // The loss of the whole batch, of which this rank computes its share.
-    const auto loss = [&](Tape&, const Features& mine) {
-      return training.over_batch(mine, part, [&](const Features& views, Communicator& group) {
-        return loss_of_views.share(views[0], views[1], settings.temperature, step, group);
-      });
+    // This rank's share of the loss, which spans the views of all ranks.
+    const auto loss = [&](const Features& views, Communicator& group) {
+      return loss_of_views.share(views[0], views[1], settings.temperature, step, group);
     };
-    const Tensor share = training.backward(part, encode, loss, Between::tapes);
+    const Tensor share = training.backward(batch, encode, loss);
     const double now = rate(run.steps_done());
     training.step(now);
-    run.step(part.total(), {{"loss", share.item()}}, {{"rate", now}});
+    run.step(batch.total, {{"loss", share.item()}}, {{"rate", now}});
   }
   if (run.stopped()) return;
   if (settings.no_probes) return run.finish({});

@@ -55,7 +55,7 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
   Training training({{network.parameters(), Adam{}}}, rank, options);
   network.encoder = &training.layer("encoder", *network.encoder);
   network.decoder = &training.layer("decoder", *network.decoder);
-  find_first_codes(network, data.train, training.part(Batches(batches).next()), init, rank.comm);
+  find_first_codes(network, data.train, training.local_batch(Batches(batches).next()), init, rank.comm);
 
   Run run(
       rank, line,
@@ -67,22 +67,22 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
   state.add(training.optimizer());
   state.add(network.buffers());
   const Metadata saved = run.begin(state, [&] { return Metadata{{"data", batches.position()}}; });
-  if (!saved.empty()) batches.go_to(saved.at("data"));
-  while (run.goes_on()) {
+  if (!saved.empty()) batches.seek(saved.at("data"));
+  while (run.running()) {
     const Random step = key.fork(static_cast<uint64_t>(run.steps_done()));
-    const Training::Part part = training.part(batches.next());
-    Communicator& group = training.block_group();
+    const LocalBatch batch = training.local_batch(batches.next());
+    Communicator& group = training.micro_batch_group();
     ExactSum sums({2}, rank.device);  // of the loss, and of what is squared error in it
     CodeUsage usage = unused;
-    for (int64_t i = 0; i < part.blocks(); ++i) {
+    for (const MicroBatch& micro : batch.micro_batches) {
       const Tensor images =
-          run.data([&] { return take(data.train, part.block(i), init.dtype).images.to(rank.device); });
+          run.data([&] { return take(data.train, micro.samples, init.dtype).images.to(rank.device); });
       Tape tape;
       debug_if_asked(tape, rank.comm);
-      const Pass pass = {.training = true, .key = step, .first_sample = part.first(i)};
+      const Pass pass = {.training = true, .key = step, .first_sample = micro.first};
       const auto [made, tokens] = network(tape.constant(images), pass, group);
-      const Var error = share(sum(square(precise(made - images))), part.total() * pixels, group);
-      const Var loss = error + tokens.loss * part.weight(i);
+      const Var error = share(sum(square(precise(made - images))), batch.total * pixels, group);
+      const Var loss = error + tokens.loss * micro.weight;
       tape.backward(loss, training.gradients());
       sums.add(stack({loss.value(), error.value()}, 0).value());
       usage.add(tokens.indices.value());
@@ -93,7 +93,7 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
     usage.over(rank.comm);
     if (std::isfinite(sum[0])) quantizer.update(rank.comm, step);  // if it is not, this step is the last
     const double whole = rank.comm.rank().value == 0 ? sum[0] : 0;
-    run.step(part.total(), {{"loss", whole}},
+    run.step(batch.total, {{"loss", whole}},
              {{"squared error", sum[1]}, {"perplexity", usage.perplexity()}, {"rate", now}});
   }
   if (run.stopped()) return;

@@ -39,10 +39,10 @@ struct Settings {
   std::string quantizer = "vq", data;
 };
 
-// What is kept of a block of samples from the first pass of a step to the second.
-struct Block {
+// What is kept of a micro-batch from the first pass of a step to the second.
+struct FirstPass {
   Tape tape;
-  Var error, deceit, of_codes;
+  Var of_pixels, deceit, of_codes;
   std::optional<Trial> trial;
 };
 
@@ -68,7 +68,7 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
   network.encoder = &making.layer("encoder", *network.encoder);
   network.decoder = &making.layer("decoder", *network.decoder);
   Layer& verdict = judging.layer("discriminator", *judge);
-  find_first_codes(network, data.train, making.part(Batches(batches).next()), init, rank.comm);
+  find_first_codes(network, data.train, making.local_batch(Batches(batches).next()), init, rank.comm);
 
   Run run(rank, line,
           {.title = "A VQ autoencoder and its adversary on Fashion-MNIST",
@@ -82,45 +82,45 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
   state.add(judging.optimizer());
   state.add(network.buffers());
   const Metadata saved = run.begin(state, [&] { return Metadata{{"data", batches.position()}}; });
-  if (!saved.empty()) batches.go_to(saved.at("data"));
-  while (run.goes_on()) {
+  if (!saved.empty()) batches.seek(saved.at("data"));
+  while (run.running()) {
     const Random step = key.fork(static_cast<uint64_t>(run.steps_done()));
-    const Training::Part part = making.part(batches.next());
-    Communicator& group = making.block_group();
-    const int64_t pixels = part.total() * 28 * 28, patches = part.total() * 7 * 7;
+    const LocalBatch batch = making.local_batch(batches.next());
+    Communicator& group = making.micro_batch_group();
+    const int64_t pixels = batch.total * 28 * 28, patches = batch.total * 7 * 7;
     ExactSum sums({3}), gradients(network.last_weight().value.shape().with_inserted(0, 2), rank.device);
-    std::deque<Block> blocks;
-    for (int64_t i = 0; i < part.blocks(); ++i) {
+    std::deque<FirstPass> passes;
+    for (const MicroBatch& micro : batch.micro_batches) {
       const Tensor images =
-          run.data([&] { return take(data.train, part.block(i), init.dtype).images.to(rank.device); });
-      Block& block = blocks.emplace_back();
-      debug_if_asked(block.tape, rank.comm);
-      const Pass pass = {.training = true, .key = step, .first_sample = part.first(i)};
-      const auto [made, tokens] = network(block.tape.constant(images), pass, group);
-      block.error = share(sum(precise(square(made - images))), pixels, group);
-      block.of_codes = tokens.loss * part.weight(i);
-      block.trial.emplace(verdict, images, made.value(), patches, group);
-      block.deceit = as_partial(sum(precise(made * block.tape.constant(block.trial->pull))), group);
+          run.data([&] { return take(data.train, micro.samples, init.dtype).images.to(rank.device); });
+      auto& [tape, of_pixels, deceit, of_codes, trial] = passes.emplace_back();
+      debug_if_asked(tape, rank.comm);
+      const Pass pass = {.training = true, .key = step, .first_sample = micro.first};
+      const auto [made, tokens] = network(tape.constant(images), pass, group);
+      of_pixels = share(sum(precise(square(made - images))), pixels, group);
+      of_codes = tokens.loss * micro.weight;
+      trial.emplace(verdict, images, made.value(), patches, group);
+      deceit = as_partial(sum(precise(made * tape.constant(trial->pull))), group);
       // Two questions: what would each loss do to the last layer?
       const Parameter& last = network.last_weight();
-      gradients.add(stack({making.gradient(block.error, last), making.gradient(block.deceit, last)}, 0).value());
-      const double error = block.error.value().item(), of_codes = block.of_codes.value().item();
-      sums.add(Tensor::from({3}, {error + of_codes, error, block.trial->right}, DType::f64));
+      gradients.add(stack({making.gradient(of_pixels, last), making.gradient(deceit, last)}, 0).value());
+      const double error = of_pixels.value().item();
+      sums.add(Tensor::from({3}, {error + of_codes.value().item(), error, trial->right}, DType::f64));
     }
-    // Blocks' and ranks' gradients are added first: the sizes that count are those of the whole batch.
+    // These gradients are added over micro-batches and ranks first: the norms that count are those of the whole batch.
     const Tensor both = gradients.over(rank.comm);
     const double ratio = adaptive_weight(both.slice(0, 1), both.slice(1, 2));
     const double weight = run.steps_done() < settings.alone ? 0 : settings.weight * ratio;
-    for (Block& block : blocks) {
-      block.tape.backward(block.error + block.deceit * weight + block.of_codes, making.gradients());
-      block.trial->tape.backward(block.trial->hinge, judging.gradients());
+    for (auto& [tape, of_pixels, deceit, of_codes, trial] : passes) {
+      tape.backward(of_pixels + deceit * weight + of_codes, making.gradients());
+      trial->tape.backward(trial->hinge, judging.gradients());
     }
     making.step(rate(run.steps_done()));
     judging.step(rate(run.steps_done()));
     network.quantizer().update(rank.comm, step);
     const std::vector<double> sum = sums.over(rank.comm).values();
     run.step(
-        part.total(), {{"loss", rank.comm.rank().value == 0 ? sum[0] : 0}},
+        batch.total, {{"loss", rank.comm.rank().value == 0 ? sum[0] : 0}},
         {{"squared error", sum[1]}, {"weight", weight}, {"told rightly", sum[2] / static_cast<double>(2 * patches)}});
   }
   if (run.stopped()) return;

@@ -65,7 +65,7 @@ std::string Batches::description() const {
 
 std::string Batches::position() const { return position_in(description(), number_, drawn_); }
 
-void Batches::go_to(const std::string& position) {
+void Batches::seek(const std::string& position) {
   std::istringstream words(position);
   std::string epoch, batch, of, others;
   uint64_t number = 0;

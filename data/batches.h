@@ -31,7 +31,7 @@ class Batches {
 
   // What has been drawn, in words for a checkpoint: "epoch 2 batch 17 of 60000 samples, 128 at a time, seed 1".
   std::string position() const;
-  void go_to(const std::string& position);  // Error if it is one in other batches
+  void seek(const std::string& position);  // Error if it is one in other batches
 
  private:
   std::string description() const;

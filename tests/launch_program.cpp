@@ -77,13 +77,13 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
   };
   probe("before");
   const Metadata saved = run.begin(state, [&] { return Metadata{{"data", batches.position()}}; });
-  if (!saved.empty()) batches.go_to(saved.at("data"));
+  if (!saved.empty()) batches.seek(saved.at("data"));
   const HookHandle hook = training.gradients().after_accumulate([&](const Parameter&, const Tensor&) {
     if (settings.at != run.steps_done() || !is_last(rank)) return;
     if (settings.fault == "kill_in_hook") std::raise(SIGKILL);
     if (settings.fault == "one_in_hook") throw std::runtime_error("a hook has had enough");
   });
-  while (run.goes_on()) {
+  while (run.running()) {
     fail_if_asked(settings, rank, run.steps_done());
     std::this_thread::sleep_for(std::chrono::milliseconds(settings.pause));
     const Tensor x = run.data([&] {

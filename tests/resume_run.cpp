@@ -109,7 +109,7 @@ void ResumeRun::set(const Metadata& words) {
   seed_ = std::stoull(words.at("seed"));
   step_ = std::stoll(words.at("step"));
   batches_ = Batches(samples, batch_size, seed_);
-  batches_.go_to(words.at("data"));
+  batches_.seek(words.at("data"));
 }
 
 void ResumeRun::save(const std::filesystem::path& folder) {

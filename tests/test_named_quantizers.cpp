@@ -74,24 +74,23 @@ TEST_CASE("a sum over blocks has the same bits however they are divided") {
   expect_close(expected, sum(Var(terms), 0));
 }
 
-TEST_CASE("blocks have the weight of their samples, which add up to one over all groups that they are in") {
-  for (const bool fast : {false, true})
+TEST_CASE("micro-batches have the weight of their samples, which add up to one over all groups that they are in") {
+  for (const bool same_bits : {false, true})
     for (const int64_t count : {1, 7, 96})
       on_ranks([=](Communicator& comm) {
         Options options;
-        options.fast_reductions = fast;
+        options.same_bits = same_bits;
         options.accumulate = 2;
         Traffic traffic;
         Parameter parameter("parameter", scalar(1));
         Training training({{{&parameter}, Sgd{}}}, {comm, traffic, Device::cpu, "", nullptr}, options);
         const std::vector<int64_t> samples = samples_between(0, count);
-        const Training::Part part = training.part(samples);
+        const LocalBatch batch = training.local_batch(samples);
         double sum = 0;
-        for (int64_t i = 0; i < part.blocks(); ++i) {
-          const double mine = static_cast<double>(part.block(i).size());
-          Communicator& group = training.block_group();
-          const double all = group.all_reduce(scalar(mine)).item();
-          expect(std::abs(part.weight(i) - all / static_cast<double>(count)) < 1e-15, "the weight of a block");
+        for (const MicroBatch& micro : batch.micro_batches) {
+          const double mine = static_cast<double>(micro.samples.size());
+          const double all = training.micro_batch_group().all_reduce(scalar(mine)).item();
+          expect(std::abs(micro.weight - all / static_cast<double>(count)) < 1e-15, "the weight of a micro-batch");
           sum += mine;
         }
         expect(comm.all_reduce(scalar(sum)).item() == static_cast<double>(count), "every sample once");

@@ -109,6 +109,20 @@ TEST_CASE("values that do not fit are refused, with the limit") {
   for (const char* word : {"--epochs=0", "--rate=x", "--steps"}) CHECK(ending({word}).exit_code == exit_codes::usage);
 }
 
+TEST_CASE("options that cannot be had together are refused, wherever they come from") {
+  const CommandLine::Ending divided = ending({"--same-bits", "--zero", "3"});
+  CHECK(divided.exit_code == exit_codes::usage);
+  CHECK_THAT(divided.text, Contains("--same-bits needs whole gradients on every rank, and --zero 3 divides them"));
+  const ScratchFolder folder;
+  const std::string file = (folder / "config.toml").string();
+  put(file, "same-bits = true\n");
+  const CommandLine::Ending in_any_order = ending({"--config", file.c_str(), "--fast-reductions"});
+  CHECK(in_any_order.exit_code == exit_codes::usage);
+  CHECK_THAT(in_any_order.text, Contains("--same-bits and --fast-reductions exclude each other"));
+  CHECK_FALSE(Program().parse({"--same-bits", "--zero", "2"}));
+  CHECK_FALSE(Program().parse({"--fast-reductions", "--zero", "3"}));
+}
+
 TEST_CASE("a configuration that does not fit is refused like a command line") {
   const ScratchFolder folder;
   const std::string file = (folder / "config.toml").string();
@@ -137,9 +151,10 @@ TEST_CASE("a configuration that does not fit is refused like a command line") {
 TEST_CASE("help names every option, and ends well") {
   const CommandLine::Ending help = ending({"--help"});
   CHECK(help.exit_code == 0);
-  for (const char* name : {"--ranks", "--device", "--dtype", "--zero", "--accumulate", "--steps", "--epochs", "--seed",
-                           "--resume", "--checkpoint-every", "--out", "--config", "--dry-run", "--fast-reductions",
-                           "--tf32", "--timeout", "--quiet", "--json", "--loss"})
+  for (const char* name : {"--ranks", "--device",  "--dtype",   "--zero",      "--accumulate",
+                           "--steps", "--epochs",  "--seed",    "--resume",    "--checkpoint-every",
+                           "--out",   "--config",  "--dry-run", "--same-bits", "--fast-reductions",
+                           "--tf32",  "--timeout", "--quiet",   "--json",      "--loss"})
     CHECK_THAT(help.text, Contains(name));
   CHECK_THAT(help.text, Contains("--epochs N=8"));
   std::istringstream lines(help.text);

@@ -195,7 +195,7 @@ TEST_CASE("batches go on from their position, whatever epoch it is in") {
   for (int drawn = 0; drawn < 10; ++drawn) {
     Batches resumed(10, 4, 3);
     resumed.next();
-    resumed.go_to(all.position());
+    resumed.seek(all.position());
     CHECK(resumed.position() == all.position());
     Batches copy = all;
     for (int i = 0; i < 5; ++i) {
@@ -212,10 +212,10 @@ TEST_CASE("a position in other batches is refused") {
   Batches batches(10, 4, 3);
   CHECK(batches.position() == "epoch 0 batch 0 of 10 samples, 4 at a time, seed 3");
   for (const Batches& other : {Batches(11, 4, 3), Batches(10, 5, 3), Batches(10, 4, 2)})
-    CHECK_THROWS_WITH(batches.go_to(other.position()), Catch::Contains("not in 10 samples, 4 at a time, seed 3"));
+    CHECK_THROWS_WITH(batches.seek(other.position()), Catch::Contains("not in 10 samples, 4 at a time, seed 3"));
   for (const char* damaged : {"", "epoch 0 batch 4 of 10 samples, 4 at a time, seed 3",
                               "epoch 0 batch -1 of 10 samples", "epoch x batch 0 of 10 samples, 4 at a time, seed 3"})
-    CHECK_THROWS_WITH(batches.go_to(damaged), Catch::Contains("is no position"));
+    CHECK_THROWS_WITH(batches.seek(damaged), Catch::Contains("is no position"));
   CHECK_THROWS_WITH(Batches(0, 4, 3), Catch::Contains("no samples"));
 }
 

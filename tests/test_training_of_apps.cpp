@@ -1,4 +1,7 @@
 #include "apps/shared/training.h"
+
+#include <algorithm>
+
 #include "collectives/share.h"
 #include "collectives/spreads.h"
 #include "engine/nn/linear.h"
@@ -8,25 +11,38 @@
 namespace weft {
 namespace {
 
-// Calls body(training, parameter, comm) on some numbers of ranks, at every stage.
-template <class Body> void at_every_stage(Body body) {
-  for (const int64_t stage : {0, 1, 2, 3})
-    on_ranks([&](Communicator& comm) {
+// The rows that consecutive samples have in the data.
+Tensor rows_of(const Tensor& data, std::span<const int64_t> samples) {
+  return samples.empty() ? data.slice(0, 0) : data.slice(samples.front(), samples.back() + 1);
+}
+
+// Calls body(options, comm) on some numbers of ranks, at every stage of both modes.
+template <class Body> void in_every_mode(Body body) {
+  for (const bool same_bits : {false, true})
+    for (const int64_t stage : {0, 1, 2, 3}) {
       Options options;
+      options.same_bits = same_bits;
       options.zero = stage;
-      Traffic traffic;
-      Parameter first("first", Tensor::full({3000}, 1, DType::f64)), scale("scale", Tensor::full({}, 7, DType::f64));
-      const Launch rank{comm, traffic, Device::cpu, "", nullptr};
-      Training training({{{&first, &scale}, Sgd{}}}, rank, options);
-      body(training, scale, comm);
-    });
+      if (!same_bits || stage < 3) on_ranks([&](Communicator& comm) { body(options, comm); });
+    }
+}
+
+// Calls body(training, parameter, comm) in each.
+template <class Body> void with_a_parameter(Body body) {
+  in_every_mode([&](const Options& options, Communicator& comm) {
+    Traffic traffic;
+    Parameter first("first", Tensor::full({3000}, 1, DType::f64)), scale("scale", Tensor::full({}, 7, DType::f64));
+    const Launch rank{comm, traffic, Device::cpu, "", nullptr};
+    Training training({{{&first, &scale}, Sgd{}}}, rank, options);
+    body(training, scale, comm);
+  });
 }
 
 TEST_CASE("a parameter changed after a step is changed on every rank, at any stage") {
-  at_every_stage([](Training& training, Parameter& scale, Communicator& comm) {
+  with_a_parameter([](Training& training, Parameter& scale, Communicator& comm) {
     const auto value = [&] {
       Tape tape;
-      return training.watch(tape, scale).value().item();
+      return training.watch(scale, tape.watch(Tensor::zeros({}, DType::f64))).value().item();
     };
     training.change(scale, [&] { scale.value.copy_from(scalar(5)); });
     expect(value() == 5, "the new value, not " + text(value()));
@@ -37,25 +53,20 @@ TEST_CASE("a parameter changed after a step is changed on every rank, at any sta
 }
 
 TEST_CASE("a watched parameter of a loss over the batch gets the gradient of one process, at any stage") {
-  at_every_stage([](Training& training, Parameter& scale, Communicator& comm) {
+  with_a_parameter([](Training& training, Parameter& scale, Communicator& comm) {
     const auto samples = std::vector<int64_t>{0, 1, 2, 3, 4, 5, 6, 7};
-    const Training::Part part = training.part(samples);
-    const auto encode = [&](int64_t block, Tape& tape) -> Features {
-      Tensor values({static_cast<int64_t>(part.block(block).size()), 1}, DType::f64);
-      for (int64_t i = 0; i < values.size(); ++i)
-        values.mutate<double>()[i] = static_cast<double>(part.block(block)[static_cast<size_t>(i)]);
+    const auto encode = [](Tape& tape, std::span<const int64_t> numbers) -> Features {
+      Tensor values({std::ssize(numbers), 1}, DType::f64);
+      std::copy(numbers.begin(), numbers.end(), values.mutate<double>());
       return {tape.watch(values)};
     };
-    const auto loss = [&](Tape& tape, const Features& mine) {
-      const Var factor = training.watch(tape, scale);
-      return training.over_batch(mine, part, [&](const Features& all, Communicator& group) {
-        return as_partial(sum(all[0]) * factor, group);
-      });
+    const auto loss = [&](const Features& features, Communicator& group) {
+      return as_partial(sum(features[0]) * training.watch(scale, features[0]), group);
     };
-    cached_backward(part.blocks(), encode, loss, training.gradients(), {}, Between::tapes);
+    training.backward(training.local_batch(samples), encode, loss);
     training.step(0.125);
     Tape tape;
-    const double now = training.watch(tape, scale).value().item();
+    const double now = training.watch(scale, tape.watch(Tensor::zeros({}, DType::f64))).value().item();
     expect(now == 7 - 0.125 * 28, "7 - rate * 28, not " + text(now));
     comm.barrier();
   });
@@ -63,26 +74,24 @@ TEST_CASE("a watched parameter of a loss over the batch gets the gradient of one
 
 TEST_CASE("with WEFT_DEBUG=1 a weight that is wrong on one rank is named before the step, and in backward") {
   setenv("WEFT_DEBUG", "1", 1);
-  for (const bool fast : {false, true})
+  for (const bool same_bits : {false, true})
     on_ranks({2, 3, 5}, [&](Communicator& comm) {
       Options options;
-      options.fast_reductions = fast;
+      options.same_bits = same_bits;
       Traffic traffic;
       const Init init{.key = {5}, .dtype = DType::f64};
       Linear linear("linear", 3, 2, init);
       Training training({{linear.parameters(), Sgd{}}}, {comm, traffic, Device::cpu, "", nullptr}, options);
       const std::vector<int64_t> samples = {0, 1, 2, 3, 4, 5, 6};
-      const Training::Part part = training.part(samples);
+      const LocalBatch batch = training.local_batch(samples);
       const auto backward = [&] {
-        const auto encode = [&](int64_t block, Tape& tape) -> Features {
-          return {linear(tape.constant(data_of(0, {7, 3}).slice(part.first(block), part.first(block + 1))))};
+        const auto encode = [&](Tape& tape, std::span<const int64_t> numbers) -> Features {
+          return {linear(tape.constant(rows_of(data_of(0, {7, 3}), numbers)))};
         };
-        const auto loss = [&](Tape&, const Features& mine) {
-          return training.over_batch(mine, part, [&](const Features& all, Communicator& group) {
-            return share(sum(square(all[0])), part.total(), group);
-          });
+        const auto loss = [&](const Features& features, Communicator& group) {
+          return share(sum(square(features[0])), batch.total, group);
         };
-        training.backward(part, encode, loss, Between::tapes);
+        training.backward(batch, encode, loss);
       };
       backward();
       training.step(0.1);
@@ -95,32 +104,28 @@ TEST_CASE("with WEFT_DEBUG=1 a weight that is wrong on one rank is named before 
   unsetenv("WEFT_DEBUG");
 }
 
-TEST_CASE("a question about a layer's weight is answered by all blocks and ranks together, at any stage") {
-  for (const int64_t stage : {0, 1, 2, 3})
-    on_ranks([&](Communicator& comm) {
-      Options options;
-      options.zero = stage;
-      options.accumulate = 2;
-      Traffic traffic;
-      const Init init{.key = {5}, .dtype = DType::f64};
-      Linear linear("linear", 50, 30, init), plain("linear", 50, 30, init);
-      Training training({{linear.parameters(), Sgd{}}}, {comm, traffic, Device::cpu, "", nullptr}, options);
-      Layer& layer = training.layer("linear", linear);
-      const Tensor x = data_of(0, {7, 50});
-      const std::vector<int64_t> samples = {0, 1, 2, 3, 4, 5, 6};
-      const Training::Part part = training.part(samples);
-      Tensor answer = Tensor::zeros({50, 30}, DType::f64);
-      for (int64_t i = 0; i < part.blocks(); ++i) {
-        Tape tape;
-        const int64_t first = part.first(i), last = part.first(i + 1);
-        const Var loss =
-            share(sum(square(layer(tape.constant(x.slice(first, last))))), part.total(), training.block_group());
-        answer = (Var(answer) + training.gradient(loss, linear.weight)).value();
-      }
-      Tape whole;
-      const Var loss = sum(square(plain(whole.constant(x)))) / 7;
-      expect_close(comm.all_reduce(answer), whole.gradient(loss, {whole.watch(plain.weight)})[0]);
-    });
+TEST_CASE("a question about a layer's weight is answered by all micro-batches and ranks together, at any stage") {
+  in_every_mode([](Options options, Communicator& comm) {
+    options.accumulate = 2;
+    Traffic traffic;
+    const Init init{.key = {5}, .dtype = DType::f64};
+    Linear linear("linear", 50, 30, init), plain("linear", 50, 30, init);
+    Training training({{linear.parameters(), Sgd{}}}, {comm, traffic, Device::cpu, "", nullptr}, options);
+    Layer& layer = training.layer("linear", linear);
+    const Tensor x = data_of(0, {7, 50});
+    const std::vector<int64_t> samples = {0, 1, 2, 3, 4, 5, 6};
+    const LocalBatch batch = training.local_batch(samples);
+    Tensor answer = Tensor::zeros({50, 30}, DType::f64);
+    for (const MicroBatch& micro : batch.micro_batches) {
+      Tape tape;
+      const Var made = layer(tape.constant(rows_of(x, micro.samples)));
+      const Var loss = share(sum(square(made)), batch.total, training.micro_batch_group());
+      answer = (Var(answer) + training.gradient(loss, linear.weight)).value();
+    }
+    Tape whole;
+    const Var loss = sum(square(plain(whole.constant(x)))) / 7;
+    expect_close(comm.all_reduce(answer), whole.gradient(loss, {whole.watch(plain.weight)})[0]);
+  });
 }
 
 }  // namespace

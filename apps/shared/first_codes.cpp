@@ -4,13 +4,13 @@
 
 namespace weft {
 
-void find_first_codes(VqVae& network, const LabelledImages& data, const Training::Part& part, const Init& init,
+void find_first_codes(VqVae& network, const LabelledImages& data, const LocalBatch& batch, const Init& init,
                       Communicator& comm) {
   Tape tape;
   const Tape::Pause without_gradients(&tape);
   Vars tokens;
-  for (int64_t i = 0; i < part.blocks(); ++i) {
-    const Tensor images = take(data, part.block(i), init.dtype).images;
+  for (const MicroBatch& micro : batch.micro_batches) {
+    const Tensor images = take(data, micro.samples, init.dtype).images;
     tokens.push_back((*network.encoder)(tape.constant(images.to(init.device))));
   }
   network.quantizer()(concat(tokens, 0), {.training = true, .key = init.key}, comm);

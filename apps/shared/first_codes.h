@@ -7,7 +7,7 @@
 namespace weft {
 
 // The quantizer sees the tokens of a batch once before it is used in training; the encoder stays as it is.
-void find_first_codes(VqVae& network, const LabelledImages& data, const Training::Part& part, const Init& init,
+void find_first_codes(VqVae& network, const LabelledImages& data, const LocalBatch& batch, const Init& init,
                       Communicator& comm);
 
 }  // namespace weft

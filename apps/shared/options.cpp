@@ -78,6 +78,15 @@ CLI::Validator writable() {
   return CLI::Validator(complaint, "");
 }
 
+// What cannot be had together, or nothing.
+std::string conflict_in(const Options& options) {
+  if (options.same_bits && options.zero == 3)
+    return "--same-bits needs whole gradients on every rank, and --zero 3 divides them; take --zero 0, 1 or 2";
+  if (options.same_bits && options.fast_reductions)
+    return "--same-bits and --fast-reductions exclude each other: the latter lets bits depend on the order of sums";
+  return "";
+}
+
 }  // namespace
 
 struct CommandLine::Parser {
@@ -136,10 +145,7 @@ void CommandLine::add_common() {
       {0, 1024});
   add("--device", options_.device, "where to compute", {"auto", "cpu", "cuda"});
   add("--dtype", options_.dtype, "element type of the network", {"f32", "f64", "bf16"});
-  add("--zero", options_.zero,
-      "what ranks divide: 0 nothing, 1 state, 2 gradients, 3 parameters, too, and then bits depend on the number of "
-      "ranks",
-      {0, 3});
+  add("--zero", options_.zero, "what ranks divide: 0 nothing, 1 state, 2 gradients, 3 parameters, too", {0, 3});
   add("--accumulate", options_.accumulate, "backward passes per step", {1, 1 << 20});
   add("--epochs", options_.epochs, "passes over the training data", {1, most});
   add("--steps", options_.steps, "steps, if not 0, instead of epochs", {0, most});
@@ -149,8 +155,11 @@ void CommandLine::add_common() {
   add("--checkpoint-every", options_.checkpoint_every, "steps from one checkpoint to the next; 0: one at the end",
       {0, most});
   add("--timeout", options_.timeout, "seconds that a rank waits for the others", {0.1, 1e6});
+  add("--same-bits", options_.same_bits,
+      "with --zero 0 to 2: bits that do not depend on the number of ranks, for more work and traffic; without it a run "
+      "repeats its bits on as many ranks");
   add("--fast-reductions", options_.fast_reductions,
-      "let sums over ranks have any order; then bits depend on the number of ranks");
+      "let sums over ranks have the order that is fastest; then a run need not repeat its bits");
   add("--tf32", options_.tf32, "let cards round the factors of f32 products to 11 bits, for speed");
   add("--dry-run", options_.dry_run, "show shapes, memory and traffic of one step, and end");
   add("--quiet", options_.quiet, "print the last line only");
@@ -190,6 +199,8 @@ std::optional<CommandLine::Ending> CommandLine::parse(int argc, const char* cons
   };
   try {
     app.parse(argc, argv);
+    if (const std::string conflict = conflict_in(options_); !conflict.empty())
+      return mistake(exit_codes::usage, conflict);
     if (options_.timeout == 0) default_deadline();
     chosen_cpu_kind();
     return std::nullopt;

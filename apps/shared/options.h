@@ -32,7 +32,7 @@ struct Options {
   std::string resume = "none";
   int64_t checkpoint_every = 0;  // steps; 0: at the end only
   std::string out;               // "runs/PROGRAM", unless said otherwise
-  bool dry_run = false, fast_reductions = false, tf32 = false, quiet = false, json = false;
+  bool dry_run = false, same_bits = false, fast_reductions = false, tf32 = false, quiet = false, json = false;
   double timeout;  // seconds
 
   Options();

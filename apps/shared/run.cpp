@@ -154,8 +154,8 @@ void Run::step(int64_t images, const std::vector<Value>& shares, const std::vect
   measure(values);
   if (leads() && rank_.folder) show(rank_.folder->metrics().last("loss").value_or(std::nan("")));
   stopped_ = sums.data<double>()[0] > 0;
-  if (stopped_ || !goes_on() || (options_.checkpoint_every > 0 && step_ % options_.checkpoint_every == 0)) save();
-  if (!stopped_ && !goes_on()) stop_at_once();  // what follows the training can be done again
+  if (stopped_ || !running() || (options_.checkpoint_every > 0 && step_ % options_.checkpoint_every == 0)) save();
+  if (!stopped_ && !running()) stop_at_once();  // what follows the training can be done again
   if (stopped_)
     progress_.finish("stopped after step " + grouped(step_) + "; to go on, add --resume auto --out " + options_.out);
 }
@@ -179,11 +179,12 @@ void Run::end_not_finite(const std::string& name, double sum, double share) {
   std::string ranks;
   for (size_t r = 0; r < shares.size(); ++r)
     if (!std::isfinite(shares[r])) ranks += (ranks.empty() ? " " : ", ") + text(r);
-  throw Fault(exit_codes::non_finite,
-              "step " + text(step_) + ": " + name + " is " + text(sum) +
-                  (ranks.empty() ? ", though each rank's share is finite" : ", by the share of rank" + ranks) +
-                  "; WEFT_DEBUG=1 names the first operation whose result is not finite; try a smaller learning rate" +
-                  (options_.fast_reductions ? "" : ", or --fast-reductions for gradients of 2^24 and more"));
+  throw Fault(
+      exit_codes::non_finite,
+      "step " + text(step_) + ": " + name + " is " + text(sum) +
+          (ranks.empty() ? ", though each rank's share is finite" : ", by the share of rank" + ranks) +
+          "; WEFT_DEBUG=1 names the first operation whose result is not finite; try a smaller learning rate" +
+          (options_.same_bits ? ", or leave out --same-bits, which cannot add gradients of 2^24 and more" : ""));
 }
 
 void Run::measure(const std::vector<Value>& values) {

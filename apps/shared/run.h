@@ -4,8 +4,8 @@
 //
 //   Run run(rank, line, {.title = "...", .charts = {{"Loss", {"loss"}}, {"Learning rate", {"rate"}}}, .steps = 900});
 //   const Metadata saved = run.begin(state, [&] { return Metadata{{"data", batches.position()}}; });
-//   if (!saved.empty()) batches.go_to(saved.at("data"));
-//   while (run.goes_on()) {
+//   if (!saved.empty()) batches.seek(saved.at("data"));
+//   while (run.running()) {
 //     const Batch batch = run.data([&] { return take(images, batches.next()); });
 //     ...
 //     run.step(samples, {{"loss", share}}, {{"rate", rate}});
@@ -46,7 +46,7 @@ class Run {
   Metadata begin(TrainingState& state, std::function<Metadata()> words);
 
   int64_t steps_done() const { return step_; }
-  bool goes_on() const { return !stopped_ && step_ < plan_.steps; }
+  bool running() const { return !stopped_ && step_ < plan_.steps; }
   bool stopped() const { return stopped_; }  // by a signal, or because it was a dry run: there is nothing to finish
 
   // What it returns; the time it takes is that of getting data.

@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
 """Trains every program for 20 steps, on each kind of CPU that this machine has, as threads and as processes, also of
-several kinds in one job. All must end in the weights whose hashes are stored in golden.json, in f32 and in f64.
+several kinds in one job. All must end in the weights whose hashes are stored in golden.json, in f32 and in f64: with
+--same-bits in one, otherwise in one for each number of ranks.
 
     tests/apps/golden.py PROGRAM ... [--kinds base v3 v4] [--mpiexec NAME] [--run-by 'qemu-aarch64 ...'] [--dtypes f32 f64]
                          [--store]
+
+With --store the weights that each way ends in first are stored, and the others are compared with those.
 """
 import argparse
 import gzip
@@ -59,19 +62,34 @@ class Trainings:
         return [*kind, *self.options.run_by, program, *options_of[pathlib.Path(program).name], "--dtype", dtype,
                 "--steps", "20", "--data", self.folder, "--out", f"{self.folder}/{self.count}", "--quiet", *more]
 
+    def on_threads(self, program, dtype, kind, ranks, *more):
+        self.count += 1
+        name = f"{ranks} threads" + (f" for {kind}" if kind else "")
+        return name, self.weights(self.command(program, dtype, kind, "--ranks", str(ranks), *more))
+
+    def on_processes(self, program, dtype, ranks, *more):
+        """Of all kinds of CPU in turn."""
+        self.count += 1
+        kinds = [self.options.kinds[rank % len(self.options.kinds)] for rank in range(ranks)]
+        parts = [word for kind in kinds for word in (":", "-n", "1", *self.command(program, dtype, kind, *more))]
+        return f"processes for {', '.join(kinds)}", self.weights([self.options.mpiexec, *parts[1:]])
+
     def ways(self, program, dtype):
-        """What each is called, and its weights."""
-        for kind in self.options.kinds:
-            self.count += 1
-            yield f"kernels for {kind}", self.weights(self.command(program, dtype, kind))
-        for ranks in (1, 2, 3, 4) if not self.options.run_by else (1, 2):
-            self.count += 1
-            yield f"{ranks} threads", self.weights(self.command(program, dtype, None, "--ranks", str(ranks)))
-        if self.options.mpiexec:
-            self.count += 1
-            ranks = [["-n", "1", *self.command(program, dtype, kind)] for kind in self.options.kinds]
-            parts = [word for rank in ranks for word in [":", *rank]][1:]
-            yield f"processes for {', '.join(self.options.kinds)}", self.weights([self.options.mpiexec, *parts])
+        """The name of the stored weights that each is to end in, what it is called, and its weights."""
+        kinds, processes = self.options.kinds, bool(self.options.mpiexec and self.options.kinds)
+        numbers = (1, 2, 3) if not self.options.run_by else (1, 2)
+        same = "--same-bits"
+        for kind in kinds:
+            yield same, *self.on_threads(program, dtype, kind, 2, same)
+        for ranks in (*numbers, 2 * numbers[-1]):
+            yield same, *self.on_threads(program, dtype, None, ranks, same)
+        if processes:
+            yield same, *self.on_processes(program, dtype, len(kinds), same)
+        for ranks in numbers:
+            for kind in kinds or [None]:
+                yield f"--ranks {ranks}", *self.on_threads(program, dtype, kind, ranks)
+            if processes and ranks > 1:
+                yield f"--ranks {ranks}", *self.on_processes(program, dtype, ranks)
 
 
 def main():
@@ -92,14 +110,15 @@ def main():
         trainings = Trainings(options, folder)
         for program in options.programs:
             name = pathlib.Path(program).name
+            if options.store:
+                golden[name] = {}
             for dtype in options.dtypes:
-                for way, weights in trainings.ways(program, dtype):
+                for stored_as, way, weights in trainings.ways(program, dtype):
                     if options.store:
-                        golden[name][dtype] = weights
-                        break
-                    good = weights == golden[name][dtype]
+                        golden[name].setdefault(stored_as, {}).setdefault(dtype, weights)
+                    good = weights == golden[name][stored_as][dtype]
                     bad += not good
-                    print(f"{name}, {dtype}, {way}: {weights}{'' if good else '  !'}", flush=True)
+                    print(f"{name}, {dtype}, {stored_as}, {way}: {weights}{'' if good else '  !'}", flush=True)
     if options.store:
         stored.write_text(json.dumps(golden, indent=2) + "\n")
     print("all weights are as stored" if bad == 0 else f"{bad} differ")

@@ -122,6 +122,9 @@ def check_command_lines(way, program):
         ({"--seed=1": None, "--seed=2": None}, 64, "--seed is given more than once"),
         ({"--out": ""}, 64, "--out: the name of a folder is needed"),
         ({"--zero": 7}, 64, "--zero: 7 is too large, 3 is the most"),
+        ({"--same-bits": None, "--zero": 3}, 64, "--same-bits needs whole gradients on every rank, and --zero 3 divides "
+                                                 "them; take --zero 0, 1 or 2"),
+        ({"--same-bits": None, "--fast-reductions": None}, 64, "--same-bits and --fast-reductions exclude each other"),
         ({"--config": "nowhere.toml"}, 66, "nowhere.toml"),
         ({"--data": "nowhere"}, 66, "nowhere/train-images-idx3-ubyte.gz: no such file; install Debian's package "
                                     "dataset-fashion-mnist, or name the folder of the four IDX files by --data"),

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Runs a training program on several numbers of ranks, as threads and as processes, and compares their loss curves and
 the hashes of their weights; then kills it at random steps, lets others go on with what is left, and compares again.
+Bits are those of any number of ranks with --same-bits among the options, and those of one number without it.
 
     tests/apps/same_anywhere.py PROGRAM [--threads 1 2 3 4 8] [--processes 1 2 3 4] [--mpiexec NAME] [--kills 4]
                                 [--tolerance 0] [--samples N] [--against-host 1e-9] -- OPTION...
 
-With --tolerance 0, as it is meant to be, all curves and hashes are equal to the bit; otherwise losses may differ by so
-much, relatively, and hashes are not compared. With --samples a small data set is made for it. With --against-host, for
-runs on a card, the losses of a run on the CPU may differ by so much from theirs.
+With --tolerance 0 all curves and hashes are equal to the bit; otherwise losses may differ by so much, relatively, and
+hashes are not compared. With --samples a small data set is made for it. With --against-host, for runs on a card, the
+losses of a run on the CPU may differ by so much from theirs.
 """
 import argparse
 import json

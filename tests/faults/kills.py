@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Kills training jobs at random times and lets others go on with what is left, on other numbers of ranks, as threads and
-as processes, again and again.
+"""Kills training jobs at random times and lets others go on with what is left, as threads and as processes, with
+--same-bits on other numbers of ranks and without it on as many, again and again.
 
     tests/faults/kills.py PROGRAM... [--mpiexec NAME] [--kills 1000] [--seed N]
 
@@ -26,7 +26,10 @@ import time
 from job import own_shared_memory, processes_with, run
 
 steps = 40
-ways = [("threads", 1), ("threads", 2), ("threads", 3), ("processes", 2), ("processes", 3), ("processes", 4)]
+# Where a training may go on, by its options.
+any_number = [("threads", 2), ("threads", 1), ("threads", 3), ("processes", 2), ("processes", 3), ("processes", 4)]
+as_many = [("threads", 3), ("processes", 3)]
+modes = {"--same-bits": any_number, "--zero 0": as_many, "--zero 3": as_many}
 small = ["--steps", str(steps), "--checkpoint-every", "1", "--batch", "24", "--width", "2", "--dtype", "f64",
          "--resume", "auto"]
 
@@ -34,10 +37,11 @@ small = ["--steps", str(steps), "--checkpoint-every", "1", "--batch", "24", "--w
 class Training:
     """A run in one folder, of which several jobs do a part each."""
 
-    def __init__(self, program, mpiexec, data, out):
+    def __init__(self, program, mode, mpiexec, data, out):
         self.program, self.mpiexec, self.out = program, mpiexec, out
+        self.ways = [way for way in modes[mode] if mpiexec or way[0] == "threads"]
         of_program = {"train_contrastive": ["--no-probes"], "train_vqgan_weight": ["--alone", "2"]}.get(program.name, [])
-        self.options = ["--data", data, "--out", out, *small, *of_program]
+        self.options = ["--data", data, "--out", out, *mode.split(), *small, *of_program]
 
     def run(self, way, disturb=None):
         kind, ranks = way
@@ -122,7 +126,7 @@ def live_through(training, calm, tally, draw, kills):
     """One training, killed until it ends."""
     (expected, weights, seconds), before, acknowledged, done = calm, None, 0, False
     while not done:
-        before = draw.choice([way for way in ways if way != before and (training.mpiexec or way[0] == "threads")])
+        before = draw.choice([way for way in training.ways if way != before] or training.ways)
         killer = Killer(training.program, draw, 0.8 * seconds)
         enough = tally.counts["kills"] >= kills
         outcome = training.run(before, None if enough else killer)
@@ -138,7 +142,7 @@ def live_through(training, calm, tally, draw, kills):
 
 def live_calmly(training):
     """What a training gives that nobody disturbs: losses, weights and how long it takes."""
-    outcome = training.run(("threads", 2))
+    outcome = training.run(training.ways[0])
     found = re.search(r"weights ([0-9a-f]{16})", outcome.output) or sys.exit(f"does not run:\n{outcome.output}")
     return training.losses(), found[1], outcome.seconds
 
@@ -158,18 +162,18 @@ def main():
         make = pathlib.Path(__file__).resolve().parent.parent / "apps/small_data.py"
         subprocess.run([sys.executable, make, folder / "data", "--train", "96", "--test", "32"], check=True)
 
-        def training(program, out):
-            return Training(program, options.mpiexec, folder / "data", folder / out)
+        def training(program, mode, out):
+            return Training(program, mode, options.mpiexec, folder / "data", folder / out)
 
         number = 0
         while tally.counts["kills"] < options.kills:
-            program = options.programs[number % len(options.programs)]
-            if program not in calm:
-                calm[program] = live_calmly(training(program, f"calm {program.name}"))
-            live_through(training(program, f"run {number}"), calm[program], tally, draw, options.kills)
+            program, mode = options.programs[number % len(options.programs)], draw.choice(list(modes))
+            if (program, mode) not in calm:
+                calm[program, mode] = live_calmly(training(program, mode, f"calm {program.name} {mode}"))
+            live_through(training(program, mode, f"run {number}"), calm[program, mode], tally, draw, options.kills)
             number += 1
         if options.mpiexec and alone:
-            training(program, "last").run(("processes", 2))  # which removes what the killed ones have left
+            training(program, mode, "last").run(("processes", 3))  # which removes what the killed ones have left
             for file in pathlib.Path("/dev/shm").glob("weft-*"):
                 tally.wrong("files left in /dev/shm", file)
     print(", ".join(f"{count} {what}" for what, count in sorted((tally.counts + tally.failures).items())))

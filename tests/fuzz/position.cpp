@@ -7,7 +7,7 @@ namespace weft::fuzz {
 
 void read(std::string_view bytes) {
   static Batches batches(10, 3, 1);
-  batches.go_to(std::string(bytes));
+  batches.seek(std::string(bytes));
   must(batches.position() == bytes, "a position is read as written");
   must(batches.next().size() <= 3, "there is a batch");
 }
