@@ -1,7 +1,5 @@
 #include "engine/pool.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <atomic>
 #include <bit>
@@ -72,14 +70,9 @@ Central& central() {
   return instance;
 }
 
-// What takes several huge pages asks for them: with small ones, looking up addresses is a twentieth of a large product.
 void* from_system(size_t bytes) {
-  constexpr size_t huge_page = size_t{2} << 20;
-  const bool large = bytes >= 2 * huge_page;
-  void* block = nullptr;
-  const int failure = posix_memalign(&block, large ? huge_page : alignment, bytes);
-  if (large && failure == 0) madvise(block, bytes, MADV_HUGEPAGE);
-  if (failure != 0) throw OutOfMemory("memory: the system has no " + text(bytes) + " bytes left");
+  void* block = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+  if (!block) throw OutOfMemory("memory: the system has no " + text(bytes) + " bytes left");
   return block;
 }
 
