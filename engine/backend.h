@@ -71,8 +71,8 @@ class Backend {
   virtual bool reaches(const void*) { return true; }
   virtual void* queue() { return nullptr; }
 
-  // Does f32 multiply-adds as fast as the device can, to learn its peak. Returns how many operations they are, two each;
-  // 0 where that is not known.
+  // Does f32 multiply-adds as fast as the device can, so that its peak can be measured. Returns how many operations
+  // these were, two for each of them, or 0 if the device has no such loop.
   virtual double multiply_adds() { return 0; }
 
   // f32 products on a card's tensor cores, with 10 bits of mantissa: off unless asked for, for all ranks of a process.
