@@ -21,7 +21,8 @@ std::vector<Check> speed() {
   ContrastiveBatch pairs(batch, self), views(batch / 2, self);
   std::vector<Check> checks;
   // CLIP's scores PyTorch goes through twice; with one direction only, its strongest setting comes closer.
-  const bool wide = of_chosen_kind().lanes == 16;  // with AVX2 products are more of the time, and both make them
+  // With AVX2 matrix products take most of the time, and PyTorch computes the same ones.
+  const bool wide = of_chosen_kind().lanes == 16;
   const auto add = [&](const std::string& loss, double strongest, std::function<void()> step) {
     for (Check check : against_torch(timed(std::move(step)), loss, wide ? 4 : 3.5, strongest)) {
       check.what = loss + ", " + check.what;

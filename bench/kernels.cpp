@@ -9,7 +9,7 @@ namespace {
 
 // The CPU's time for a vector, in cycles that last as long as two fused multiply-adds of such vectors. Bounds are those
 // of v3 and v4.
-std::vector<Check> per_element(const Rounds& rounds, double most_of_v3, double most_of_v4) {
+std::vector<Check> per_element(const Rounds& rounds, double max_of_v3, double max_of_v4) {
   enum { ours, rival, peak };
   const int lanes = of_chosen_kind().lanes;
   const std::vector<double> times = rounds.of(ours), flops = rounds.of(peak);
@@ -17,10 +17,10 @@ std::vector<Check> per_element(const Rounds& rounds, double most_of_v3, double m
   for (size_t round = 0; round < times.size(); ++round) cycles.push_back(times[round] / (4 * flops[round]));
   return {{"ns per element", duration(rounds.median(ours)), duration(rounds.median(rival)), middle(scaled(times, 1e9))},
           {"cycles per " + std::to_string(lanes) + " floats", "", "", middle(cycles),
-           lanes < 8 ? Sense::shown : Sense::at_most, lanes == 8 ? most_of_v3 : most_of_v4}};
+           lanes < 8 ? Sense::shown : Sense::at_most, lanes == 8 ? max_of_v3 : max_of_v4}};
 }
 
-std::vector<Check> elementwise(Unary op, Elementwise rival, double most_of_v3) {
+std::vector<Check> elementwise(Unary op, Elementwise rival, double max_of_v3) {
   constexpr int64_t n = 1 << 14;
   const Tensor x = Tensor::uniform({n}, {1}, -4, 4);
   Tensor y({n});
@@ -28,7 +28,7 @@ std::vector<Check> elementwise(Unary op, Elementwise rival, double most_of_v3) {
   Backend& cpu = backend(Device::cpu);
   return per_element(Rounds({per(n, timed([&] { cpu.unary(op, {}, x, y); })),
                              per(n, timed([&] { rival(n, x.data<float>(), to); })), fma_peak()}),
-                     most_of_v3, 10);
+                     max_of_v3, 10);
 }
 
 std::vector<Check> softmax() {

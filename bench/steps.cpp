@@ -43,7 +43,7 @@ double part_of_peak() {
   for (int c; run && (c = std::fgetc(run)) != EOF;) said += static_cast<char>(c);
   const bool ran = run && pclose(run) == 0;
   std::filesystem::remove_all(out);
-  const std::string figure = "of the cores' peak FLOP/s ";
+  const std::string figure = "share of the cores' peak FLOP/s ";
   const size_t at = said.find(figure);
   if (!ran || at == std::string::npos) throw Unavailable{"train_contrastive did not run, or had no data"};
   return std::stod(said.substr(at + figure.size())) / 100;

@@ -194,6 +194,10 @@ def check_numbers_of_ranks(folder):
     if arguments.mpiexec:
         run = start("--ranks", "3", ranks=2, processes=True)
         check("--ranks must fit mpiexec", run.returncode == 64 and said_once(run, "mpiexec has started 2"), run)
+        run = start("--ranks", "3", ranks=1, processes=True, out=folder / "threads of one process")
+        check("--ranks in a job of one process", run.returncode == 0 and "(3 ranks)" in run.stdout, run)
+        run = start(ranks=1, processes=True, out=folder / "one process")
+        check("a job of one process", run.returncode == 0 and "(1 rank" in run.stdout, run)
         command = [arguments.mpiexec, "-n", "1", arguments.program, ":", "-n", "1", arguments.program, "--seed", "2"]
         run = subprocess.run(command, capture_output=True, text=True, timeout=60)
         check("ranks with different options", run.returncode == 78 and said_once(run, "'seed = 1' and 'seed = 2'"), run)

@@ -121,10 +121,10 @@ void run_rank(std::unique_ptr<Transport> transport, const Options& options, Devi
   body({comm, traffic, device, description + ", " + text_of(device, comm), comm.rank().value == 0 ? folder : nullptr});
 }
 
-// Threads, unless a launcher has started a process for each rank: as many as were asked for, or as there are cores.
+// As many as were asked for, or as a launcher has started processes, or else as there are cores.
 int64_t ranks_of(const Session& session, const Options& options, Device device) {
-  if (session.processes()) return session.size();
   if (options.ranks > 0) return options.ranks;
+  if (session.processes()) return session.size();
   return device == Device::cpu ? physical_cores() : 1;
 }
 

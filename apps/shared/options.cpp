@@ -78,7 +78,7 @@ CLI::Validator writable() {
   return CLI::Validator(complaint, "");
 }
 
-// What cannot be had together, or nothing.
+// What is wrong with a combination of options, or nothing.
 std::string conflict_in(const Options& options) {
   if (options.same_bits && options.zero == 3)
     return "--same-bits needs whole gradients on every rank, and --zero 3 divides them; take --zero 0, 1 or 2";
@@ -141,7 +141,7 @@ CommandLine::~CommandLine() = default;
 void CommandLine::add_common() {
   constexpr int64_t most = std::numeric_limits<int64_t>::max();
   add("--ranks", options_.ranks,
-      "ranks as threads of this process; 0: one for each core, on a card one; mpiexec starts them as processes",
+      "ranks as threads of this process; 0: one for each physical core, one on a card, or the processes of mpiexec",
       {0, 1024});
   add("--device", options_.device, "where to compute", {"auto", "cpu", "cuda"});
   add("--dtype", options_.dtype, "element type of the network", {"f32", "f64", "bf16"});

@@ -6,6 +6,7 @@
 #include <ctime>
 #include <set>
 
+#include "apps/shared/peak_flops.h"
 #include "apps/shared/picture.h"
 #include "apps/shared/words.h"
 #include "collectives/agreement.h"
@@ -179,12 +180,11 @@ void Run::end_not_finite(const std::string& name, double sum, double share) {
   std::string ranks;
   for (size_t r = 0; r < shares.size(); ++r)
     if (!std::isfinite(shares[r])) ranks += (ranks.empty() ? " " : ", ") + text(r);
-  throw Fault(
-      exit_codes::non_finite,
-      "step " + text(step_) + ": " + name + " is " + text(sum) +
-          (ranks.empty() ? ", though each rank's share is finite" : ", by the share of rank" + ranks) +
-          "; WEFT_DEBUG=1 names the first operation whose result is not finite; try a smaller learning rate" +
-          (options_.same_bits ? ", or leave out --same-bits, which cannot add gradients of 2^24 and more" : ""));
+  throw Fault(exit_codes::non_finite,
+              "step " + text(step_) + ": " + name + " is " + text(sum) +
+                  (ranks.empty() ? ", though each rank's share is finite" : ", by the share of rank" + ranks) +
+                  "; WEFT_DEBUG=1 names the first operation whose result is not finite; try a smaller learning rate" +
+                  (options_.same_bits ? ", or leave out --same-bits, for gradients of 2^24 and more" : ""));
 }
 
 void Run::measure(const std::vector<Value>& values) {
@@ -261,37 +261,24 @@ std::vector<Report::RankTime> Run::gather_times() {
   return times;
 }
 
-// Floating-point operations a second that all ranks' cores can do at once, or 0 if that is not known.
-double Run::peak_flops() {
-  Backend& device = backend(rank_.device);
-  Tensor peak = Tensor::zeros({}, DType::f64);
-  rank_.comm.barrier();
-  for (int burst = 0; burst < 10; ++burst) {
-    const double begin = seconds(), operations = device.multiply_adds();
-    *peak.mutate<double>() = std::max(peak.item(), operations / (seconds() - begin));
-  }
-  return rank_.comm.all_reduce(peak).item();
-}
-
 void Run::finish(const std::vector<Report::Figure>& figures) {
   save();
   const std::string hash = hash_of_weights();
-  const double peak = plan_.flops_per_image > 0 ? peak_flops() : 0;
+  const double peak = plan_.flops_per_image > 0 ? peak_flops(rank_.device, rank_.comm) : 0;
   if (!leads()) return;
 
   const RunSession all = whole(sessions_);
   report_.ranks = all.ranks;
   report_.traffic = all.traffic;
   if (sessions_.size() > 1) report_.subtitle += ", in " + text(sessions_.size()) + " sessions";
-  const double seconds = all.ranks.empty() ? 0 : all.ranks[0].seconds;
+  const double seconds = all.ranks.empty() ? 0 : all.ranks[0].seconds, speed = seconds > 0 ? all.images / seconds : 0;
   const Metrics& metrics = rank_.folder->metrics();
   report_.figures = {{"loss", short_number(metrics.last("loss").value_or(std::nan("")))}};
   report_.figures.insert(report_.figures.end(), figures.begin(), figures.end());
   report_.figures.push_back({"training time", duration(seconds)});
-  report_.figures.push_back({"images/s", short_number(seconds > 0 ? all.images / seconds : 0)});
-  if (peak > 0 && seconds > 0 && sessions_.size() == 1)
-    report_.figures.push_back(
-        {"of the cores' peak FLOP/s", percent(plan_.flops_per_image * all.images / seconds, peak)});
+  report_.figures.push_back({"images/s", short_number(speed)});
+  if (peak > 0 && sessions_.size() == 1)
+    report_.figures.push_back({"share of the cores' peak FLOP/s", percent(plan_.flops_per_image * speed, peak)});
   report_.figures.push_back({"weights", hash});
 
   std::vector<Report::Chart> charts;

@@ -35,8 +35,8 @@ class Run {
     std::vector<Chart> charts;  // with all metrics there are; "loss" is among them
     int64_t steps = 0;
     int64_t steps_per_epoch = 0;  // 0: there are no epochs
-    double flops_per_image =
-        0;  // of products and convolutions; with 0 the report does not hold them against the CPU's peak
+    // Of products and convolutions. If it is given, the report compares it with what the CPU can do at best.
+    double flops_per_image = 0;
   };
 
   Run(const Launch& rank, const CommandLine& line, Plan plan);
@@ -84,7 +84,6 @@ class Run {
   void tell_dry_run();
   [[noreturn]] void end_not_finite(const std::string& name, double sum, double share);
   std::vector<Report::RankTime> gather_times();
-  double peak_flops();
 
   const Launch& rank_;
   const Options& options_;

@@ -1,0 +1,22 @@
+#include "apps/shared/peak_flops.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "engine/backend.h"
+
+namespace weft {
+
+double peak_flops(Device device, Communicator& comm) {
+  using Clock = std::chrono::steady_clock;
+  double best = 0;
+  comm.barrier();
+  for (int burst = 0; burst < 10; ++burst) {
+    const Clock::time_point begin = Clock::now();
+    const double operations = backend(device).multiply_adds();
+    best = std::max(best, operations / std::chrono::duration<double>(Clock::now() - begin).count());
+  }
+  return comm.all_reduce(Tensor::full({}, best, DType::f64)).item();
+}
+
+}  // namespace weft
