@@ -1,28 +1,29 @@
-// Learns to see from what is said about pictures: CLIP (Radford et al., arXiv 2103.00020) on Fashion-MNIST.
+// SPDX-License-Identifier: Apache-2.0
+// Trains a picture encoder and a text encoder together on Fashion-MNIST: CLIP (Radford et al., arXiv 2103.00020).
 //
-// One network turns pictures into features, another one sentences. The loss asks that each picture of a batch finds its
-// sentence among all, on all ranks, and each sentence its picture. Then nobody has to train a classifier: a test
-// picture belongs to the class whose sentence is the nearest, and that sentence was never said in training. (Sentences
-// of a batch that are about the same class count as wrong for each other's pictures. So it is in CLIP, too, whose
-// batches have few of these; here they keep the loss far from zero.)
-#include "apps/shared/data_set.h"
-#include "apps/shared/features.h"
-#include "apps/shared/pair_loss.h"
-#include "apps/shared/picture.h"
-#include "apps/shared/run.h"
-#include "apps/shared/training.h"
-#include "apps/shared/words.h"
-#include "data/descriptions.h"
-#include "engine/ops/index.h"
-#include "engine/ops/matmul.h"
-#include "engine/ops/normalize.h"
-#include "engine/ops/reduce.h"
-#include "engine/ops/shape_ops.h"
-#include "losses/logit_scale.h"
-#include "losses/precision.h"
-#include "models/encoders.h"
-#include "models/text_tower.h"
-#include "optim/schedules.h"
+// The loss asks each picture of a batch to find its sentence among the sentences of all ranks, and each sentence its
+// picture. No classifier is trained: a test picture gets the class whose sentence has the nearest features, and
+// training never contained that sentence. (A batch has several sentences about the same class, and each counts as wrong
+// for the pictures of the others. The same holds for CLIP, whose batches have few of them; here they keep the loss far
+// from zero.)
+#include "apps/shared/choices/pair_loss.h"
+#include "apps/shared/evaluation/features.h"
+#include "apps/shared/report/picture.h"
+#include "apps/shared/run/run.h"
+#include "apps/shared/run/words.h"
+#include "apps/shared/training/data_set.h"
+#include "apps/shared/training/training.h"
+#include "weft/data/descriptions.h"
+#include "weft/engine/ops/index.h"
+#include "weft/engine/ops/matmul.h"
+#include "weft/engine/ops/normalize.h"
+#include "weft/engine/ops/reduce.h"
+#include "weft/engine/ops/shape_ops.h"
+#include "weft/losses/common/precision.h"
+#include "weft/losses/contrastive/logit_scale.h"
+#include "weft/models/encoders.h"
+#include "weft/models/text_tower.h"
+#include "weft/optim/schedules.h"
 
 namespace weft {
 namespace {
@@ -48,11 +49,11 @@ struct Network : Module {
         loss(pair_loss_named(settings.loss)),
         scale("scale", init, {.initial = loss.first_scale}),
         bias("bias", init.full({}, -10)) {
-    has(*encoder);
-    has(*head);
-    has(sentences);
-    has(scale);
-    if (loss.biased) has(bias);
+    register_module(*encoder);
+    register_module(*head);
+    register_module(sentences);
+    register_module(scale);
+    if (loss.biased) register_parameter(bias);
   }
 };
 
@@ -79,10 +80,10 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
   };
 
   const Batch test = take(data.test, samples_between(0, data.test.count()), dtype);
-  // Of every test picture with every class's sentence.
+  // The score of each test picture with each class's sentence.
   const auto scores_of_test = [&] {
-    const Tensor pictures = features_of(test.images, of_pictures, rank.comm);
-    return matmul(pictures, features_of(prompts(), of_sentences, rank.comm), Transpose::no, Transpose::yes).value();
+    const Tensor pictures = encoded(test.images, of_pictures, rank.comm);
+    return matmul(pictures, encoded(prompts(), of_sentences, rank.comm), Transpose::no, Transpose::yes).value();
   };
   const double untrained = accuracy(scores_of_test(), test.labels);
 
@@ -96,7 +97,7 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
   const Metadata saved = run.begin(state, [&] { return Metadata{{"data", batches.position()}}; });
   if (!saved.empty()) batches.seek(saved.at("data"));
 
-  const Between keep = settings.cached ? Between::features : Between::tapes;
+  const Recompute recompute = settings.cached ? Recompute::yes : Recompute::no;
   while (run.running()) {
     const Random step = key.fork(static_cast<uint64_t>(run.steps_done()));
     const LocalBatch batch = training.local_batch(batches.next());
@@ -113,7 +114,7 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
       scale_now = scale.value().item();
       return network.loss.share(pictures, texts, scale, bias, group);
     };
-    const Tensor share = training.backward(batch, encode, loss, keep);
+    const Tensor share = training.backward(batch, encode, loss, recompute);
     const double now = rate(run.steps_done());
     training.step(now);
     training.change(network.scale.log_scale, [&] { network.scale.limit(); });
@@ -123,10 +124,12 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
 
   const Tensor scores = scores_of_test();
   const Tensor nearest = top_k(transpose(scores), 10).indices.value().to(Device::cpu);
-  run.picture("nearest", "The test pictures nearest to \"" + in_words(prompts()).front() + "\", and so on",
-              grid(as_pixels(gather_rows(test.images, flatten(nearest, 0)).value()), 10));
-  run.finish(
-      {{"zero-shot test accuracy", percent(accuracy(scores, test.labels))}, {"before training", percent(untrained)}});
+  run.picture(
+      "nearest",
+      "One row per class: the ten test pictures nearest to its sentence, first \"" + in_words(prompts()).front() + "\"",
+      grid(as_pixels(gather_rows(test.images, flatten(nearest, 0)).value()), 10));
+  run.finish({{"zero-shot test accuracy", percent(accuracy(scores, test.labels))},
+              {"zero-shot test accuracy before training", percent(untrained)}});
 }
 
 }  // namespace
@@ -137,11 +140,13 @@ int main(int argc, char** argv) {
   Options options;
   options.epochs = 2;
   Settings settings;
-  CommandLine line("train_clip", "Learns Fashion-MNIST's pictures together with sentences about them.", options);
-  line.add("--loss", settings.loss, "of pictures and sentences", {"clip", "siglip"});
-  line.add("--cached", settings.cached, "keep features only between forward and backward, and compute the rest again");
-  line.add("--batch", settings.batch, "pictures in a step, on all ranks", {2, 60000});
-  line.add("--rate", settings.rate, "the highest learning rate", {0, 10});
+  CommandLine line("train_clip",
+                   "Trains a picture and a text encoder on Fashion-MNIST and sentences about it, as CLIP does.",
+                   options);
+  line.add("--loss", settings.loss, "loss of matching pictures and sentences", {"clip", "siglip"});
+  line.add("--cached", settings.cached, "keep only the features after forward, and recompute the rest in backward");
+  line.add("--batch", settings.batch, "pictures per step, on all ranks together", {2, 60000});
+  line.add("--rate", settings.rate, "highest learning rate of the schedule", {0, 10});
   line.add("--width", settings.width, "channels of the first convolution", {1, 1024});
   line.add("--data", settings.data, "folder of the four IDX files (default: $WEFT_DATA, then Debian's)");
   return launch(line, argc, argv, [&](const Launch& rank) { train(rank, line, settings); });

@@ -1,19 +1,20 @@
-// Learns to see from pictures that nobody has labelled: SimCLR (Chen et al., arXiv 2002.05709) on Fashion-MNIST.
+// SPDX-License-Identifier: Apache-2.0
+// Trains an image encoder on Fashion-MNIST without labels: SimCLR (Chen et al., arXiv 2002.05709).
 //
-// Of every picture two random views are made. A network turns views into features, and the loss asks it to find each
-// view's counterpart among those of the whole batch, on all ranks. What it has learnt is measured by how well a linear
-// classifier tells the ten kinds of clothes from its features. docs/tour.md goes through this file line by line.
-#include "apps/shared/data_set.h"
-#include "apps/shared/named_loss.h"
-#include "apps/shared/probe.h"
-#include "apps/shared/run.h"
-#include "apps/shared/training.h"
-#include "apps/shared/words.h"
-#include "collectives/share.h"
-#include "data/augment.h"
-#include "engine/ops/shape_ops.h"
-#include "models/encoders.h"
-#include "optim/schedules.h"
+// Each picture gives two random views. A network turns views into features, and the loss asks it to find each view's
+// counterpart among all views of the batch, on all ranks. Afterwards a linear classifier predicts the ten classes of
+// clothes from the features; its accuracy measures what the encoder has learnt. docs/tour.md explains this file.
+#include "apps/shared/choices/named_loss.h"
+#include "apps/shared/evaluation/probe.h"
+#include "apps/shared/run/run.h"
+#include "apps/shared/run/words.h"
+#include "apps/shared/training/data_set.h"
+#include "apps/shared/training/training.h"
+#include "weft/collectives/share.h"
+#include "weft/data/augment.h"
+#include "weft/engine/ops/shape_ops.h"
+#include "weft/models/encoders.h"
+#include "weft/optim/schedules.h"
 
 namespace weft {
 namespace {
@@ -33,13 +34,13 @@ struct Network : Module {
     encoder = conv ? conv_encoder("encoder", 1, settings.width, init)
                    : mlp_encoder("encoder", 28 * 28, 8 * settings.width, init);
     head = projection_head("head", 8 * settings.width, 256, 64, init);
-    has(*encoder);
-    has(*head);
+    register_module(*encoder);
+    register_module(*head);
   }
 };
 
-// A frozen encoder's features of this rank's part of some pictures, or the pixels where there is no encoder. In as many
-// pieces on every rank: with --zero 3 they meet in each.
+// A frozen encoder's features of this rank's part of some pictures, or the pixels if there is no encoder. Every rank
+// computes the same number of pieces, since with --zero 3 each piece contains collectives.
 LabelledFeatures features_of(const LabelledImages& data, Layer* encoder, const Launch& rank, DType dtype) {
   const int64_t ranks = rank.comm.size(), me = rank.comm.rank().value, at_once = 500;
   const int64_t first = data.count() * me / ranks, last = data.count() * (me + 1) / ranks;
@@ -116,14 +117,14 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
   if (run.stopped()) return;
   if (settings.no_probes) return run.finish({});
 
-  const auto known = features_of(data.train, &encoder, rank, dtype),
-             asked = features_of(data.test, &encoder, rank, dtype);
-  const double trained = linear_probe(known, asked, FashionMnist::classes, rank.comm);
-  const double neighbours = nearest_neighbours(known, asked, FashionMnist::classes, 20, rank.comm);
-  run.finish({{"test accuracy of a linear probe", percent(trained)},
-              {"of 20 nearest neighbours", percent(neighbours)},
-              {"of a linear probe, before training", percent(untrained)},
-              {"of a linear probe, on pixels", percent(pixels)}});
+  const auto train_features = features_of(data.train, &encoder, rank, dtype),
+             test_features = features_of(data.test, &encoder, rank, dtype);
+  const double trained = linear_probe(train_features, test_features, FashionMnist::classes, rank.comm);
+  const double neighbours = nearest_neighbours(train_features, test_features, FashionMnist::classes, 20, rank.comm);
+  run.finish({{"test accuracy: linear probe", percent(trained)},
+              {"test accuracy: 20 nearest neighbours", percent(neighbours)},
+              {"test accuracy: linear probe before training", percent(untrained)},
+              {"test accuracy: linear probe on raw pixels", percent(pixels)}});
 }
 
 }  // namespace
@@ -134,15 +135,16 @@ int main(int argc, char** argv) {
   Options options;
   options.epochs = 3;
   Settings settings;
-  CommandLine line("train_contrastive", "Learns features of Fashion-MNIST's pictures without their labels.", options);
-  line.add("--loss", settings.loss, "of two views of every picture", names_of_losses());
-  line.add("--encoder", settings.encoder, "the network that makes features", {"conv", "mlp"});
-  line.add("--batch", settings.batch, "pictures in a step, on all ranks", {2, 60000});
-  line.add("--rate", settings.rate, "the highest learning rate", {0, 10});
-  line.add("--temperature", settings.temperature, "of the losses that have one", {0.001, 100});
-  line.add("--width", settings.width, "channels of the first convolution; there are 8 times as many features",
+  CommandLine line("train_contrastive",
+                   "Trains an image encoder on Fashion-MNIST without labels, by contrastive learning.", options);
+  line.add("--loss", settings.loss, "loss of two random views of each picture", names_of_losses());
+  line.add("--encoder", settings.encoder, "network that turns a picture into features", {"conv", "mlp"});
+  line.add("--batch", settings.batch, "pictures per step, on all ranks together", {2, 60000});
+  line.add("--rate", settings.rate, "highest learning rate of the schedule", {0, 10});
+  line.add("--temperature", settings.temperature, "temperature, for the losses that have one", {0.001, 100});
+  line.add("--width", settings.width, "channels of the first convolution; the encoder has 8 times as many features",
            {1, 1024});
-  line.add("--no-probes", settings.no_probes, "leave out the measurements of features before and after training");
+  line.add("--no-probes", settings.no_probes, "do not measure the features before and after training");
   line.add("--data", settings.data, "folder of the four IDX files (default: $WEFT_DATA, then Debian's)");
   return launch(line, argc, argv, [&](const Launch& rank) { train(rank, line, settings); });
 }

@@ -1,27 +1,28 @@
-// Learns a language for pictures: a VQ-VAE (van den Oord et al., arXiv 1711.00937) on Fashion-MNIST.
+// SPDX-License-Identifier: Apache-2.0
+// Trains a VQ-VAE, an autoencoder with discrete codes (van den Oord et al., arXiv 1711.00937), on Fashion-MNIST.
 //
-// A network turns each picture into 7 x 7 tokens, a quantizer replaces each token by the nearest of a few hundred
-// codes, and a second network makes the picture again of nothing but the codes' numbers. What is learnt is measured by
-// how well it does so for pictures never seen, and by how many of the codes are in use.
+// An encoder turns each picture into 7 x 7 tokens, a quantizer replaces each token by the nearest of a few hundred
+// codes, and a decoder reconstructs the picture from the codes alone. The program reports the squared error on test
+// pictures and how many of the codes are in use.
 #include <cmath>
 
-#include "apps/shared/chart.h"
-#include "apps/shared/data_set.h"
-#include "apps/shared/exact_sum.h"
-#include "apps/shared/first_codes.h"
-#include "apps/shared/named_quantizer.h"
-#include "apps/shared/reconstruction.h"
-#include "apps/shared/run.h"
-#include "apps/shared/training.h"
-#include "apps/shared/words.h"
-#include "collectives/debug.h"
-#include "collectives/share.h"
-#include "collectives/spreads.h"
-#include "engine/ops/elementwise.h"
-#include "engine/ops/reduce.h"
-#include "engine/ops/shape_ops.h"
-#include "losses/precision.h"
-#include "optim/schedules.h"
+#include "apps/shared/choices/named_quantizer.h"
+#include "apps/shared/evaluation/first_codes.h"
+#include "apps/shared/evaluation/reconstruction.h"
+#include "apps/shared/report/chart.h"
+#include "apps/shared/run/run.h"
+#include "apps/shared/run/words.h"
+#include "apps/shared/training/data_set.h"
+#include "apps/shared/training/exact_sum.h"
+#include "apps/shared/training/training.h"
+#include "weft/collectives/checks/debug.h"
+#include "weft/collectives/placement_conversions.h"
+#include "weft/collectives/share.h"
+#include "weft/engine/ops/elementwise.h"
+#include "weft/engine/ops/reduce.h"
+#include "weft/engine/ops/shape_ops.h"
+#include "weft/losses/common/precision.h"
+#include "weft/optim/schedules.h"
 
 namespace weft {
 namespace {
@@ -72,7 +73,7 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
     const Random step = key.fork(static_cast<uint64_t>(run.steps_done()));
     const LocalBatch batch = training.local_batch(batches.next());
     Communicator& group = training.micro_batch_group();
-    ExactSum sums({2}, rank.device);  // of the loss, and of what is squared error in it
+    ExactSum sums({2}, rank.device);  // of the loss, and of its squared error
     CodeUsage usage = unused;
     for (const MicroBatch& micro : batch.micro_batches) {
       const Tensor images =
@@ -91,7 +92,7 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
     training.step(now);
     const std::vector<double> sum = sums.over(rank.comm).values();
     usage.over(rank.comm);
-    if (std::isfinite(sum[0])) quantizer.update(rank.comm, step);  // if it is not, this step is the last
+    if (std::isfinite(sum[0])) quantizer.update(rank.comm, step);  // Run::step ends a run whose loss is not finite
     const double whole = rank.comm.rank().value == 0 ? sum[0] : 0;
     run.step(batch.total, {{"loss", whole}},
              {{"squared error", sum[1]}, {"perplexity", usage.perplexity()}, {"rate", now}});
@@ -100,12 +101,12 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
 
   CodeUsage usage = unused;
   const double error = reconstruction_error(network, data.test, init, rank.comm, usage);
-  run.picture("reconstructions", "Test pictures, and under each what is made of its 49 tokens",
+  run.picture("reconstructions", "Test pictures, each above its reconstruction from 49 tokens",
               beside_originals(network, data.test, init, rank.comm));
-  run.chart("Tokens of the test set for each code, most used first", bar_chart(usage.most_used_first(), "code"));
+  run.chart("Tokens of the test set per code, most used code first", bar_chart(usage.most_used_first(), "code"));
   run.finish({{"squared error on the test set", short_number(error)},
-              {"perplexity", short_number(usage.perplexity())},
-              {"dead codes", grouped(usage.dead())}});
+              {"perplexity of the codes", short_number(usage.perplexity())},
+              {"codes without a token", grouped(usage.dead())}});
 }
 
 }  // namespace
@@ -117,14 +118,14 @@ int main(int argc, char** argv) {
   options.epochs = 4;
   Settings settings;
   QuantizerSettings& quantizer = settings.of_quantizer;
-  CommandLine line("train_vq", "Learns to say Fashion-MNIST's pictures in 49 words of a language of its own.", options);
-  line.add("--quantizer", settings.quantizer, "what makes codes of tokens", names_of_quantizers());
-  line.add("--codes", quantizer.codes, "that there are to choose from", {2, 65536});
-  line.add("--dim", quantizer.dim, "features of a token, where the quantizer leaves a choice", {1, 4096});
+  CommandLine line("train_vq", "Trains a VQ-VAE, an autoencoder with discrete codes, on Fashion-MNIST.", options);
+  line.add("--quantizer", settings.quantizer, "quantizer that replaces tokens by codes", names_of_quantizers());
+  line.add("--codes", quantizer.codes, "size of the codebook", {2, 65536});
+  line.add("--dim", quantizer.dim, "features of a token, for the quantizers that do not fix it", {1, 4096});
   line.add("--commitment", quantizer.commitment, "weight of the distance between tokens and codes", {0, 100});
-  line.add("--decay", quantizer.decay, "of the moving averages that codes follow", {0, 1});
-  line.add("--batch", settings.batch, "pictures in a step, on all ranks", {2, 60000});
-  line.add("--rate", settings.rate, "the highest learning rate", {0, 10});
+  line.add("--decay", quantizer.decay, "decay of the moving averages that update the codes", {0, 1});
+  line.add("--batch", settings.batch, "pictures per step, on all ranks together", {2, 60000});
+  line.add("--rate", settings.rate, "highest learning rate of the schedule", {0, 10});
   line.add("--width", settings.width, "channels of the first convolution", {1, 1024});
   line.add("--data", settings.data, "folder of the four IDX files (default: $WEFT_DATA, then Debian's)");
   return launch(line, argc, argv, [&](const Launch& rank) { train(rank, line, settings); });

@@ -1,34 +1,36 @@
-// Two losses in balance: a VQ autoencoder on Fashion-MNIST that is to come near its pictures and to deceive an
-// adversary, as in VQGAN (Esser et al., arXiv 2012.09841). So that neither drowns the other, the second loss gets the
-// weight
+// SPDX-License-Identifier: Apache-2.0
+// Trains a VQ autoencoder on Fashion-MNIST against a discriminator, as in VQGAN (Esser et al., arXiv 2012.09841).
 //
-//   |gradient of the reconstruction loss by the last layer| / (|gradient of the adversarial loss by it| + 1e-4)
+// In each step the adversarial loss gets the weight
 //
-// in every step. Before it walks back, a step has questions to ask. That is where libraries of distributed training
-// have gone wrong: their reductions hang on hooks that fire whenever a gradient is computed, so that a mere question
-// put a sum under way whose terms were still to come (ColossalAI, issue 5601); or each rank took the norms of its own
-// gradients. Here a question is answered, and that is all: nothing is accumulated, no hook fires, the tape stays.
+//   |gradient of the reconstruction loss| / (|gradient of the adversarial loss| + 1e-4),
+//
+// where both gradients are with respect to the decoder's last layer. A step therefore queries two gradients before its
+// backward. Libraries of distributed training have failed here. Some reduce gradients in hooks that fire whenever a
+// gradient is computed, so a query started a sum whose terms were not complete (ColossalAI, issue 5601). Others took
+// the norms of each rank's own gradients. A query of Weft returns the gradient and does nothing else: it accumulates
+// nothing, fires no hook and keeps the tape.
 #include <deque>
 #include <optional>
 
-#include "apps/shared/data_set.h"
-#include "apps/shared/exact_sum.h"
-#include "apps/shared/first_codes.h"
-#include "apps/shared/named_quantizer.h"
-#include "apps/shared/reconstruction.h"
-#include "apps/shared/run.h"
-#include "apps/shared/training.h"
-#include "apps/shared/words.h"
-#include "collectives/debug.h"
-#include "collectives/share.h"
-#include "collectives/spreads.h"
-#include "engine/ops/elementwise.h"
-#include "engine/ops/reduce.h"
-#include "engine/ops/shape_ops.h"
-#include "losses/adaptive_weight.h"
-#include "losses/precision.h"
-#include "models/discriminator.h"
-#include "optim/schedules.h"
+#include "apps/shared/choices/named_quantizer.h"
+#include "apps/shared/evaluation/first_codes.h"
+#include "apps/shared/evaluation/reconstruction.h"
+#include "apps/shared/run/run.h"
+#include "apps/shared/run/words.h"
+#include "apps/shared/training/data_set.h"
+#include "apps/shared/training/exact_sum.h"
+#include "apps/shared/training/training.h"
+#include "weft/collectives/checks/debug.h"
+#include "weft/collectives/placement_conversions.h"
+#include "weft/collectives/share.h"
+#include "weft/engine/ops/elementwise.h"
+#include "weft/engine/ops/reduce.h"
+#include "weft/engine/ops/shape_ops.h"
+#include "weft/losses/common/adaptive_weight.h"
+#include "weft/losses/common/precision.h"
+#include "weft/models/discriminator.h"
+#include "weft/optim/schedules.h"
 
 namespace weft {
 namespace {
@@ -39,7 +41,7 @@ struct Settings {
   std::string quantizer = "vq", data;
 };
 
-// What is kept of a micro-batch from the first pass of a step to the second.
+// What the first pass over a micro-batch keeps for the second pass of the step.
 struct FirstPass {
   Tape tape;
   Var of_pixels, deceit, of_codes;
@@ -71,10 +73,10 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
   find_first_codes(network, data.train, making.local_batch(Batches(batches).next()), init, rank.comm);
 
   Run run(rank, line,
-          {.title = "A VQ autoencoder and its adversary on Fashion-MNIST",
+          {.title = "A VQ autoencoder and its discriminator on Fashion-MNIST",
            .charts = {{"Reconstruction", {"loss", "squared error"}},
                       {"Weight of the adversarial loss", {"weight"}},
-                      {"Patches that the adversary tells rightly", {"told rightly"}}},
+                      {"Accuracy of the discriminator on patches", {"accuracy"}}},
            .steps = steps,
            .steps_per_epoch = steps_per_epoch});
   TrainingState state(rank.comm);
@@ -101,13 +103,13 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
       of_codes = tokens.loss * micro.weight;
       trial.emplace(verdict, images, made.value(), patches, group);
       deceit = as_partial(sum(precise(made * tape.constant(trial->pull))), group);
-      // Two questions: what would each loss do to the last layer?
+      // Two queries: the gradients of both losses with respect to the last layer.
       const Parameter& last = network.last_weight();
       gradients.add(stack({making.gradient(of_pixels, last), making.gradient(deceit, last)}, 0).value());
       const double error = of_pixels.value().item();
       sums.add(Tensor::from({3}, {error + of_codes.value().item(), error, trial->right}, DType::f64));
     }
-    // These gradients are added over micro-batches and ranks first: the norms that count are those of the whole batch.
+    // These gradients are summed over micro-batches and ranks first: the weight is a ratio of norms of the whole batch.
     const Tensor both = gradients.over(rank.comm);
     const double ratio = adaptive_weight(both.slice(0, 1), both.slice(1, 2));
     const double weight = run.steps_done() < settings.alone ? 0 : settings.weight * ratio;
@@ -119,17 +121,16 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
     judging.step(rate(run.steps_done()));
     network.quantizer().update(rank.comm, step);
     const std::vector<double> sum = sums.over(rank.comm).values();
-    run.step(
-        batch.total, {{"loss", rank.comm.rank().value == 0 ? sum[0] : 0}},
-        {{"squared error", sum[1]}, {"weight", weight}, {"told rightly", sum[2] / static_cast<double>(2 * patches)}});
+    run.step(batch.total, {{"loss", rank.comm.rank().value == 0 ? sum[0] : 0}},
+             {{"squared error", sum[1]}, {"weight", weight}, {"accuracy", sum[2] / static_cast<double>(2 * patches)}});
   }
   if (run.stopped()) return;
 
   const double error = reconstruction_error(network, data.test, init, rank.comm, usage);
-  run.picture("reconstructions", "Test pictures, and under each what is made of its 49 tokens",
+  run.picture("reconstructions", "Test pictures, each above its reconstruction from 49 tokens",
               beside_originals(network, data.test, init, rank.comm));
-  run.finish(
-      {{"squared error on the test set", short_number(error)}, {"perplexity", short_number(usage.perplexity())}});
+  run.finish({{"squared error on the test set", short_number(error)},
+              {"perplexity of the codes", short_number(usage.perplexity())}});
 }
 
 }  // namespace
@@ -140,13 +141,14 @@ int main(int argc, char** argv) {
   Options options;
   options.epochs = 2;
   Settings settings;
-  CommandLine line("train_vqgan_weight", "Makes Fashion-MNIST's pictures of tokens, against an adversary.", options);
-  line.add("--quantizer", settings.quantizer, "what makes codes of tokens", names_of_quantizers());
-  line.add("--weight", settings.weight, "of the adversarial loss, beside the adaptive one", {0, 100});
-  line.add("--alone", settings.alone, "steps before it counts", {0, 1 << 30});
-  line.add("--batch", settings.batch, "pictures in a step, on all ranks", {2, 60000});
-  line.add("--rate", settings.rate, "the highest learning rate", {0, 10});
-  line.add("--width", settings.width, "channels of the first convolutions", {1, 1024});
+  CommandLine line("train_vqgan_weight",
+                   "Trains a VQ autoencoder on Fashion-MNIST against a discriminator, as VQGAN does.", options);
+  line.add("--quantizer", settings.quantizer, "quantizer that replaces tokens by codes", names_of_quantizers());
+  line.add("--weight", settings.weight, "factor of the adversarial loss, times its adaptive weight", {0, 100});
+  line.add("--alone", settings.alone, "steps before the adversarial loss counts", {0, 1 << 30});
+  line.add("--batch", settings.batch, "pictures per step, on all ranks together", {2, 60000});
+  line.add("--rate", settings.rate, "highest learning rate of the schedule", {0, 10});
+  line.add("--width", settings.width, "channels of the first convolution of each network", {1, 1024});
   line.add("--data", settings.data, "folder of the four IDX files (default: $WEFT_DATA, then Debian's)");
   return launch(line, argc, argv, [&](const Launch& rank) { train(rank, line, settings); });
 }

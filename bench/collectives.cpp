@@ -1,6 +1,7 @@
-// P6-ranks and P10 to P13: several ranks, against MPI's own collectives and against one rank. The measurement is in
-// collectives_child.cpp, a program of several ranks; here it is started again and again, since where the ranks of one
-// launch happen to run decides a factor.
+// SPDX-License-Identifier: Apache-2.0
+// P6-ranks and P10 to P13: several ranks, compared with MPI's own collectives and with one rank. The measurement is in
+// collectives_child.cpp, a program of several ranks. This program launches it several times, since the cores on which
+// the ranks of one launch happen to run change the result by a factor.
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/wait.h>
@@ -11,8 +12,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "bench/goal.h"
-#include "engine/error.h"
+#include "bench/measuring/goal.h"
+#include "weft/engine/tensor/error.h"
 
 namespace weft::bench {
 namespace {
@@ -45,7 +46,7 @@ void need_two_cores() {
     throw Unavailable{"one core is not enough"};
 }
 
-// What the ranks print.
+// Launches the ranks and returns what they print.
 std::istringstream launch(const char* goal, int ranks) {
   const std::string mpiexec = launcher(), child = child_program(), count = std::to_string(ranks);
   int up[2];
@@ -53,7 +54,7 @@ std::istringstream launch(const char* goal, int ranks) {
   const pid_t job = fork();
   if (job == 0) {
     setenv("OMPI_MCA_rmaps_base_oversubscribe", "true", 1);  // Open MPI refuses more ranks than cores otherwise
-    dup2(open("/dev/null", O_RDONLY), STDIN_FILENO);         // mpiexec would take what is typed
+    dup2(open("/dev/null", O_RDONLY), STDIN_FILENO);         // mpiexec would read the terminal
     dup2(up[1], STDOUT_FILENO);
     execl(mpiexec.c_str(), mpiexec.c_str(), "-n", count.c_str(), child.c_str(), goal, nullptr);
     _exit(no_launcher);

@@ -1,5 +1,6 @@
-// One rank of what P10 to P13 measure; collectives.cpp starts it under mpiexec. What is compared takes turns in this
-// one job, and rank 0 prints a JSON line per number.
+// SPDX-License-Identifier: Apache-2.0
+// One rank of the measurements P10 to P13; collectives.cpp starts it under mpiexec. The compared variants alternate in
+// this one job, and rank 0 prints a JSON line per number.
 #include <mpi.h>
 #include <sched.h>
 
@@ -7,7 +8,7 @@
 #include <ctime>
 #include <map>
 
-#include "bench/ranks.h"
+#include "bench/measuring/ranks.h"
 
 namespace weft::bench {
 namespace {
@@ -23,7 +24,7 @@ void raw_all_reduce(const void* x, Tensor& y) {
   MPI_Allreduce(x, y.mutate(), static_cast<int>(y.size()), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
 }
 
-// The same memory on every rank.
+// A tensor in memory that all ranks share.
 Tensor in_common(Ranks& ranks, const Shape& shape) {
   return Tensor(ranks.group().allocate_common(static_cast<size_t>(shape.size()) * sizeof(float)), 0, shape, DType::f32);
 }
@@ -35,7 +36,7 @@ Tensor in_arena(Ranks& ranks, const Shape& shape, float value) {
   return x;
 }
 
-// In place everything is zero, since it is added up again and again.
+// Values that are reduced in place are zero, so that repeated sums do not overflow.
 void sizes(Ranks& ranks, size_t bytes) {
   Communicator& group = ranks.group();
   const Shape shape{static_cast<int64_t>(bytes / sizeof(float))};
@@ -63,18 +64,19 @@ void sizes(Ranks& ranks, size_t bytes) {
   print("shown", " in the arena, in place", arena_in_place, raw_in_place);
 }
 
-// The least two ranks can do to add up a number: each writes a line of shared memory and waits for the other's.
+// The cheapest way for two ranks to add a number: each writes a cache line in shared memory and waits for the other's.
 class Handshake {
  public:
   explicit Handshake(Ranks& ranks) : own_(in_arena(ranks, {size / 4}, 0)) {
     const auto keep = [&](const Transport::Part& part) {
       if (part.first == 0) peers_.assign(part.peers.begin(), part.peers.end());
     };
-    ranks.transport().meet(describe(Verb::all_gather, own_, Site::here()), {own_.data<std::byte>(), size}, size, keep);
+    ranks.transport().expose(describe(Verb::all_gather, own_, Site::here()), {own_.data<std::byte>(), size}, size,
+                             keep);
     ranks.group().barrier();
   }
   void add_up(const float& x, float& sum) {
-    const auto line = [&](const void* of) {  // two, used in turn
+    const auto line = [&](const void* of) {  // alternates between two lines
       return reinterpret_cast<Line*>(const_cast<char*>(static_cast<const char*>(of)) + step_ % 2 * 64);
     };
     ++step_;
@@ -91,7 +93,7 @@ class Handshake {
   }
 
  private:
-  static constexpr size_t size = size_t{64} << 10;  // large enough to be shown in place
+  static constexpr size_t size = size_t{64} << 10;  // so large that ranks read it in place
   struct Line {
     std::atomic<uint64_t> filled;
     float value;
@@ -101,8 +103,8 @@ class Handshake {
   uint64_t step_ = 0;
 };
 
-// What it costs that a call is described, compared and logged: on its own, and at most, as what a whole collective
-// takes beyond a bare exchange of the same values.
+// The cost of describing, comparing and logging a call: measured alone, and bounded from above by the time that a whole
+// collective takes beyond a bare exchange of the same values.
 void overhead(Ranks& ranks) {
   Handshake handshake(ranks);
   const Tensor x = Tensor::full({1}, 1);
@@ -128,7 +130,7 @@ void against_mpi(Ranks& ranks) {
 
 constexpr double work_seconds = 0.5e-3;
 
-// By the clock that stands still while another rank has the core.
+// Computes for a fixed CPU time, which does not pass while another rank has the core.
 void work() {
   const auto spent = [] {
     timespec time{};

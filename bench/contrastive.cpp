@@ -1,14 +1,15 @@
-// P6 and P7: contrastive losses against PyTorch, in time and in memory.
+// SPDX-License-Identifier: Apache-2.0
+// P6 and P7: contrastive losses compared with PyTorch, in time and in memory.
 #include <fmt/format.h>
 
 #include <filesystem>
 
 #include "bench/contrastive_steps.h"
-#include "bench/goal.h"
-#include "bench/of_kind.h"
-#include "bench/torch.h"
-#include "collectives/transports/self.h"
-#include "engine/error.h"
+#include "bench/measuring/goal.h"
+#include "bench/measuring/of_kind.h"
+#include "bench/rivals/torch.h"
+#include "weft/collectives/transports/self.h"
+#include "weft/engine/tensor/error.h"
 
 namespace weft::bench {
 namespace {
@@ -17,11 +18,11 @@ constexpr int64_t batch = 4096;
 
 std::vector<Check> speed() {
   Communicator self(connect_self());
-  // NT-Xent has two views of half as many samples, for as many scores.
+  // NT-Xent has two views of each sample, so half as many samples give the same number of scores.
   ContrastiveBatch pairs(batch, self), views(batch / 2, self);
   std::vector<Check> checks;
-  // CLIP's scores PyTorch goes through twice; with one direction only, its strongest setting comes closer.
-  // With AVX2 matrix products take most of the time, and PyTorch computes the same ones.
+  // PyTorch makes two passes over CLIP's scores, but only one over those of the other losses, so its strongest setting
+  // comes closer there. With AVX2, matrix products take most of the time, and PyTorch computes the same ones.
   const bool wide = of_chosen_kind().lanes == 16;
   const auto add = [&](const std::string& loss, double strongest, std::function<void()> step) {
     for (Check check : against_torch(timed(std::move(step)), loss, wide ? 4 : 3.5, strongest)) {
@@ -35,8 +36,8 @@ std::vector<Check> speed() {
   return checks;
 }
 
-// By how much a first step at this batch raises the peak of what is resident, in a process that has only made a small
-// one before: so it is measured in both programs.
+// The increase of the peak of resident memory by a first step with this batch, in a process that has run only a small
+// step before. torch_steps.py measures PyTorch in the same way.
 double extra_bytes(int64_t pairs) {
   const auto program = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "contrastive_memory";
   std::FILE* answer = popen(fmt::format("'{}' {}", program.string(), pairs).c_str(), "r");

@@ -1,7 +1,8 @@
-// The loss of CLIP alone on several ranks: the same batch on one rank, and divided.
+// SPDX-License-Identifier: Apache-2.0
+// The loss of CLIP alone: a batch on one rank, compared with the same batch divided among several ranks.
 #include "bench/contrastive_steps.h"
-#include "bench/ranks.h"
-#include "collectives/transports/self.h"
+#include "bench/measuring/ranks.h"
+#include "weft/collectives/transports/self.h"
 
 namespace weft::bench {
 

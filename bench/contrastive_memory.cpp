@@ -1,12 +1,13 @@
-// contrastive_memory PAIRS    prints by how many bytes a step of CLIP's loss raises the peak of resident memory (P7)
+// SPDX-License-Identifier: Apache-2.0
+// contrastive_memory PAIRS    prints the increase in bytes of the peak resident memory by a step of CLIP's loss (P7)
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <string>
 
-#include "collectives/transports/self.h"
-#include "losses/clip.h"
+#include "weft/collectives/transports/self.h"
+#include "weft/losses/contrastive/clip.h"
 
 using namespace weft;
 
@@ -20,8 +21,8 @@ double status(const std::string& name) {
   return 0;
 }
 
-// The loss of as many pairs and its gradients. Features are of length one or so, made in their place: memory left in
-// the pool would not be seen to be used again.
+// The loss of this many pairs and its gradients. Features of approximately unit length are generated in place, because
+// temporary buffers would leave memory in the pool, whose reuse would not show in the peak.
 class Clip {
  public:
   explicit Clip(int64_t pairs) : images_(rows(pairs, 0)), texts_(rows(pairs, 1)) {}
@@ -29,13 +30,13 @@ class Clip {
   void step(Communicator& alone) const {
     Tape tape;
     const Var x = tape.watch(images_), y = tape.watch(texts_), scale = tape.watch(scale_);
-    tape.gradient(clip_loss(x, y, scale, {.exchange = {.way = Exchange::Way::ring}}, alone), {x, y, scale});
+    tape.gradient(clip_loss(x, y, scale, {.schedule = {.kind = KeySchedule::ring}}, alone), {x, y, scale});
   }
 
  private:
   static Tensor rows(int64_t pairs, uint64_t stream) {
-    const double most = std::sqrt(3.0 / width);
-    return Tensor::uniform({pairs, width}, {1, stream}, -most, most);
+    const double bound = std::sqrt(3.0 / width);
+    return Tensor::uniform({pairs, width}, {1, stream}, -bound, bound);
   }
 
   static constexpr int64_t width = 128;
@@ -48,7 +49,7 @@ int main(int, char** arguments) {
   Communicator alone(connect_self());
   const Clip small(64), clip(std::strtol(arguments[1], nullptr, 10));
   small.step(alone);
-  std::ofstream("/proc/self/clear_refs") << "5";  // the peak begins anew
+  std::ofstream("/proc/self/clear_refs") << "5";  // resets the peak
   const double before = status("VmRSS");
   clip.step(alone);
   std::printf("%.0f\n", status("VmHWM") - before);

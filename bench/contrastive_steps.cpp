@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "bench/contrastive_steps.h"
 
-#include "collectives/spreads.h"
-#include "engine/ops/normalize.h"
-#include "losses/clip.h"
-#include "losses/nt_xent.h"
-#include "losses/siglip.h"
+#include "weft/collectives/placement_conversions.h"
+#include "weft/engine/ops/normalize.h"
+#include "weft/losses/contrastive/clip.h"
+#include "weft/losses/contrastive/nt_xent.h"
+#include "weft/losses/contrastive/siglip.h"
 
 namespace weft::bench {
 
@@ -22,8 +23,8 @@ ContrastiveBatch::ContrastiveBatch(int64_t pairs, Communicator& comm)
 
 template <class Loss> void ContrastiveBatch::step(const Loss& loss) {
   Tape tape;
-  spread_over(tape, comm_);
-  const auto everywhere = [&](const Tensor& x) { return spread_as(tape.watch(x), comm_, Spread::replicated); };
+  declare_group(tape, comm_);
+  const auto everywhere = [&](const Tensor& x) { return with_placement(tape.watch(x), comm_, Placement::replicated); };
   const std::vector<Var> x{tape.watch(first_), tape.watch(second_), everywhere(scale_), everywhere(bias_)};
   tape.gradient(loss(x), x);
 }

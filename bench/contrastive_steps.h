@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Losses of a contrastive batch, forward and backward to the features, as P6 measures them. torch_steps.py has the same
-// in PyTorch.
-#include "collectives/communicator.h"
-#include "engine/tape.h"
+// The contrastive losses that P6 measures, forward and backward to the features. torch_steps.py has the same in
+// PyTorch.
+#include "weft/collectives/communicator.h"
+#include "weft/engine/tape/tape.h"
 
 namespace weft::bench {
 
@@ -10,7 +11,7 @@ class ContrastiveBatch {
  public:
   static constexpr int64_t width = 128;
 
-  ContrastiveBatch(int64_t pairs, Communicator& comm);  // of this rank
+  ContrastiveBatch(int64_t pairs, Communicator& comm);  // `pairs` is the number on this rank
 
   void clip();
   void siglip();

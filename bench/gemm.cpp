@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 // P1: matrix products on one core.
 #include <fmt/format.h>
 
-#include "bench/calibrate.h"
-#include "bench/goal.h"
-#include "bench/of_kind.h"
-#include "engine/backend.h"
+#include "bench/measuring/calibrate.h"
+#include "bench/measuring/goal.h"
+#include "bench/measuring/of_kind.h"
+#include "weft/engine/kernels/backend.h"
 
 namespace weft::bench {
 namespace {
@@ -16,7 +17,7 @@ struct Product {
   double operations() const { return 2.0 * static_cast<double>(m * n * k); }
 };
 
-// What training of small networks, contrastive losses and vector quantisers multiplies.
+// Shapes of products from the training of small networks, contrastive losses and vector quantizers.
 constexpr Product products[] = {
     {"64 cubed", 64, 64, 64},
     {"256 cubed", 256, 256, 256},

@@ -1,9 +1,10 @@
-// gpu-matmul and gpu-memory: what Weft adds to CUDA's own calls. gpu-CLIP: a loss by tiles against PyTorch.
-#include "bench/bare.h"
-#include "bench/goal.h"
+// SPDX-License-Identifier: Apache-2.0
+// gpu-matmul and gpu-memory: the overhead of Weft over direct CUDA calls. gpu-CLIP: a tiled loss compared with PyTorch.
 #include "bench/local_clip.h"
-#include "bench/torch.h"
-#include "engine/backend.h"
+#include "bench/measuring/goal.h"
+#include "bench/rivals/bare.h"
+#include "bench/rivals/torch.h"
+#include "weft/engine/kernels/backend.h"
 
 namespace weft::bench {
 namespace {
@@ -40,7 +41,8 @@ std::vector<Check> matmul() {
   return {product(DType::bf16, 4096), product(DType::f32, 4096), product(DType::f32, 256)};
 }
 
-// Bandwidth of a verb that reads and writes `bytes`, as a part of a copy's, which reads and writes each byte once.
+// The bandwidth of an operation that reads and writes `bytes`, relative to that of a copy, which reads and writes each
+// byte once.
 Check bandwidth(const char* what, double bytes, std::function<void()> verb) {
   constexpr size_t block = size_t{1} << 28;  // far beyond the card's cache
   Backend& gpu = card();

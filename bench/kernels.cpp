@@ -1,14 +1,15 @@
-// exp, tanh, softmax: elementary functions must run as vector code.
-#include "bench/calibrate.h"
-#include "bench/goal.h"
-#include "bench/of_kind.h"
-#include "engine/backend.h"
+// SPDX-License-Identifier: Apache-2.0
+// exp, tanh and softmax: elementary functions must be vectorized.
+#include "bench/measuring/calibrate.h"
+#include "bench/measuring/goal.h"
+#include "bench/measuring/of_kind.h"
+#include "weft/engine/kernels/backend.h"
 
 namespace weft::bench {
 namespace {
 
-// The CPU's time for a vector, in cycles that last as long as two fused multiply-adds of such vectors. Bounds are those
-// of v3 and v4.
+// The time per vector in cycles, where a cycle is the time of two fused multiply-adds of such vectors. There is one
+// bound for v3 and one for v4.
 std::vector<Check> per_element(const Rounds& rounds, double max_of_v3, double max_of_v4) {
   enum { ours, rival, peak };
   const int lanes = of_chosen_kind().lanes;

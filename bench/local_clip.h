@@ -1,12 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The loss of CLIP and its gradients on one process and any device, by the engine's op alone: a header, so that a small
-// program needs nothing else.
+// The loss of CLIP and its gradients on one process and any device, computed by the engine's op. It is only a header,
+// so that a small program needs nothing else.
 #include <cmath>
 
-#include "engine/ops/elementwise.h"
-#include "engine/ops/reduce.h"
-#include "engine/ops/scores.h"
-#include "engine/ops/shape_ops.h"
+#include "weft/engine/ops/elementwise.h"
+#include "weft/engine/ops/reduce.h"
+#include "weft/engine/ops/scores.h"
+#include "weft/engine/ops/shape_ops.h"
 
 namespace weft::bench {
 
@@ -28,10 +29,11 @@ class LocalClip {
   }
 
  private:
-  // Of length one or so, made in their place: memory left in the pool would not be seen to be used again.
+  // Rows of approximately unit length, generated in place: temporary buffers would leave memory in the pool, whose
+  // reuse would not show in the peak.
   static Tensor rows(const Shape& shape, uint64_t stream, Device device) {
-    const double most = std::sqrt(3.0 / static_cast<double>(shape[1]));
-    return Tensor::uniform(shape, {1, stream}, -most, most, DType::f32, device);
+    const double bound = std::sqrt(3.0 / static_cast<double>(shape[1]));
+    return Tensor::uniform(shape, {1, stream}, -bound, bound, DType::f32, device);
   }
 
   const Tensor images_, texts_, targets_, scale_;

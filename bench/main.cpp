@@ -1,10 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
 // weft_bench                   measures every goal and prints a table
-// weft_bench GOAL...           measures some
+// weft_bench GOAL...           measures these goals
 // weft_bench --json GOAL...    prints one JSON line per goal instead, after the goal has been measured
-// weft_bench --cpu v3 GOAL...  holds all to the instructions of a lesser CPU: Weft, Eigen, oneDNN, PyTorch and MKL
-// weft_bench --list            says what there is
+// weft_bench --cpu v3 GOAL...  restricts Weft, Eigen, oneDNN, PyTorch and MKL to the instructions of an older CPU
+// weft_bench --list            lists the goals
 //
-// Exit status: 0 all hold, 1 one does not, 3 one could not be measured here (and the others hold), 64 wrong usage.
+// Exit status: 0 if all goals hold, 1 if one does not, 3 if one could not be measured here and the others hold, 64 for
+// wrong usage.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,8 +14,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "bench/goal.h"
-#include "engine/cpu_kinds.h"
+#include "bench/measuring/goal.h"
+#include "weft/engine/kernels/cpu_kinds.h"
 
 namespace weft::bench {
 namespace {
@@ -21,7 +23,7 @@ namespace {
 struct Outcome {
   const Goal& goal;
   std::vector<Check> checks;
-  std::string skipped;  // why it could not be measured
+  std::string skipped;  // the reason, if the goal could not be measured
   double neighbours = 0;
 
   bool holds() const {
@@ -56,7 +58,7 @@ void print(const Outcome& outcome) {
                !bounded        ? ""
                : check.holds() ? "holds"
                                : "DOES NOT HOLD",
-               v.high - v.low > 0.15 * v.median ? "  (spread above 15 %)" : "");
+               v.high - v.low > 0.15 * v.median ? "  (varies by more than 15 %)" : "");
   }
   if (outcome.neighbours > 0.05) fmt::print("  (other processes kept {:.1f} cores busy)\n", outcome.neighbours);
   std::fflush(stdout);
@@ -68,7 +70,7 @@ nlohmann::ordered_json json(const Check& check) {
           {"sense", symbol(check.sense)}, {"bound", check.bound},   {"holds", check.holds()}};
 }
 
-// The check with the least margin speaks for the goal.
+// The line has the values of the check with the smallest margin, and all checks in a list.
 void print_json(const Outcome& outcome) {
   nlohmann::ordered_json line = {{"goal", outcome.goal.name}};
   const auto least = [](const Check& a, const Check& b) { return a.margin() < b.margin(); };
@@ -91,8 +93,8 @@ int usage(const std::string& complaint) {
   return 64;
 }
 
-// For this program and those it starts, before anything looks.
-void hold_to(const std::string& kind) {
+// Restricts this program and its children by environment variables, which must be set before any library reads them.
+void restrict_to(const std::string& kind) {
   setenv("WEFT_CPU", kind.c_str(), 1);
   if (kind == "v3") {
     setenv("ONEDNN_MAX_CPU_ISA", "AVX2", 1);
@@ -106,7 +108,7 @@ int run(const std::vector<std::string>& arguments) {
   bool as_json = false, kind_follows = false;
   for (const std::string& argument : arguments) {
     if (std::exchange(kind_follows, false)) {
-      hold_to(argument);
+      restrict_to(argument);
     } else if (argument == "--cpu") {
       kind_follows = true;
     } else if (argument == "--json") {

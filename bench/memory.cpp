@@ -1,10 +1,11 @@
-// P13: after warm-up a training step asks the system for no memory.
+// SPDX-License-Identifier: Apache-2.0
+// P13: after warm-up, a training step allocates no memory from the system.
 #include <fmt/format.h>
 
-#include "bench/allocations.h"
-#include "bench/goal.h"
+#include "bench/measuring/allocations.h"
+#include "bench/measuring/goal.h"
 #include "bench/networks.h"
-#include "engine/pool.h"
+#include "weft/engine/tensor/pool.h"
 
 namespace weft::bench {
 namespace {

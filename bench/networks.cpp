@@ -1,21 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "bench/networks.h"
 
 #include <cmath>
 
-#include "engine/backend.h"
-#include "engine/ops/elementwise.h"
-#include "engine/ops/images.h"
-#include "engine/ops/matmul.h"
-#include "engine/ops/normalize.h"
-#include "engine/ops/reduce.h"
-#include "engine/ops/shape_ops.h"
+#include "weft/engine/kernels/backend.h"
+#include "weft/engine/ops/elementwise.h"
+#include "weft/engine/ops/images.h"
+#include "weft/engine/ops/matmul.h"
+#include "weft/engine/ops/normalize.h"
+#include "weft/engine/ops/reduce.h"
+#include "weft/engine/ops/shape_ops.h"
 
 namespace weft::bench {
 namespace {
 
 const Activation relu_activation{Unary::Relu, {}};
 
-Tensor every_class_in_turn(int64_t batch, int64_t classes) {
+Tensor cyclic_targets(int64_t batch, int64_t classes) {
   Tensor targets({batch}, DType::i64);
   for (int64_t i = 0; i < batch; ++i) targets.mutate<int64_t>()[i] = i % classes;
   return targets;
@@ -39,7 +40,7 @@ void Network::step() {
 
 Mlp::Mlp(int64_t batch, int64_t in, int64_t hidden, int64_t out)
     : x(Tensor::uniform({batch, in}, {2})),
-      targets(every_class_in_turn(batch, out)),
+      targets(cyclic_targets(batch, out)),
       w1(parameter({in, hidden}, 0.05)),
       b1(parameter({hidden}, 0.05)),
       w2(parameter({hidden, out}, 0.05)),
@@ -52,7 +53,7 @@ Var Mlp::loss(Tape& tape) {
 
 ConvEncoder::ConvEncoder(int64_t batch)
     : x(Tensor::uniform({batch, 28, 28, 1}, {2})),
-      targets(every_class_in_turn(batch, 128)),
+      targets(cyclic_targets(batch, 128)),
       w1(parameter({3, 3, 1, 32}, 0.3)),
       b1(parameter({32}, 0.3)),
       w2(parameter({3, 3, 32, 64}, 0.06)),

@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The training steps that several goals measure: forward, backward through the tape, plain gradient descent. Bare ops,
-// so that nothing but the engine is measured; torch_steps.py has the same networks in PyTorch.
+// The training steps that several goals measure: forward, backward through the tape, plain gradient descent. They call
+// ops directly, so that only the engine is measured. torch_steps.py has the same networks in PyTorch.
 #include <deque>
 
-#include "engine/tape.h"
+#include "weft/engine/tape/tape.h"
 
 namespace weft::bench {
 
@@ -47,7 +48,7 @@ struct ContrastiveMlp : Network {
   explicit ContrastiveMlp(int64_t images);
   Var loss(Tape& tape) override;
 
-  Tensor views, others, itself;  // the views, each one's partner, and minus infinity where a view meets itself
+  Tensor views, others, itself;  // the views, the number of each one's partner, and minus infinity on the diagonal
   const Parameter &w1, &b1, &w2, &b2;
 };
 

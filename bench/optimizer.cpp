@@ -1,16 +1,17 @@
-// P9: a step of AdamW is one pass over its memory.
+// SPDX-License-Identifier: Apache-2.0
+// P9: a step of AdamW makes one pass over its memory.
 #include <deque>
 #include <optional>
 
-#include "bench/calibrate.h"
-#include "bench/goal.h"
-#include "bench/torch.h"
-#include "optim/optimizer.h"
+#include "bench/measuring/calibrate.h"
+#include "bench/measuring/goal.h"
+#include "bench/rivals/torch.h"
+#include "weft/optim/optimizer.h"
 
 namespace weft::bench {
 namespace {
 
-// Eight matrices, 8 M parameters, with gradients beside them.
+// Eight matrices with 8 M parameters in total, and their gradients.
 struct Training {
   static constexpr int64_t matrices = 8, rows = 1024, count = matrices * rows * rows;
 
@@ -33,14 +34,14 @@ struct Training {
 
 std::vector<Check> bandwidth() {
   constexpr double bytes = 28.0 * Training::count;  // g, p, m and v are read, p, m and v written
-  constexpr double really_moved = 16.0 / 12;        // by the triad: lines are read before they are overwritten
+  constexpr double really_moved = 16.0 / 12;        // the triad also reads the lines that it overwrites
   Training training;
   const Rounds rounds({per(bytes, training.step()), per(really_moved, triad())});
   return {{"times the bytes per second of a triad", rate(1e-9 / rounds.median(0), "GB"),
            rate(1e-9 / rounds.median(1), "GB"), middle(rounds.ratio(1, 0)), Sense::at_least, 0.80}};
 }
 
-// The strongest PyTorch has a fused AdamW of its own, which is bound by memory as this one is.
+// In its strongest setting PyTorch has a fused AdamW, which is bound by memory as Weft's is.
 std::vector<Check> adamw_against_torch() {
   Training training;
   return against_torch(training.step(), "AdamW", 5, 0.95);

@@ -1,17 +1,18 @@
-// P3 and conv: whole training steps against PyTorch.
+// SPDX-License-Identifier: Apache-2.0
+// P3, conv and P16: whole training steps compared with PyTorch, and a training compared with the peak of the cores.
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <filesystem>
 
-#include "bench/goal.h"
+#include "bench/measuring/goal.h"
 #include "bench/networks.h"
-#include "bench/torch.h"
+#include "bench/rivals/torch.h"
 
 namespace weft::bench {
 namespace {
 
-// Holds against the stronger of the two settings only if it holds against both.
+// Both settings have the same bound, because either of them may be the faster one.
 std::vector<Check> network_against_torch(Network& net, const std::string& workload, double bound) {
   return against_torch(timed([&] { net.step(); }), workload, bound, bound);
 }
@@ -31,7 +32,7 @@ const Goal p3{"P3", "a training step of a tiny MLP (16-32-8, batch 16) at least 
 const Goal conv{"conv", "a step of a conv encoder (1-32-64, 28x28, 512 images) 1.2 times as fast as PyTorch's",
                 conv_encoder};
 
-// The program itself, as a user starts it, which says in its last line what it made of its cores.
+// Runs the program as a user starts it, and reads from its output which part of the cores' peak it reached.
 double part_of_peak() {
   const auto program =
       std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path() / "apps/train_contrastive";
@@ -39,14 +40,14 @@ double part_of_peak() {
   std::FILE* run = popen(
       fmt::format("'{}' --ranks 2 --steps 150 --no-probes --quiet --out '{}'", program.string(), out.string()).c_str(),
       "r");
-  std::string said;
-  for (int c; run && (c = std::fgetc(run)) != EOF;) said += static_cast<char>(c);
+  std::string output;
+  for (int c; run && (c = std::fgetc(run)) != EOF;) output += static_cast<char>(c);
   const bool ran = run && pclose(run) == 0;
   std::filesystem::remove_all(out);
   const std::string figure = "share of the cores' peak FLOP/s ";
-  const size_t at = said.find(figure);
+  const size_t at = output.find(figure);
   if (!ran || at == std::string::npos) throw Unavailable{"train_contrastive did not run, or had no data"};
-  return std::stod(said.substr(at + figure.size())) / 100;
+  return std::stod(output.substr(at + figure.size())) / 100;
 }
 
 std::vector<Check> useful_work() {

@@ -1,11 +1,12 @@
-// P4 and P5: what recording and walking the tape costs.
+// SPDX-License-Identifier: Apache-2.0
+// P4 and P5: the cost of recording a tape and walking it back.
 #include <fmt/format.h>
 
-#include "bench/goal.h"
+#include "bench/measuring/goal.h"
 #include "bench/networks.h"
-#include "bench/torch.h"
-#include "engine/backend.h"
-#include "engine/ops/elementwise.h"
+#include "bench/rivals/torch.h"
+#include "weft/engine/kernels/backend.h"
+#include "weft/engine/ops/elementwise.h"
 
 namespace weft::bench {
 namespace {
@@ -17,8 +18,8 @@ Var chain(Var y, const Var& other) {
   return y;
 }
 
-// The chain and its gradient by x, where the addend is a constant or x again.
-void both_ways(const Parameter& p, const Tensor& addend, bool both_tracked) {
+// The chain and its gradient with respect to x. The addend is a constant or x itself.
+void forward_and_backward(const Parameter& p, const Tensor& addend, bool both_tracked) {
   Tape tape;
   Gradients gradients;
   const Var x = tape.watch(p);
@@ -37,8 +38,8 @@ std::vector<Check> op_cost() {
   const auto bare = [&] {
     for (int i = 0; i < length; ++i) cpu.binary(Binary::Add, buffer, addend, buffer);
   };
-  const Rounds rounds({per(length, timed([&] { both_ways(p, addend, false); })),
-                       per(length, timed([&] { both_ways(p, addend, true); })), per(length, timed(recorded)),
+  const Rounds rounds({per(length, timed([&] { forward_and_backward(p, addend, false); })),
+                       per(length, timed([&] { forward_and_backward(p, addend, true); })), per(length, timed(recorded)),
                        per(length, timed([=] { chain(addend, addend); })), per(length, timed(bare))});
   const auto line = [&](size_t which, const char* what, Sense sense) {
     return Check{
@@ -55,12 +56,12 @@ const Goal p4{"P4", "a recorded op costs at most 100 ns (1000 adds of 4 elements
 std::vector<Check> op_cost_of_torch() {
   const Parameter p("p", Tensor::full({4}, 1));
   const Tensor addend = Tensor::full({4}, 1e-3);
-  return against_torch(timed([&] { both_ways(p, addend, false); }), "chain of adds", 15, 15);
+  return against_torch(timed([&] { forward_and_backward(p, addend, false); }), "chain of adds", 15, 15);
 }
 
 const Goal p4_torch{"P4-torch", "and at most 1/15 of what PyTorch takes (all 1000 of them)", op_cost_of_torch};
 
-// Mlp::step written out: the same kernels in the same order, nothing allocated, nothing looked up.
+// Mlp::step by hand: the same kernels in the same order, without allocations or lookups.
 class ByHand {
  public:
   explicit ByHand(Mlp& net)

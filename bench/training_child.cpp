@@ -1,10 +1,11 @@
-// Whole training steps on several ranks: how much a second rank costs the first, and what they ask of the system.
-#include "bench/allocations.h"
+// SPDX-License-Identifier: Apache-2.0
+// Whole training steps on several ranks: the slowdown of a rank by further ranks, and the number of system allocations.
+#include "bench/measuring/allocations.h"
+#include "bench/measuring/ranks.h"
 #include "bench/networks.h"
-#include "bench/ranks.h"
-#include "collectives/transports/self.h"
-#include "optim/data_parallel.h"
-#include "optim/sharded.h"
+#include "weft/collectives/transports/self.h"
+#include "weft/optim/parallel/data_parallel.h"
+#include "weft/optim/parallel/sharded.h"
 
 namespace weft::bench {
 namespace {
@@ -33,7 +34,7 @@ template <class Net> class Training {
   DataParallel parallel_;
 };
 
-// With all parameters as one unit.
+// Stage 3, with all parameters in one unit.
 template <class Net> class ShardedTraining {
  public:
   ShardedTraining(int64_t batch, Communicator& comm)
@@ -67,8 +68,8 @@ const Kind kinds[] = {
 
 }  // namespace
 
-// Rank 0 alone, the others asleep, against all ranks with as many images each. Each rank contrasts its own images, so
-// that the work of a rank is the same.
+// Compares rank 0 alone, while the others sleep, with all ranks, each with the same number of images. Each rank
+// contrasts only its own images, so that the work of a rank stays the same.
 void weak_scaling(Ranks& ranks) {
   constexpr int64_t images = 256;
   constexpr int steps = 20;

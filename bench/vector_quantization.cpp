@@ -1,7 +1,8 @@
-// P8: the nearest code of every token.
-#include "bench/goal.h"
-#include "bench/torch.h"
-#include "engine/ops/nearest.h"
+// SPDX-License-Identifier: Apache-2.0
+// P8: finding the nearest code of every token, compared with PyTorch.
+#include "bench/measuring/goal.h"
+#include "bench/rivals/torch.h"
+#include "weft/engine/ops/nearest.h"
 
 namespace weft::bench {
 namespace {

@@ -1,13 +1,14 @@
-// A collective of one's own: an op, a function that communicates once and records the adjoint, and a case with its
-// specification on all ranks' values. Here what a rank has less what another has, `by` ranks before it in the ring; the
-// adjoint is the same from the other side. Prints both sides of <g, F x> = <F* g, x>, summed over ranks.
+// SPDX-License-Identifier: Apache-2.0
+// Your own collective: an op, a function that communicates once and records the adjoint, and a case that specifies the
+// result. The example is a rank's value minus that of the rank `by` places before it in a ring; its adjoint is the same
+// with -by. Prints both sides of <g, F x> = <F* g, x>, summed over ranks.
 #include <cmath>
 #include <iostream>
 
-#include "collectives/case.h"
-#include "collectives/exchange.h"
-#include "collectives/share.h"
-#include "engine/ops/reduce.h"
+#include "weft/collectives/cases/collective_case.h"
+#include "weft/collectives/linear_collective.h"
+#include "weft/collectives/share.h"
+#include "weft/engine/ops/reduce.h"
 
 using namespace weft;
 
@@ -16,12 +17,12 @@ namespace {
 const CollectiveOp ring_difference_op{"ring_difference"};
 
 Var ring_difference(const Var& x, int by, Communicator& comm, Site site = Site::here()) {
-  movable(ring_difference_op, x, comm);
+  check_movable(ring_difference_op, x, comm);
   Sources others;
   for (int r = 0; r < comm.size(); ++r) others.push_back((r - by + comm.size()) % comm.size());
   const Var difference = Var(x.value()) - comm.permute(x.value(), others, site);
   const auto adjoint = [=, &comm](const Var& g) { return ring_difference(g, -by, comm, site); };
-  return spread_as(record(ring_difference_op, difference.value(), from(x, adjoint)), comm, Spread::varying);
+  return with_placement(record(ring_difference_op, difference.value(), from(x, adjoint)), comm, Placement::varying);
 }
 
 using Values = DistributedCase::Values;  // of each rank

@@ -1,13 +1,14 @@
-// An operation of one's own: one function checks its inputs, computes the value, and records a pullback for each input,
-// written in operations, so that it can be differentiated again. Here the length of the hypotenuse. Prints first and
-// second derivatives beside central differences, and checks that they agree.
+// SPDX-License-Identifier: Apache-2.0
+// Your own operation: one function checks its inputs, computes the value, and records one pullback per input. Pullbacks
+// are written in operations, so they can be differentiated again. The example is the length of a hypotenuse. Prints the
+// first and second derivatives beside central differences, and checks that they agree.
 #include <cmath>
 #include <iostream>
 
-#include "engine/ops/checks.h"
-#include "engine/ops/elementwise.h"
-#include "engine/ops/reduce.h"
-#include "engine/record.h"
+#include "weft/engine/ops/elementwise.h"
+#include "weft/engine/ops/reduce.h"
+#include "weft/engine/tape/checks.h"
+#include "weft/engine/tape/record.h"
 
 using namespace weft;
 
@@ -17,15 +18,15 @@ Var hypotenuse(const Var& a, const Var& b);
 const Op hypotenuse_op{"hypotenuse", {{"", {{2}, {2}}, [](auto x) { return hypotenuse(x[0], x[1]); }, 0.5, 2}}};
 
 Var hypotenuse(const Var& a, const Var& b) {
-  floating(hypotenuse_op, a);
-  same(hypotenuse_op, a, b);
+  check_floating(hypotenuse_op, a);
+  check_same(hypotenuse_op, a, b);
   const Tensor value = sqrt(square(Var(a.value())) + square(Var(b.value()))).value();
   return record(hypotenuse_op, value, from(a, [=](const Var& g, const Var& c) { return g * a / c; }),
                 from(b, [=](const Var& g, const Var& c) { return g * b / c; }));
 }
 
 struct Derivatives {
-  double value, first, second;  // of the sum of the results, where every element of both inputs moves by t
+  double value, first, second;  // of the sum of the results, with respect to t, which is added to every element
 };
 Derivatives at(double t) {
   Tape tape;

@@ -1,14 +1,16 @@
-// A loss that compares this rank's rows with everybody's: the gradient of an all_gather is a reduce_scatter, which
-// returns what the other ranks' losses do with these rows. Prints rank 0's gradient with it, without it (the others'
-// rows are constants: a common mistake), and in one process that has all rows, which agrees with the first.
+// SPDX-License-Identifier: Apache-2.0
+// The gradient of an all_gather is a reduce_scatter. The loss compares this rank's rows with the rows of all ranks, so
+// the gradient of a row has terms from other ranks' losses, and the reduce_scatter returns them. Prints rank 0's
+// gradient three times: with the reduce_scatter; without it, which is a common mistake (the other ranks' rows are
+// constants); and in one process that has all rows. The first and the last agree.
 #include <iostream>
 
-#include "collectives/ops.h"
-#include "collectives/run_ranks.h"
-#include "engine/ops/elementwise.h"
-#include "engine/ops/matmul.h"
-#include "engine/ops/reduce.h"
-#include "engine/ops/shape_ops.h"
+#include "weft/collectives/collectives.h"
+#include "weft/collectives/run_ranks.h"
+#include "weft/engine/ops/elementwise.h"
+#include "weft/engine/ops/matmul.h"
+#include "weft/engine/ops/reduce.h"
+#include "weft/engine/ops/shape_ops.h"
 
 using namespace weft;
 

@@ -1,11 +1,12 @@
-// Where a program can look on while gradients are made: when a parameter's gradient is complete on this rank, when a
-// backward ends, before ranks add up their gradients, and after. A handle removes its hook. Prints the events of rank 0
-// in their order, and checks it, and that what all ranks brought is what they got.
+// SPDX-License-Identifier: Apache-2.0
+// Hooks on gradients: after a parameter's gradient is complete on this rank, after a backward, before the sum over
+// ranks, and after it. A handle removes its hook. Prints the events of rank 0 in their order. Checks the order, and
+// that the sum after the reduction is the sum of the values before it.
 #include <iostream>
 
-#include "engine/ops/elementwise.h"
-#include "engine/ops/reduce.h"
-#include "optim/data_parallel.h"
+#include "weft/engine/ops/elementwise.h"
+#include "weft/engine/ops/reduce.h"
+#include "weft/optim/parallel/data_parallel.h"
 
 using namespace weft;
 
@@ -15,7 +16,7 @@ void watch_events(Communicator& comm) {
   Parameter first("first", Tensor::from({1}, {2})), second("second", Tensor::from({1}, {3}));
   DataParallel training({{{&first, &second}, Sgd{}}}, comm);
   std::vector<std::string> events;
-  Tensor brought, sums;
+  Tensor local, sums;
 
   HookHandle arrivals = training.gradients().after_accumulate([&](const Parameter& parameter, const Tensor& gradient) {
     events.push_back(parameter.name + " has " + text(gradient.item()));
@@ -23,7 +24,7 @@ void watch_events(Communicator& comm) {
   training.gradients().after_backward([&] { events.push_back("backward is done"); });
   training.sync().before_reduce([&](Range, const Tensor& mine) {
     events.push_back("before the sum over ranks");
-    brought = mine.clone();
+    local = mine.clone();
   });
   training.sync().after_reduce([&](Range, const Tensor& sum) {
     events.push_back("after it");
@@ -36,8 +37,8 @@ void watch_events(Communicator& comm) {
     const Var a = tape.watch(first), b = tape.watch(second);
     tape.backward(sum(square(a) * b * mine), training.gradients());
     training.step(0);
-    require(comm.all_reduce(brought).values() == sums.values(), "the sum is not of what the ranks brought");
-    arrivals.remove();  // the second step does without
+    require(comm.all_reduce(local).values() == sums.values(), "the sum is not that of the ranks' gradients");
+    arrivals.remove();  // the second step runs without this hook
   }
   if (comm.rank() == GroupRank{0})
     for (const std::string& event : events) std::cout << event << '\n';

@@ -1,22 +1,23 @@
-// A metric of all ranks' samples as the loss: the Pearson correlation, which is no mean over samples or over ranks.
-// Ranks have 1, 3 and 5 samples, so rank 0 alone could not even compute one. Prints the correlation as it is trained,
-// and checks that its gradient is that of one process with all samples.
+// SPDX-License-Identifier: Apache-2.0
+// A metric as the loss: the Pearson correlation over the samples of all ranks. It is not a mean over samples, so means
+// of per-rank correlations would be wrong. Ranks have 1, 3 and 5 samples; a single sample, as rank 0 has, has no
+// correlation. Prints the correlation during training, and checks its gradient against one process with all samples.
 #include <iostream>
 
-#include "collectives/spreads.h"
-#include "collectives/transports/self.h"
-#include "engine/ops/elementwise.h"
-#include "engine/ops/matmul.h"
-#include "engine/ops/reduce.h"
-#include "engine/ops/shape_ops.h"
-#include "losses/regression_metrics.h"
-#include "optim/data_parallel.h"
+#include "weft/collectives/placement_conversions.h"
+#include "weft/collectives/transports/self.h"
+#include "weft/engine/ops/elementwise.h"
+#include "weft/engine/ops/matmul.h"
+#include "weft/engine/ops/reduce.h"
+#include "weft/engine/ops/shape_ops.h"
+#include "weft/losses/metrics/regression_metrics.h"
+#include "weft/optim/parallel/data_parallel.h"
 
 using namespace weft;
 
 namespace {
 
-// The correlation of x w with the targets. This rank's share of the loss is all of it on one rank, nothing on others.
+// The correlation of x w with the targets. The whole loss is the share of rank 0; other shares are zero.
 struct Samples {
   Tensor x, targets;
 

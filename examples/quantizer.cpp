@@ -1,12 +1,13 @@
-// A vector quantizer whose codebook follows the tokens of all ranks. Ranks have 0, 20 and 40 tokens, and still every
-// rank ends with the same codes, to the bit, which are those of one process with all tokens. Prints how far the tokens
-// are from their codes before and after ten updates.
+// SPDX-License-Identifier: Apache-2.0
+// A vector quantizer whose codes are moving averages of the tokens of all ranks. Ranks have 0, 20 and 40 tokens. All
+// ranks end with bit-identical codes, which are those of one process with all tokens. Prints the mean squared distance
+// of tokens to their codes before and after ten updates.
 #include <iostream>
 
-#include "collectives/agreement.h"
-#include "collectives/share.h"
-#include "collectives/transports/self.h"
-#include "losses/quantizers/vector_quantize.h"
+#include "weft/collectives/checks/agreement.h"
+#include "weft/collectives/share.h"
+#include "weft/collectives/transports/self.h"
+#include "weft/losses/quantizers/vector_quantize.h"
 
 using namespace weft;
 

@@ -1,12 +1,13 @@
-// Two losses, each with a tape and a backward of its own, before one step. Gradients are a value to which each backward
-// adds, and the sum over ranks is made once, from all of it. Prints the parameter after that step, and after one step
-// with both losses added on one tape: they are equal.
+// SPDX-License-Identifier: Apache-2.0
+// Two losses before one step, each with its own tape and backward. Gradients are a value to which each backward adds,
+// and the sum over ranks is taken once. Prints the parameter after that step, and after a step with both losses added
+// on one tape, and checks that they are equal up to rounding.
 #include <iostream>
 
-#include "collectives/share.h"
-#include "engine/ops/elementwise.h"
-#include "engine/ops/reduce.h"
-#include "optim/data_parallel.h"
+#include "weft/collectives/share.h"
+#include "weft/engine/ops/elementwise.h"
+#include "weft/engine/ops/reduce.h"
+#include "weft/optim/parallel/data_parallel.h"
 
 using namespace weft;
 
@@ -19,7 +20,7 @@ struct Model {
   DataParallel training{{{{&w}, Sgd{}}}, comm};
 
   explicit Model(Communicator& comm) : x(Tensor::full({3}, comm.rank().value + 1)), comm(comm) {}
-  // Each is this rank's share of a mean over all ranks' samples: one of each rank.
+  // Each loss is this rank's share of a mean over all samples; every rank has one sample.
   Var errors(Tape& tape) { return share(sum(square(tape.watch(w) - tape.constant(x))), comm.size(), comm); }
   Var products(Tape& tape) { return share(sum(abs(tape.watch(w) * tape.constant(x))), comm.size(), comm); }
 };

@@ -1,13 +1,14 @@
-// ZeRO: stages 1, 2 and 3 divide the optimizer's state, the gradients and the parameters among the ranks. That saves
-// memory and changes no result. Trains the same small network for five steps at each stage, prints the first weight of
-// each, and checks that all weights have the bits of stage 0.
+// SPDX-License-Identifier: Apache-2.0
+// ZeRO: stage 1 divides the optimizer's state among the ranks, stage 2 also the gradients, stage 3 also the parameters.
+// This saves memory and does not change the result. Trains the same small network for five steps at each stage, prints
+// its first weight, and checks that all weights are bit-identical to those of stage 0.
 #include <iostream>
 
-#include "collectives/share.h"
-#include "engine/nn/linear.h"
-#include "engine/ops/elementwise.h"
-#include "engine/ops/reduce.h"
-#include "optim/make_trainer.h"
+#include "weft/collectives/share.h"
+#include "weft/engine/nn/linear.h"
+#include "weft/engine/ops/elementwise.h"
+#include "weft/engine/ops/reduce.h"
+#include "weft/optim/parallel/make_trainer.h"
 
 using namespace weft;
 
@@ -17,7 +18,7 @@ namespace {
 std::vector<double> trained(int stage, Communicator& comm) {
   Mlp network("network", {16, 256, 2}, {.key = {.seed = 1}});
   const auto training = make_trainer({{network.parameters(), AdamW{}}}, comm, {.stage = stage});
-  Layer& layer = training->layer("network", network);  // at stage 3 it gathers its parameters when it is called
+  Layer& layer = training->layer("network", network);  // at stage 3 a call gathers the parameters
   for (uint64_t step = 0; step < 5; ++step) {
     const Random key = Random{.seed = 2}.fork(step).fork(static_cast<uint64_t>(comm.rank().value));
     Tape tape;

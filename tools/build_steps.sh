@@ -1,19 +1,20 @@
-# What ./run, ./test and tools/check share: messages, and configuring and building one folder. Sourced, not run.
+# SPDX-License-Identifier: Apache-2.0
+# Functions that ./run, ./test and tools/check share: messages, and configuring and building one folder. To be sourced.
 # shellcheck shell=bash
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# shellcheck disable=SC2034  # used by those who source this
+# shellcheck disable=SC2034  # used by the scripts that source this file
 nothing_optional=(-Dauto_features=disabled -Dtests=enabled)
 
 say() { if [ -t 1 ]; then printf '\033[1m==> %s\033[0m\n' "$*"; else echo "==> $*"; fi; }
 die() { echo "error: $*" >&2; exit 1; }
 
-# Most of a file's time goes into the standard headers it includes: files of one library are compiled several at a time.
+# Most of the time to compile a file goes into standard headers, so files of one library are compiled several at a time.
 together=(-Dunity=on -Dunity_size=12)
 
-# configure FOLDER OPTION...: once, and again when the options, the compilers, their flags or what is installed change.
-# Kernels for a card take as long to compile as all the rest: for one that answers, or by -Dcuda=enabled.
+# configure FOLDER OPTION...: configures once, and again if the options, compilers, flags or installed packages change.
+# CUDA kernels take as long to compile as everything else, so they need a card that answers, or -Dcuda=enabled.
 configure() {
   local folder=$1 wanted stamp=$1/.configured_with log packages
   packages=$(dpkg-query -W -f '${Package} ${db:Status-Status} ' catch2 libeigen3-dev libdnnl-dev 2>/dev/null || true)

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Of the last `meson test` in FOLDER: which tests failed, and the end of what each of them printed.
+# SPDX-License-Identifier: Apache-2.0
+"""Prints which tests of the last `meson test` in FOLDER failed, and the end of each one's output.
 
     tools/failed_tests.py FOLDER
 """

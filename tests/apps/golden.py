@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Trains every program for 20 steps, on each kind of CPU that this machine has, as threads and as processes, also of
 several kinds in one job. All must end in the weights whose hashes are stored in golden.json, in f32 and in f64: with
 --same-bits in one, otherwise in one for each number of ranks.

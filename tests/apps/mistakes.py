@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Makes the mistakes that people make with the training programs, with ranks as threads and as processes, and checks
 what they get: one message, the exit code of docs/faults.md, and an earlier run that is as it was.
 
@@ -22,7 +23,7 @@ from processes import kill_all, processes_of
 images, labels = "train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz"
 test_labels = "t10k-labels-idx1-ubyte.gz"
 samples = 96
-least_checkpoint = 20000  # bytes, that are fewer than any program's here
+min_checkpoint = 20000  # bytes, that are fewer than any program's here
 failures = runs = 0
 
 
@@ -131,7 +132,7 @@ def check_command_lines(way, program):
         ({"--resume": "nowhere"}, 66, "nowhere: there is no such checkpoint"),
         ({"--resume": letter / "text"}, 65, "letter/text: "),
         ({"--out": letter / "text"}, 64, "letter/text: not a folder"),
-        ({"--out": letter}, 64, "letter: has something else than a run in it"),
+        ({"--out": letter}, 64, "letter: contains something other than a run"),
         ({"--out": letter / "text" / "run"}, 74, "letter/text is a file"),
         ({"--out": letter / ("long" * 99)}, 74, "File name too long"),
     ):
@@ -169,7 +170,7 @@ def check_full_disk(way, program):
 
     def shrink(_):
         for process in processes_of(out):
-            resource.prlimit(process, resource.RLIMIT_FSIZE, (least_checkpoint, least_checkpoint))
+            resource.prlimit(process, resource.RLIMIT_FSIZE, (min_checkpoint, min_checkpoint))
 
     def go_on(code, text):
         way.expect(code, text, program, "full", {"--resume": "auto", "--steps": len(steps_of(out)) + 1})

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The processes of a run: mpiexec gives each rank a session of its own, so they are known by their command lines."""
 import os
 import pathlib

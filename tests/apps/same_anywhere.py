@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Runs a training program on several numbers of ranks, as threads and as processes, and compares their loss curves and
 the hashes of their weights; then kills it at random steps, lets others go on with what is left, and compares again.
 Bits are those of any number of ranks with --same-bits among the options, and those of one number without it.

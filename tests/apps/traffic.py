@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What ranks send in a step of train_contrastive: the gradients of its parameters, the features of the loss, and the
 gradients of these, and hardly more.
 
@@ -36,7 +37,7 @@ def complaints(command, ranks, out):
     printed = run(command, "--dry-run")
     parameters = sum(math.prod(map(int, re.findall(r"\d+", shape)))
                      for shape in re.findall(r"^\S+  f32 \(([\d, ]*)\)$", printed, re.M))
-    number, unit = re.search(r"a step of all ranks takes .* calls, ([\d.]+) (\w+)", printed).groups()
+    number, unit = re.search(r"one step makes .* calls, ([\d.]+) (\w+)", printed).groups()
     ratio = float(number) * units[unit] / expected_bytes(ranks, parameters)
     print(f"{ranks} ranks: {number} {unit} in a step, {ratio:.3f} of what gradients and features take")
     if parameters == 0 or not 1 / allowance <= ratio <= allowance:

@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 // The smallest program that uses Weft as a library: the gradient of sum(x^2) at (1, 2, 3).
 #include <cstdio>
 #include <vector>
 
-#include "engine/ops/elementwise.h"
-#include "engine/ops/reduce.h"
+#include "weft/engine/ops/elementwise.h"
+#include "weft/engine/ops/reduce.h"
 
 int main() {
   weft::Tape tape;

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the documents hold that can be wrong: blocks between fences, and code in the text. A block says what it is
 behind its fence:
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Checks what the documents say of files, names and commands, and runs the commands that train, in small. (Code,
 messages and pictures are checked by test_documents.) Prints what it has checked, and each mistake as file:line.
 

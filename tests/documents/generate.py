@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Makes of the documents' blocks what test_documents.cpp runs: functions, messages and pictures; and of the one with a
 main() a program.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What Weft says to mistakes, and writes: for the messages that the documents quote.
 #include <algorithm>
 #include <mutex>
@@ -5,15 +6,15 @@
 #include <set>
 #include <sstream>
 
-#include "collectives/debug.h"
-#include "collectives/run_ranks.h"
-#include "data/checkpoint.h"
-#include "engine/ops/elementwise.h"
-#include "engine/ops/reduce.h"
 #include "tests/documents/mistakes.h"
 #include "tests/documents/test_documents.h"
-#include "tests/loss_checks.h"
-#include "tests/scratch_folder.h"
+#include "tests/losses/loss_checks.h"
+#include "tests/support/scratch_folder.h"
+#include "weft/collectives/checks/debug.h"
+#include "weft/collectives/run_ranks.h"
+#include "weft/data/files/checkpoint.h"
+#include "weft/engine/ops/elementwise.h"
+#include "weft/engine/ops/reduce.h"
 
 namespace weft::documents {
 namespace {

@@ -1,13 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
 // The mistakes that the documents show, as programs make them, with the places that the documents name.
 #include "tests/documents/mistakes.h"
 
 #include <thread>
 
-#include "collectives/debug_finite.h"
-#include "collectives/ops.h"
-#include "collectives/scale.h"
-#include "engine/ops/elementwise.h"
-#include "engine/ops/reduce.h"
+#include "weft/collectives/checks/debug_finite.h"
+#include "weft/collectives/checks/scale.h"
+#include "weft/collectives/collectives.h"
+#include "weft/engine/ops/elementwise.h"
+#include "weft/engine/ops/reduce.h"
 
 namespace weft::documents {
 namespace {
@@ -63,7 +64,7 @@ const std::vector<Mistake> mistakes = {
     {1, [](Rank& r) { r.tape.watch(Tensor::zeros({2}, DType::i64)); }},
     {2,
      [](Rank& r) {
-       spread_over(r.tape, r.comm);
+       declare_group(r.tape, r.comm);
        r.tape.backward(sum(r.tape.watch(Parameter("w", Tensor::zeros({2}))) * Tensor::zeros({2})), r.gradients);
      }},
     {3,
@@ -81,7 +82,7 @@ const std::vector<Mistake> mistakes = {
     {1,
      [](Rank& r) {
        const DebugFinite debug(r.tape, r.comm);
-       spread_over(r.tape, r.comm);
+       declare_group(r.tape, r.comm);
        const Parameter scale("scale", Tensor::full({2, 3}, 1, DType::f64));
        const Var x = log(r.tape.watch(Tensor::from({2, 3}, {1, 1, 1, 1, 0, 1}, DType::f64)));
        r.tape.backward(sum(x * r.tape.watch(scale)), r.gradients);
@@ -216,9 +217,9 @@ const std::vector<Mistake> mistakes = {
        r.tape.watch(drifted);
      },
      true},
-    {2, [](Rank& r) { exp(r.equal({2}) * same_everywhere(Tensor::full({2}, r.me, DType::f64))); }, true},
-    {2, [](Rank& r) { spread_as(r.leaf({2}), r.comm, Spread::replicated); }, true},
-    {2, [](Rank& r) { spread_as(sum(r.leaf({2})), r.comm, Spread::replicated); }, true},
+    {2, [](Rank& r) { exp(r.equal({2}) * replicated_constant(Tensor::full({2}, r.me, DType::f64))); }, true},
+    {2, [](Rank& r) { with_placement(r.leaf({2}), r.comm, Placement::replicated); }, true},
+    {2, [](Rank& r) { with_placement(sum(r.leaf({2})), r.comm, Placement::replicated); }, true},
     {2, [](Rank& r) { r.me == 0 ? exp(r.equal({2})) : tanh(r.equal({2})); }, true},
     {2,
      [](Rank& r) { r.tape.backward(exp(all_reduce_equal(r.leaf({2}), r.comm)), Tensor::full({2}, r.me), r.gradients); },

@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Programs that go wrong, for messages.cpp to hear what Weft says.
 #include <chrono>
 #include <vector>
 
-#include "collectives/spreads.h"
+#include "weft/collectives/placement_conversions.h"
 
 namespace weft::documents {
 
@@ -19,7 +20,7 @@ struct Rank {
     return tape.watch(Tensor::uniform(shape, {11, static_cast<uint64_t>(me)}, -1, 1, dtype));
   }
   Var equal(const Shape& shape) {
-    return spread_as(tape.watch(Tensor::uniform(shape, {11, 0}, -1, 1, DType::f64)), comm, Spread::replicated);
+    return with_placement(tape.watch(Tensor::uniform(shape, {11, 0}, -1, 1, DType::f64)), comm, Placement::replicated);
   }
 };
 

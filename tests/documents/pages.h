@@ -1,9 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What the blocks of code in the documents are given: for each document a Page with the names that they use.
 #include <iostream>
 
 #include "every_header.h"
 #include "tests/documents/test_documents.h"
+#include "weft/collectives/cases/case_rows.h"
+#include "weft/losses/cases/loss_case.h"
 
 namespace weft::documents {
 

@@ -1,11 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
 // Computes what the pictures in the documents show. The columns of one are its inputs, as many as the collective has;
 // then its results; the cotangents of a result; and for each result the gradients of the inputs.
 #include <algorithm>
 #include <cmath>
 #include <sstream>
 
-#include "collectives/ops.h"
 #include "tests/documents/test_documents.h"
+#include "weft/collectives/collectives.h"
 
 namespace weft::documents {
 namespace {

@@ -1,13 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
 // CONTRIBUTING's recipe for an elementwise operation, followed by recipe.py: these are the files that it changes, and
 // those that must be compiled again, for the kind of CPU that every machine has. What it adds must have the right
 // derivatives, and the wrong sign that it says to try must be found.
-#include "engine/backends/cpu/elementwise.cpp"
-#include "engine/backends/cpu/factory.cpp"
-#include "engine/ops/elementwise.cpp"
+#include "weft/engine/kernels/cpu/apply.cpp"
+#include "weft/engine/kernels/cpu/factory.cpp"
+#include "weft/engine/ops/elementwise.cpp"
 
 #include <cstdio>
 
-#include "tests/gradcheck.h"
+#include "tests/support/gradcheck.h"
 
 using namespace weft;
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Follows CONTRIBUTING's recipe for an elementwise operation: writes the three files with what it adds into a folder
 from which recipe.cpp includes them. Beside the operation there is another one, wrong_erf, with a wrong sign in its
 second derivative.
@@ -21,7 +22,7 @@ def wrong(text):
 def added(name, text, addition):
     """A file with what the recipe adds to it."""
     both = addition + "\n" + wrong(addition) + "\n"
-    if name == "engine/scalar_ops.h":
+    if name == "weft/engine/kernels/scalar_ops.h":
         names = "".join(f" X({found})" for found in re.findall(r"struct (\w+) :", both))
         text, changed = re.subn(r"(#define WEFT_UNARY_OPS\(X\)(?:.*\\\n)*.*)", r"\1" + names, text)
         assert changed == 1

@@ -1,13 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the documents show, run: every snippet, every message, every picture.
 #include "tests/documents/test_documents.h"
 
 #include <filesystem>
 #include <regex>
 
-#include "tests/catch.h"
-#include "tests/distributed_checks.h"
-#include "tests/loss_checks.h"
-#include "tests/scratch_folder.h"
+#include "tests/losses/loss_checks.h"
+#include "tests/support/catch.h"
+#include "tests/support/distributed_checks.h"
+#include "tests/support/scratch_folder.h"
 
 using namespace weft;
 using namespace weft::documents;

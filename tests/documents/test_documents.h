@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What the documents say, as generate.py finds it, and what makes it again.
 #include <functional>
 #include <string>
 #include <vector>
 
-#include "collectives/communicator.h"
+#include "weft/collectives/communicator.h"
 
 namespace weft::documents {
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuBLAS as Weft calls it: a library of its own, which is loaded with the first product, like the real one.
 #include <cublas_v2.h>
 
@@ -7,7 +8,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "engine/dtype.h"
+#include "weft/engine/tensor/dtype.h"
 
 struct weft_emulated_blas {
   cudaStream_t stream = nullptr;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/emulated_card/block.h"
 
 #include <sys/mman.h>
@@ -139,8 +140,8 @@ bool Block::run(size_t threads, const Thread& thread, bool backwards) {
 }  // namespace
 
 cudaError_t launch(Stream* stream, dim3 grid, dim3 block, Thread thread) {
-  constexpr unsigned most_threads = 1024;
-  if (!stream || grid.x == 0 || block.x == 0 || block.x > most_threads || block.x % lanes != 0)
+  constexpr unsigned max_threads = 1024;
+  if (!stream || grid.x == 0 || block.x == 0 || block.x > max_threads || block.x % lanes != 0)
     return cudaErrorInvalidValue;
   if (stream->card() != current_card) return cudaErrorInvalidResourceHandle;
   const bool backwards = stream->asked() % 2 == 1;

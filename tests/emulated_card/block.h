@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The threads of a block, one after the other. Each is a fiber of one thread of the host, which goes on with the next
 // one whenever it must wait for the others.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/emulated_card/communicator.h"
 
 #include <algorithm>
@@ -50,19 +51,19 @@ void ncclComm::close() {
 void ncclComm::ask(const Request& request) {
   const bool message = request.sender >= 0;
   const std::array<int64_t, 3> key{request.sender, request.receiver, asked_[{request.sender, request.receiver}]++};
-  std::shared_ptr<Meeting> meeting = world.incomplete[key];
-  if (!meeting) {
-    meeting = world.incomplete[key] = std::make_shared<Meeting>();
-    meeting->parts.resize(message ? 2 : world.ranks.size());
+  std::shared_ptr<Rendezvous> rendezvous = world.incomplete[key];
+  if (!rendezvous) {
+    rendezvous = world.incomplete[key] = std::make_shared<Rendezvous>();
+    rendezvous->parts.resize(message ? 2 : world.ranks.size());
   }
-  for (const Meeting::Part& other : meeting->parts)
+  for (const Rendezvous::Part& other : rendezvous->parts)
     if (other.comm && !other.operation.matches(request.operation))
       return fail_all(ncclInvalidUsage, "ranks " + std::to_string(other.comm->rank) + " and " + std::to_string(rank) +
                                             " ask for operations that do not match");
   const bool second = message && rank == request.receiver;
-  meeting->parts[message ? second : static_cast<size_t>(rank)] = {this, request.operation};
-  if (meeting->asked_by_all()) world.incomplete.erase(key);
-  pending_[request.stream].push_back(std::move(meeting));
+  rendezvous->parts[message ? second : static_cast<size_t>(rank)] = {this, request.operation};
+  if (rendezvous->asked_by_all()) world.incomplete.erase(key);
+  pending_[request.stream].push_back(std::move(rendezvous));
   begin(State::busy);
 }
 
@@ -105,29 +106,30 @@ bool ncclComm::has_finalized() const {
 void ncclComm::launch() {
   connected_ = true;
   for (const auto& piece : std::exchange(pending_, {})) {
-    const auto& [stream, meetings] = piece;
-    const uint64_t position = launched_[stream] = stream->enqueue([this, m = meetings] { take_part(m); }, no_card);
-    for (const auto& meeting : meetings)
-      for (Meeting::Part& part : meeting->parts) {
+    const auto& [stream, pending] = piece;
+    const uint64_t position = launched_[stream] = stream->enqueue([this, m = pending] { take_part(m); }, no_card);
+    for (const auto& rendezvous : pending)
+      for (Rendezvous::Part& part : rendezvous->parts) {
         if (part.comm == this) part.stream = stream, part.position = position;
         if (part.here) stream->is_done(position);  // somebody waits already
       }
   }
 }
 
-// Called by the stream. All meetings of a group are open at the same time.
-void ncclComm::take_part(const Meetings& meetings) {
+// Called by the stream. All pending of a group are open at the same time.
+void ncclComm::take_part(const Rendezvouses& pending) {
   std::unique_lock lock(world.mutex);
   if (over()) return;
-  for (const auto& meeting : meetings) come_to(*meeting);
+  for (const auto& rendezvous : pending) come_to(*rendezvous);
   world.changed.wait(lock, [&] {
-    return over() || std::all_of(meetings.begin(), meetings.end(), [](const auto& meeting) { return meeting->over; });
+    return over() ||
+           std::all_of(pending.begin(), pending.end(), [](const auto& rendezvous) { return rendezvous->over; });
   });
 }
 
-void ncclComm::come_to(Meeting& meeting) {
+void ncclComm::come_to(Rendezvous& rendezvous) {
   bool complete = true;
-  for (Meeting::Part& part : meeting.parts) {
+  for (Rendezvous::Part& part : rendezvous.parts) {
     if (part.comm == this) part.here = true;
     const bool well = part.comm && !part.comm->over();
     if (well && part.stream && !part.here) part.stream->is_done(part.position);  // a real card would come by itself
@@ -135,6 +137,6 @@ void ncclComm::come_to(Meeting& meeting) {
   }
   if (!complete) return;
   const Access access(every_card);
-  meeting.hold();
+  rendezvous.hold();
   world.changed.notify_all();
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // NCCL's communicators, of ranks that are threads of this process and have a card each. They do not block: what one is
 // asked for is done when it has said that it is at rest, and until then it can be asked for nothing else. It is in
@@ -10,7 +11,7 @@
 #include <mutex>
 #include <string>
 
-#include "tests/emulated_card/meeting.h"
+#include "tests/emulated_card/rendezvous.h"
 
 namespace weft::emulated {
 
@@ -18,8 +19,8 @@ namespace weft::emulated {
 struct World {
   std::mutex mutex;  // guards all below, and the communicators
   std::condition_variable changed;
-  std::vector<std::unique_ptr<ncclComm>> ranks;                           // null until they come
-  std::map<std::array<int64_t, 3>, std::shared_ptr<Meeting>> incomplete;  // by sender, receiver and number
+  std::vector<std::unique_ptr<ncclComm>> ranks;                              // null until they come
+  std::map<std::array<int64_t, 3>, std::shared_ptr<Rendezvous>> incomplete;  // by sender, receiver and number
 };
 
 // The operation of one rank, and between whom it is: -1 for all.
@@ -38,8 +39,8 @@ const char* last_refusal();
 struct ncclComm {
   using World = weft::emulated::World;
   using Stream = weft::emulated::Stream;
-  using Meeting = weft::emulated::Meeting;
-  using Meetings = weft::emulated::Meetings;
+  using Rendezvous = weft::emulated::Rendezvous;
+  using Rendezvouses = weft::emulated::Rendezvouses;
   enum class State { joining, busy, at_rest, finalizing, closed };
 
   ncclComm(World& world, int rank, int card) : world(world), rank(rank), card(card) {}
@@ -64,14 +65,14 @@ struct ncclComm {
   bool has_connected() const;
   bool has_finalized() const;
   void launch();
-  void take_part(const Meetings& meetings);
-  void come_to(Meeting& meeting);
+  void take_part(const Rendezvouses& pending);
+  void come_to(Rendezvous& rendezvous);
 
   State state_ = State::joining;
   ncclResult_t error_ = ncclSuccess;
   int excuses_ = 2;  // so many times more it is in progress, whatever has been done
   bool connected_ = false;
-  std::map<std::pair<int, int>, int64_t> asked_;  // by sender and receiver: how many meetings
-  std::map<Stream*, Meetings> pending_;           // asked for, and not yet on the stream
+  std::map<std::pair<int, int>, int64_t> asked_;  // by sender and receiver: how many pending
+  std::map<Stream*, Rendezvouses> pending_;       // asked for, and not yet on the stream
   std::map<Stream*, uint64_t> launched_;          // the last position on each
 };

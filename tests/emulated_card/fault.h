@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What a kernel did wrong. As with a real card, every later call that could tell of it does, until the program ends.
 #include <string>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The memory of the emulated cards, and the host's memory that they can reach. Neither the host nor another card can
 // touch a card's: who tries ends with a segmentation fault. What a card gives holds NaN.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // NCCL as Weft calls it. Operations are asked for in groups only.
 #include <nccl.h>
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CUDA's runtime as Weft calls it.
 #include <cuda_runtime_api.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Streams of a card that are as late as a real one's may be: what is asked of one is done when somebody waits for it,
 // or else after a while. Host code that forgets to wait then reads what was there before.

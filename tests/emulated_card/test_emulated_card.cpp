@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The emulated card finds what a real one punishes: else kernels that pass their tests here would say little.
 #include <cuda_runtime.h>
 #include <sys/wait.h>
@@ -9,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "engine/backends/cuda/blas.h"
-#include "tests/catch.h"
 #include "tests/emulated_card/memory.h"
+#include "tests/support/catch.h"
+#include "weft/engine/kernels/cuda/blas.h"
 
 namespace {
 

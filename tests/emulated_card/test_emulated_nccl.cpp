@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The emulated NCCL is late and refuses misuse: else ranks that pass their tests with it would say little. All ranks
 // are driven by one thread here, since nothing of NCCL blocks.
 #include <nccl.h>
@@ -11,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/catch.h"
+#include "tests/support/catch.h"
 
 using Catch::Contains;
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Preloaded into a program (LD_PRELOAD), makes one of its calls go wrong:
 //
 //   DISTURB="fsync 2 kill"     a SIGKILL in place of the second call
@@ -52,8 +53,8 @@ const char* disturbance(const char* call) {
   const Plan* now = plan;
   if (!now || now->call != call) return nullptr;
   const long number = ++calls;
-  const bool goes_on = now->what != "fail" && now->what != "kill";
-  if (number < now->number || (number > now->number && !goes_on)) return nullptr;
+  const bool continues = now->what != "fail" && now->what != "kill";
+  if (number < now->number || (number > now->number && !continues)) return nullptr;
   if (number == now->number) say();
   if (now->what == "kill") raise(SIGKILL);
   if (now->what == "exit") _exit(0);

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Injects faults into jobs, one into each, and checks how they end: by which exit code, how soon, with which report, and
 without a process or a file left behind. README.md says which fault is where.
 
@@ -29,7 +30,7 @@ import trainings
 from job import named_files, own_shared_memory, run
 
 Check = collections.namedtuple("Check", "name kind run")
-most_kept = 1 << 20  # bytes
+max_kept = 1 << 20  # bytes
 
 
 class Bench:
@@ -98,7 +99,7 @@ def left_files(bench):
     yield from (f"{path} is gone, though a report has named it" for path in bench.named if not path.exists())
     left = set(pathlib.Path("/dev/shm").glob("weft-*")) if bench.may_mount else bench.named
     yield from (f"{path} was left, and no report names it" for path in left - bench.named)
-    yield from (f"{path} has {path.stat().st_blocks * 512} bytes" for path in left if path.exists() and path.stat().st_blocks * 512 > most_kept)
+    yield from (f"{path} has {path.stat().st_blocks * 512} bytes" for path in left if path.exists() and path.stat().st_blocks * 512 > max_kept)
     for path in bench.named:
         path.unlink(missing_ok=True)
 

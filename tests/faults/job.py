@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One job that is to go wrong: how it is started, watched, and told from others."""
 import collections
 import os

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Kills training jobs at random times and lets others go on with what is left, as threads and as processes, with
 --same-bits on other numbers of ranks and without it on as many, again and again.
 
@@ -111,7 +112,7 @@ class Tally:
             self.wrong("jobs that nobody killed and that failed", said)
         elif outcome.code == 0 and not done:
             self.wrong("jobs that ended with 0 before they were done", said)
-        begun = re.findall(r"going on from .*step-(\d+)", said)
+        begun = re.findall(r"resumed from .*step-(\d+)", said)
         self.counts["resumes"] += bool(begun)
         if (int(begun[0]) if begun else 0) < acknowledged and (begun or re.search(r"step \d+/", said)):
             self.wrong("acknowledged checkpoints lost", said)

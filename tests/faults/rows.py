@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Faults of one rank among others that make calls: in what way, what the report says, by which code the job ends, how
 soon. The program is tests/mpi/transports."""
 import copy

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Faults of a training: death in each of its phases, and disks that fail. The program is tests/launch_program, the calls
 that go wrong are those of disturb.cpp. After each fault the run goes on, and ends in the weights of one that had none."""
 import dataclasses

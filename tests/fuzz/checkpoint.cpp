@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 // A checkpoint of step 7 in a run's folder, for a model of three tensors.
-#include "data/checkpoint.h"
+#include "weft/data/files/checkpoint.h"
 
-#include "data/idx.h"  // MalformedInput
 #include "tests/fuzz/memory_file.h"
 #include "tests/fuzz/sound_sums.h"
-#include "tests/scratch_folder.h"
+#include "tests/support/scratch_folder.h"
+#include "weft/data/idx.h"  // MalformedInput
 
 namespace weft::fuzz {
 

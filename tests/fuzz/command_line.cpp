@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 // The words of a command line, one to a line; what follows an empty line is the file for --config. What is accepted can
 // be written as a configuration and read again.
 #include <sstream>
 
-#include "apps/shared/options.h"
+#include "apps/shared/launch/options.h"
 #include "tests/fuzz/memory_file.h"
 
 namespace weft::fuzz {

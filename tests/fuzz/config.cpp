@@ -1,5 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 // The text of a config.toml.
-#include "apps/shared/config_text.h"
+#include "apps/shared/launch/config_text.h"
 
 #include "tests/fuzz/target.h"
 

@@ -1,7 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
 // The config.toml of the run that wrote a checkpoint, which is compared with that of the run that goes on.
-#include "apps/shared/run_folder.h"
+#include "apps/shared/run/run_folder.h"
 #include "tests/fuzz/memory_file.h"
-#include "tests/scratch_folder.h"
+#include "tests/support/scratch_folder.h"
 
 namespace weft::fuzz {
 

@@ -1,5 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 // What environment variables say: the first letter chooses between WEFT_TIMEOUT, WEFT_RANKS and a launcher's.
-#include "collectives/transports/environment.h"
+#include "weft/collectives/transports/environment.h"
 
 #include "tests/fuzz/target.h"
 

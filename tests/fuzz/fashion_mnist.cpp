@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 // A data set whose two parts are alike. The first two bytes say how many of the others are the file of images; the rest
 // are the file of labels.
-#include "data/fashion_mnist.h"
+#include "weft/data/fashion_mnist.h"
 
 #include "tests/fuzz/memory_file.h"
-#include "tests/scratch_folder.h"
+#include "tests/support/scratch_folder.h"
 
 namespace weft::fuzz {
 namespace {

@@ -1,5 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 // A file of bytes with extents, gzipped or not, of at most 64 KiB.
-#include "data/idx.h"
+#include "weft/data/idx.h"
 
 #include "tests/fuzz/memory_file.h"
 
@@ -7,9 +8,9 @@ namespace weft::fuzz {
 
 void read(std::string_view bytes) {
   static const MemoryFile place;
-  constexpr int64_t most_bytes = 1 << 16;
+  constexpr int64_t max_bytes = 1 << 16;
   place.hold(bytes);
-  must(read_idx(place.path(), "", most_bytes).size() <= most_bytes, "no more is read than is allowed");
+  must(read_idx(place.path(), "", max_bytes).size() <= max_bytes, "no more is read than is allowed");
 }
 
 }  // namespace weft::fuzz

@@ -1,5 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 // Values of any kind in a list: strings can be written and read again.
-#include "data/json_text.h"
+#include "weft/data/files/json_text.h"
 
 #include "tests/fuzz/target.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs one target over its malformed files: each has to be refused with the words that the table has for it, and must
 // take no more memory than a reader may.
 //
@@ -7,8 +8,8 @@
 #include <string>
 
 #include "tests/fuzz/target.h"
-#include "tests/peak_memory.h"
-#include "tests/scratch_folder.h"
+#include "tests/support/peak_memory.h"
+#include "tests/support/scratch_folder.h"
 
 namespace weft {
 namespace {

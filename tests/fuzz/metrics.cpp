@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 // The text of a metrics.jsonl, read by a run that goes on from step 100. Its rows end at a line that is none.
-#include "apps/shared/metrics_rows.h"
+#include "apps/shared/run/metrics_rows.h"
 
-#include "data/idx.h"  // MalformedInput
 #include "tests/fuzz/target.h"
+#include "weft/data/idx.h"  // MalformedInput
 
 namespace weft::fuzz {
 

@@ -1,5 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where in its data a checkpoint says that its run was.
-#include "data/batches.h"
+#include "weft/data/batches.h"
 
 #include "tests/fuzz/target.h"
 

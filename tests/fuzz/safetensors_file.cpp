@@ -1,5 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 // A whole file, as one of another program's: what is accepted can be read, and all of it is data.
-#include "data/safetensors.h"
+#include "weft/data/files/safetensors.h"
 
 #include "tests/fuzz/memory_file.h"
 #include "tests/fuzz/sound_sums.h"

@@ -1,14 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes small sound inputs of every target, as the programs make them, for libFuzzer to begin with: seeds FOLDER
 #include <zlib.h>
 
-#include "apps/shared/metrics.h"
-#include "apps/shared/options.h"
-#include "apps/shared/sessions.h"
-#include "data/batches.h"
-#include "data/checkpoint.h"
-#include "data/safetensors_header.h"
-#include "tests/checkpoint_checks.h"
-#include "tests/scratch_folder.h"
+#include "apps/shared/launch/options.h"
+#include "apps/shared/run/metrics.h"
+#include "apps/shared/run/sessions.h"
+#include "tests/data/checkpoint_checks.h"
+#include "tests/support/scratch_folder.h"
+#include "weft/data/batches.h"
+#include "weft/data/files/checkpoint.h"
+#include "weft/data/files/safetensors_header.h"
+#include "weft/data/numpy/npz.h"
 
 namespace weft {
 namespace {
@@ -68,6 +70,21 @@ void seed_data(const std::filesystem::path& folder) {
   seed(folder, "fashion_mnist", "two_gzipped", size + packed + gzip(labels));
 }
 
+// NumPy's, and ours.
+void seed_arrays(const std::filesystem::path& folder) {
+  for (const auto& file : std::filesystem::directory_iterator(std::string(WEFT_TEST_FILES) + "/npy"))
+    seed(folder, file.path().extension().string().substr(1), file.path().stem().string(), contents(file.path()));
+  const ScratchFolder scratch;
+  NamedTensors arrays = sample();
+  std::erase_if(arrays, [](const NamedTensor& x) { return x.tensor.dtype() == DType::bf16; });
+  for (size_t i = 0; i < arrays.size(); ++i) {
+    write_npy(scratch / "x", arrays[i].tensor);
+    seed(folder, "npy", std::to_string(i), contents(scratch / "x"));
+  }
+  write_npz(scratch / "x", arrays);
+  seed(folder, "npz", "stored", contents(scratch / "x"));
+}
+
 void seed_runs(const std::filesystem::path& folder) {
   const ScratchFolder scratch;
   {
@@ -103,6 +120,7 @@ int main(int argc, char** argv) {
   if (argc != 2) return 64;
   weft::seed_checkpoints(argv[1]);
   weft::seed_data(argv[1]);
+  weft::seed_arrays(argv[1]);
   weft::seed_runs(argv[1]);
   weft::seed_texts(argv[1]);
 }

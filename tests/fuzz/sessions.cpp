@@ -1,5 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 // The text of a sessions.json: what is accepted can be written and read again.
-#include "apps/shared/sessions.h"
+#include "apps/shared/run/sessions.h"
 
 #include "tests/fuzz/target.h"
 

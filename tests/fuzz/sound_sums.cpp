@@ -1,11 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/fuzz/sound_sums.h"
 
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
 
-#include "data/checksum.h"
-#include "data/safetensors_header.h"
+#include "weft/data/files/checksum.h"
+#include "weft/data/files/safetensors_header.h"
 
 namespace weft::fuzz {
 namespace {

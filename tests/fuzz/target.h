@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // A fuzz target is a file that defines `read`: it hands bytes to one reader and checks what comes of them. A reader may
 // refuse them by an Error. Whatever else leaves it, and whatever the sanitizers find, is a defect.
@@ -8,7 +9,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "engine/error.h"
+#include "weft/engine/tensor/error.h"
 
 namespace weft::fuzz {
 

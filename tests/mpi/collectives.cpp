@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every distributed case under mpiexec: what it does, its first and second derivatives, and the bits that ranks as
 // threads give, in the whole group and in a part of it.
 #include <cstdio>
 
-#include "collectives/ops.h"
-#include "collectives/transports/factory.h"
-#include "tests/distributed_checks.h"
+#include "tests/support/distributed_checks.h"
+#include "weft/collectives/collectives.h"
+#include "weft/collectives/transports/factory.h"
 
 using namespace weft;
 

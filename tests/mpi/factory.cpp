@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which transport a session gets by which name, and what it says to names that do not fit; under mpiexec.
 #include <cstdio>
 #include <cstdlib>
 
-#include "collectives/transports/factory.h"
-#include "tests/transport_checks.h"
+#include "tests/collectives/transport_checks.h"
+#include "weft/collectives/transports/factory.h"
 
 using namespace weft;
 

@@ -1,11 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
 // MPI's own reductions against ours, under mpiexec, and where it has none.
 #include <cmath>
 #include <cstdio>
 
-#include "collectives/communicator.h"
-#include "collectives/transports/factory.h"
-#include "collectives/transports/mpi_group.h"
-#include "collectives/transports/mpi_reduce.h"
+#include "weft/collectives/communicator.h"
+#include "weft/collectives/transports/factory.h"
+#include "weft/collectives/transports/mpi/mpi_group.h"
+#include "weft/collectives/transports/mpi/mpi_reduce.h"
 
 using namespace weft;
 

@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 // Training that stops and goes on, under mpiexec.
 #include <cstdio>
 
-#include "collectives/transports/factory.h"
-#include "tests/resume_run.h"
-#include "tests/scratch_folder.h"
+#include "tests/support/scratch_folder.h"
+#include "tests/training/resume_run.h"
+#include "weft/collectives/transports/factory.h"
 
 using namespace weft;
 

@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random steps of gradients' sums on processes, which wait for each other otherwise than threads do: through shared
 // memory, and by messages. That training ends where it does on threads is said by equal_to_one_process.
 #include <cstdio>
 
-#include "collectives/transports/factory.h"
-#include "tests/random_steps.h"
+#include "tests/support/random_steps.h"
+#include "weft/collectives/transports/factory.h"
 
 using namespace weft;
 

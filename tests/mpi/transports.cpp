@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // All that transports have to do, under mpiexec; and, by two arguments, a fault and the rank it is on, for faults.py.
 #include <sys/stat.h>
 
@@ -9,16 +10,16 @@
 #include <map>
 #include <thread>
 
-#include "collectives/transports/factory.h"
-#include "tests/transport_checks.h"
+#include "tests/collectives/transport_checks.h"
+#include "weft/collectives/transports/factory.h"
 
 using namespace weft;
 
 namespace {
 
-void meet(Transport& group, const Call& call, size_t size = 64) {
+void expose(Transport& group, const Call& call, size_t size = 64) {
   const std::vector<std::byte> mine(size);
-  group.meet(call, mine, size, [](const Transport::Part&) {});
+  group.expose(call, mine, size, [](const Transport::Part&) {});
 }
 Call sum(const Shape& shape, DType dtype = DType::f32, const char* name = "", ReduceOp op = ReduceOp::sum,
          Site site = Site::here()) {
@@ -31,14 +32,14 @@ void be_busy(Transport& group, int seconds) {
   if (seconds) group.busy_with("writes runs/x");
   std::this_thread::sleep_for(std::chrono::seconds(seconds));
   group.busy_with("");
-  meet(group, sum({4}));
+  expose(group, sum({4}));
 }
 void crash(Transport& group, int signal) {
   volatile int* nowhere = nullptr;
   if (signal == SIGSEGV) *nowhere = 1;
   if (signal == SIGABRT) std::abort();
   if (signal) std::raise(signal);
-  meet(group, sum({4}));
+  expose(group, sum({4}));
 }
 
 int recurse(int depth) {
@@ -49,51 +50,51 @@ int recurse(int depth) {
 
 using Fault = std::function<void(Transport& group, bool odd)>;
 const std::map<std::string, Fault> faults = {
-    {"none", [](Transport& group, bool) { meet(group, sum({4})); }},
+    {"none", [](Transport& group, bool) { expose(group, sum({4})); }},
     {"kind",
      [](Transport& group, bool odd) {
-       meet(group, odd ? describe(Verb::all_gather, Tensor::zeros({4}), Site::here()) : sum({4}));
+       expose(group, odd ? describe(Verb::all_gather, Tensor::zeros({4}), Site::here()) : sum({4}));
      }},
-    {"count", [](Transport& group, bool odd) { meet(group, sum({odd ? 8 : 4})); }},
-    {"dtype", [](Transport& group, bool odd) { meet(group, sum({4}, odd ? DType::i64 : DType::f32)); }},
+    {"count", [](Transport& group, bool odd) { expose(group, sum({odd ? 8 : 4})); }},
+    {"dtype", [](Transport& group, bool odd) { expose(group, sum({4}, odd ? DType::i64 : DType::f32)); }},
     {"operation", [](Transport& group,
-                     bool odd) { meet(group, sum({4}, DType::f32, "", odd ? ReduceOp::product : ReduceOp::sum)); }},
-    {"root", [](Transport& group, bool odd) { meet(group, broadcast(odd)); }},
+                     bool odd) { expose(group, sum({4}, DType::f32, "", odd ? ReduceOp::product : ReduceOp::sum)); }},
+    {"root", [](Transport& group, bool odd) { expose(group, broadcast(odd)); }},
     {"order",
      [](Transport& group, bool odd) {
-       meet(group, sum({4}, DType::f32, odd ? "bias" : "weights"));
-       meet(group, sum({4}, DType::f32, odd ? "weights" : "bias"));
+       expose(group, sum({4}, DType::f32, odd ? "bias" : "weights"));
+       expose(group, sum({4}, DType::f32, odd ? "weights" : "bias"));
      }},
     {"order_of_long_names",
      [](Transport& group, bool odd) {
        const char* const names[] = {"encoder.blocks.11.attention.query.weight",
                                     "encoder.blocks.11.attention.key.weight"};
-       for (const int i : {0, 1}) meet(group, sum({4}, DType::f32, names[odd ? 1 - i : i]));
+       for (const int i : {0, 1}) expose(group, sum({4}, DType::f32, names[odd ? 1 - i : i]));
      }},
     {"group",
      [](Transport& group, bool odd) {
        const auto twin = group.split(0, 0, Site::here());
-       meet(odd ? *twin : group, sum({4}));
+       expose(odd ? *twin : group, sum({4}));
      }},
     {"skip",
      [](Transport& group, bool odd) {
-       if (!odd) meet(group, sum({4}));
-       meet(group, sum({5}));
+       if (!odd) expose(group, sum({4}));
+       expose(group, sum({5}));
      }},
     {"stop",
      [](Transport& group, bool odd) {
        if (odd) std::raise(SIGSTOP);
-       meet(group, sum({4}));
+       expose(group, sum({4}));
      }},
     {"sleep",
      [](Transport& group, bool odd) {
        if (odd) std::this_thread::sleep_for(std::chrono::seconds(30));
-       meet(group, sum({4}));
+       expose(group, sum({4}));
      }},
     {"spin",
      [](Transport& group, bool odd) {
        for (std::atomic<bool> never = false; odd && !never;) continue;
-       meet(group, sum({4}));
+       expose(group, sum({4}));
      }},
     {"busy", [](Transport& group, bool odd) { be_busy(group, odd ? 3 : 0); }},
     {"busy_for_ever", [](Transport& group, bool odd) { be_busy(group, odd ? 30 : 0); }},
@@ -101,13 +102,13 @@ const std::map<std::string, Fault> faults = {
      [](Transport& group, bool odd) {
        for (int i = 0; i < 20; ++i) {
          if (odd) std::this_thread::sleep_for(std::chrono::milliseconds(50));
-         meet(group, sum({4}));
+         expose(group, sum({4}));
        }
      }},
     {"memory",
      [](Transport& group, bool odd) {
        if (odd) Tensor::zeros({int64_t{1} << 40});
-       meet(group, sum({4}));
+       expose(group, sum({4}));
      }},
     {"crash_11", [](Transport& group, bool odd) { crash(group, odd ? SIGSEGV : 0); }},
     {"crash_6", [](Transport& group, bool odd) { crash(group, odd ? SIGABRT : 0); }},
@@ -115,12 +116,12 @@ const std::map<std::string, Fault> faults = {
     {"overflow",
      [](Transport& group, bool odd) {
        if (odd) std::printf("%d\n", recurse(1));
-       meet(group, sum({4}));
+       expose(group, sum({4}));
      }},
     {"throw",
      [](Transport& group, bool odd) {
        if (odd) throw std::runtime_error("the disk is on fire");
-       meet(group, sum({4}));
+       expose(group, sum({4}));
      }},
     {"throw_everywhere",
      [](Transport& group, bool) {
@@ -131,31 +132,31 @@ const std::map<std::string, Fault> faults = {
        const std::function<void()> fails = [] { throw std::runtime_error("the disk is on fire"); };
        const auto careless = [&]() noexcept { fails(); };
        if (odd) careless();
-       meet(group, sum({4}));
+       expose(group, sum({4}));
      }},
     {"throw_in_thread",
      [](Transport& group, bool odd) {
        if (odd) std::thread([] { throw std::runtime_error("the disk is on fire"); }).join();
-       meet(group, sum({4}));
+       expose(group, sum({4}));
      }},
     {"return",
      [](Transport& group, bool odd) {
-       if (!odd) meet(group, sum({4}));
+       if (!odd) expose(group, sum({4}));
      }},
     {"return_from_group",
      [](Transport& group, bool odd) {
        const auto twin = group.split(0, 0, Site::here());
-       if (!odd) meet(*twin, sum({4}));
+       if (!odd) expose(*twin, sum({4}));
      }},
     {"exit_0",
      [](Transport& group, bool odd) {
        if (odd) std::exit(0);
-       meet(group, sum({4}));
+       expose(group, sum({4}));
      }},
     {"exit_1",
      [](Transport& group, bool odd) {
        if (odd) std::exit(1);
-       meet(group, sum({4}));
+       expose(group, sum({4}));
      }},
 };
 
@@ -186,7 +187,7 @@ int unwind(int argc, char** argv) try {
   Session session(argc, argv);
   const auto group = connect(session);
   if (session.rank() == std::atoi(argv[2])) throw std::runtime_error("the disk is on fire");
-  meet(*group, sum({4}));
+  expose(*group, sum({4}));
   return 0;
 } catch (const std::exception&) {
   return 1;
@@ -194,7 +195,7 @@ int unwind(int argc, char** argv) try {
 
 // The fault of a name on one rank.
 void commit(const char* fault, int odd, Transport& group) {
-  for (int i = 0; i < 100; ++i) meet(group, sum({3}, DType::f32, "before"));
+  for (int i = 0; i < 100; ++i) expose(group, sum({3}, DType::f32, "before"));
   faults.at(fault)(group, group.rank() == odd);
 }
 

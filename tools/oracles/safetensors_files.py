@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Exchanges files with Python's safetensors, both ways, and compares names, types, shapes, bytes and metadata.
 
     safetensors_files.py PROGRAM [--files 200] [--write FILE]
 
-PROGRAM is tests/safetensors_dump. With --write, only writes the file that is kept as tests/files/python.safetensors.
+PROGRAM is tests/safetensors_dump. With --write, only writes the file that is stored as tests/files/python.safetensors.
 """
 import argparse
 import json
@@ -62,7 +63,7 @@ def some_tensors(draw):
 
 
 def checksum_complaints(path):
-    """What docs/checkpoints.md says of the checksums, done with other people's XXH64."""
+    """Verifies the checksums as docs/checkpoints.md describes them, with Python's XXH64."""
     data = path.read_bytes()
     length, = struct.unpack("<Q", data[:8])
     text, rest = data[8:8 + length], data[8 + length:]
@@ -87,7 +88,7 @@ def complaints(program, folder, files):
     for number in range(files):
         theirs = folder / "python.safetensors"
         tensors, metadata = some_tensors(draw)
-        save_file(tensors, theirs, metadata or None)  # without tensors, {} makes it write what is no JSON
+        save_file(tensors, theirs, metadata or None)  # without tensors, {} would make it write invalid JSON
         if as_weft_reads(program, theirs) != (metadata, {name: plain(x) for name, x in tensors.items()}):
             yield f"Weft reads file {number} of Python otherwise than it was written"
 

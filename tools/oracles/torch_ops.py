@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Compares every op's values and gradients, in f64, with PyTorch's.
 
     oracle_dump | torch_ops.py
 
-Prints the largest relative difference of each op; exits 1 if one is above 1e-10, or if an op is neither in the table
-nor listed as having no counterpart. oracle_dump (in tests/) writes the samples; here each has a line of PyTorch that
-must agree.
+Prints the largest relative difference of each op. Exits with 1 if one is above 1e-10, or if an op is neither in the
+table nor listed as having no counterpart. oracle_dump (in the build's tests/) writes the samples; here each op has a
+line of PyTorch that must agree.
 """
 import json
 import sys
@@ -17,8 +18,8 @@ BOUND = 1e-10
 
 no_counterpart = {
     "dropout": "draws its mask from its own random numbers",
-    "checkpoint": "a way to run other ops, with no values of its own",
-    "checkpoint of a collective": "a way to run other ops, with no values of its own",
+    "checkpoint": "runs other ops and computes nothing itself",
+    "checkpoint of a collective": "runs other ops and computes nothing itself",
 }
 
 
@@ -28,7 +29,7 @@ def per_axis(f):
 
 
 def with_vector(f):
-    """For a tensor and a vector along one of its axes."""
+    """For samples with a tensor and a vector along one of its axes."""
     def along(axis):
         return lambda x, v: f(x, v.reshape([-1 if i == axis % x.ndim else 1 for i in range(x.ndim)]))
     return {"row": along(-1), "column": along(0), "middle axis": along(1)}
@@ -48,7 +49,7 @@ def scatter_add_rows(x, at, rows):
     return y.index_add(0, at.flatten(), x.reshape((-1,) + x.shape[at.ndim:]))
 
 
-# Images are (batch, height, width, channels) here and (batch, channels, height, width) there.
+# Images are (batch, height, width, channels) in Weft and (batch, channels, height, width) in PyTorch.
 def there(x): return x.permute(0, 3, 1, 2)
 def back(x): return x.permute(0, 2, 3, 1)
 def weights(w): return w.permute(3, 2, 0, 1)
@@ -112,10 +113,10 @@ softmaxes, log_softmaxes = over_rows(torch.softmax), over_rows(torch.log_softmax
 def cross_entropy(x): return F.cross_entropy(x, indices(0, 2, 1, 2), reduction="none")
 
 
-# By op; where its samples need different calls, by label.
+# The calls by op and, if an op's samples need different calls, by label.
 table = {
-    # Elementwise. slope and curvature are the first two derivatives of the unary ops; their samples run a gelu. Those of
-    # power run power.
+    # Elementwise. slope and curvature are the first two derivatives of the unary ops; their samples run a gelu. Those
+    # of power run power.
     "slope": F.gelu,
     "curvature": F.gelu,
     "neg": torch.neg,
@@ -246,7 +247,7 @@ def tensor(stored):
 
 
 def difference(ours, theirs):
-    """The largest, relative to the largest element; infinite where the shapes differ."""
+    """The largest difference, relative to the largest element; infinite if the shapes differ."""
     if ours.shape != theirs.shape:
         return float("inf")
     scale = theirs.abs().max().item() or 1
@@ -259,7 +260,7 @@ def counterpart(sample):
 
 
 def compare(sample):
-    """Differences of the output and of each gradient."""
+    """The differences of the output and of each gradient."""
     inputs = [tensor(x).requires_grad_() for x in sample["inputs"]]
     ours, output = tensor(sample["output"]), counterpart(sample)(*inputs)
     if output.shape != ours.shape:
@@ -270,7 +271,7 @@ def compare(sample):
 
 
 def check_op(samples):
-    """The number of samples that fail; prints why."""
+    """Returns the number of samples that fail, and prints why."""
     failures, worst = 0, 0
     for sample in samples:
         name = sample["op"] + (f" ({sample['label']})" if sample["label"] else "")

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What Weft calls of cuBLAS, on the emulated card. As in cuBLAS, matrices are stored column by column.
 #include <cuda_runtime_api.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // CUDA's language as Weft's kernels use it: a kernel is a function that each of a block's threads calls.
 #include <cuda_runtime_api.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What Weft calls of CUDA's runtime, on the emulated card.
 #include <cstddef>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What Weft calls of NCCL, between emulated cards.
 #include <cuda_runtime_api.h>

@@ -1,4 +1,5 @@
-"""What a library's loss gives: on three processes that each have a part of the batch, and on one that has it all."""
+# SPDX-License-Identifier: Apache-2.0
+"""Runs a library's losses on three processes that each have a part of the batch, and on one with the whole batch."""
 import importlib.metadata
 import multiprocessing
 import os
@@ -16,7 +17,7 @@ RANKS = 3
 
 @dataclass
 class Case:
-    """call(rows, shared, given) is a loss, or a loss and a dictionary of tensors: its state afterwards."""
+    """call(rows, shared, given) returns a loss, or a loss and a dictionary of tensors: its state afterwards."""
     loss: str  # as in loss_table
     mode: str  # of the library
     call: Callable
@@ -24,13 +25,13 @@ class Case:
     shared: list = field(default_factory=list)  # equal on every rank, and differentiated
     given: dict = field(default_factory=dict)  # equal on every rank, such as a codebook, and constant
     division: tuple = (4, 4, 4)
-    precision: float = 1e-10  # to which a library computes the same again: some do so in f32
-    variant: str = None  # in loss_table: beside which line this is shown
-    distributed: bool = True  # whether the library says anything about several processes
+    precision: float = 1e-10  # to which a library reproduces its results; some compute in f32
+    variant: str = None  # the line of loss_table beside which this is shown
+    distributed: bool = True  # whether the library supports several processes
 
 
 def uniform(name, *shape, low=-1.0, high=1.0, dtype=torch.float64):
-    """Numbers of few digits that depend on the name alone."""
+    """Numbers of few digits that depend only on the name."""
     draw = random.Random(name)
     count = 1
     for size in shape:
@@ -78,14 +79,14 @@ def work(cases, at, of, folder, answers):
         torch.set_num_threads(1)
         if of > 1:
             os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-            dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=at, world_size=of)
+            dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=at, world_size=of)
         answers.put((at, [measure(case) if of == 1 or case.distributed else None for case in cases]))
     except Exception:
         answers.put((at, traceback.format_exc()))
 
 
 def on_processes(cases, of):
-    """What each of so many processes measured, for every case."""
+    """The measurements of each of `of` processes, for every case."""
     context = multiprocessing.get_context("fork")
     answers = context.SimpleQueue()
     with tempfile.TemporaryDirectory() as folder:
@@ -112,14 +113,14 @@ def joined(parts):
 
 
 def together(measured):
-    """Gradients at the rows as one tensor of the whole batch each; the rest by rank."""
+    """Joins the gradients with respect to rows to tensors of the whole batch; other values are listed by rank."""
     return {"values": [m["value"] for m in measured],
             "rows": [joined(parts) for parts in zip(*(m["rows"] for m in measured))],
             "shared": [m["shared"] for m in measured], "states": [m["state"] for m in measured]}
 
 
 def record(package, cases):
-    """The contents of a file: one library, all its cases."""
+    """The contents of a file: all cases of one library."""
     parted, whole = on_processes(cases, RANKS), on_processes(cases, 1)
     recorded = []
     for case, on_ranks, (alone,) in zip(cases, parted, whole):

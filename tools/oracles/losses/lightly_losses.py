@@ -1,4 +1,5 @@
-"""Lightly's losses, with everything gathered that they can gather."""
+# SPDX-License-Identifier: Apache-2.0
+"""Lightly's losses, with gather_distributed where they have it."""
 import torch
 from lightly.loss import (BarlowTwinsLoss, DCLLoss, DCLWLoss, DINOLoss, KoLeoLoss, MSNLoss, NTXentLoss, PMSNLoss,
                           SwaVLoss, TiCoLoss, VICRegLoss)
@@ -33,7 +34,7 @@ def tico(x, shared, given):
 def sigreg(x, shared, given):
     loss = SIGReg(num_vectors=given["slices"].shape[1], gather_distributed=ranks() > 1).double()
     loss._generate_unit_vectors = lambda *_: given["slices"]
-    # Its buffers are f32: as they are meant, in f64.
+    # Computes the buffers again in f64, since the library rounds them to f32.
     last, step = len(loss.t) - 1, loss.t[1].item()
     loss.phi = torch.exp(-loss.t.square() / 2)
     loss.weights = 2 * step * loss.phi
@@ -61,14 +62,14 @@ def with_prototypes(loss, mode, call, variant=None):
     return Case(loss, mode, call, views(loss), [uniform("prototypes", 6, WIDTH)], variant=variant)
 
 
-# The directions that our SIGReg draws from the key 7.
+# The directions that Weft's SIGReg draws from the key 7.
 directions = torch.tensor([
     [0.60099807110652437, 0.32117843359901926, -0.46581349282980422, -0.5054883366495978, 0.25128681566297545],
     [-0.38481722931779888, -0.48180464101334108, -0.027475818765547111, 0.61534125891437597, -0.4902858374244678],
     [-0.21777019272551076, 0.76189166030682898, -0.25450203209143279, 0.53662393368201544, 0.13914277047755216],
 ], dtype=torch.float64)
 root = uniform("root", WIDTH, WIDTH, low=-0.4, high=0.4)
-spread = torch.nn.functional.normalize(uniform("bank", 7, WIDTH), dim=1)
+bank = torch.nn.functional.normalize(uniform("bank", 7, WIDTH), dim=1)
 
 CASES = [
     Case("NT-Xent", "gather_distributed", of_views(NTXentLoss, temperature=0.5), views("NT-Xent"),
@@ -76,7 +77,7 @@ CASES = [
     Case("DCL", "gather_distributed", of_views(DCLLoss, temperature=0.1), views("DCL"), variant="gather"),
     Case("DCLW", "gather_distributed", of_views(DCLWLoss, temperature=0.1, sigma=0.5), views("DCLW"),
          variant="gather"),
-    Case("InfoNCE", "memory_bank_size", negatives, views("MoCo"), given={"bank": spread}, distributed=False),
+    Case("InfoNCE", "memory_bank_size", negatives, views("MoCo"), given={"bank": bank}, distributed=False),
     Case("VICReg", "gather_distributed", of_views(VICRegLoss), views("VICReg"), variant=""),
     Case("TiCo", "gather_distributed", tico, views("TiCo"), given={"covariance": root @ root.T},
          variant="later step"),

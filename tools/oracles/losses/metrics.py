@@ -1,4 +1,5 @@
-"""TorchMetrics' metrics as losses: what dist_sync_on_step returns is differentiated. The shards are 1, 2 and 4."""
+# SPDX-License-Identifier: Apache-2.0
+"""TorchMetrics' metrics as losses: differentiates the values that dist_sync_on_step returns. Shards are 1, 2 and 4."""
 import torch
 from torchmetrics.image import StructuralSimilarityIndexMeasure
 from torchmetrics.regression import CosineSimilarity, ExplainedVariance, MeanSquaredError, PearsonCorrCoef, R2Score

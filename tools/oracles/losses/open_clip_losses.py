@@ -1,4 +1,5 @@
-"""OpenCLIP's losses: the four modes of ClipLoss, the four exchanges of SigLipLoss."""
+# SPDX-License-Identifier: Apache-2.0
+"""OpenCLIP's losses: the four modes of ClipLoss, and the four implementations of SigLipLoss."""
 import torch
 import torch.distributed.nn
 from open_clip.loss import ClipLoss, SigLipLoss
@@ -18,12 +19,12 @@ def clip(local_loss, gather_with_grad, variant=None):
     return Case("CLIP", mode, call, TOWERS, [torch.tensor(4.0, dtype=torch.float64)], variant=variant)
 
 
-def siglip(exchange, variant):
+def siglip(implementation, variant):
     def call(x, shared, given):
-        loss = SigLipLoss(rank=rank(), world_size=ranks(), dist_impl=exchange)
+        loss = SigLipLoss(rank=rank(), world_size=ranks(), dist_impl=implementation)
         return loss(normalize(x[0]), normalize(x[1]), shared[0], shared[1])
     scalars = [torch.tensor(4.0, dtype=torch.float64), torch.tensor(-2.0, dtype=torch.float64)]
-    return Case("SigLIP", exchange, call, TOWERS, scalars, variant=variant)
+    return Case("SigLIP", implementation, call, TOWERS, scalars, variant=variant)
 
 
 CASES = [
@@ -34,5 +35,5 @@ CASES = [
     siglip("gather", "gather"),
     siglip("shift", "ring"),
     siglip("bidir", "both ways"),
-    siglip("reduce", "in turn"),
+    siglip("reduce", "per rank"),
 ]

@@ -1,4 +1,5 @@
-"""vector-quantize-pytorch. To a quantizer's loss comes what a decoder would add: a weighted sum of a token's values."""
+# SPDX-License-Identifier: Apache-2.0
+"""Quantizers of vector-quantize-pytorch. Their losses include that of a decoder, a weighted sum of a token's values."""
 import torch
 import torch.distributed.nn
 from vector_quantize_pytorch import FSQ, LFQ, ResidualFSQ, ResidualVQ, SimVQ, VectorQuantize, lookup_free_quantization
@@ -46,7 +47,7 @@ shipped = lookup_free_quantization.maybe_distributed_mean
 
 
 def returned(t):
-    """What maybe_distributed_mean was meant to be: the reduced tensor, not the one handed in."""
+    """The intended result of maybe_distributed_mean: the reduced tensor instead of its argument."""
     return torch.distributed.nn.all_reduce(t) / ranks() if ranks() > 1 else t
 
 
@@ -85,7 +86,7 @@ def sim_vq(rotation_trick):
     def call(x, shared, given):
         quantize = SimVQ(WIDTH, CODES, rotation_trick=rotation_trick).double()
         quantize.frozen_codebook = given["codes"]
-        del quantize.code_transform  # the map is an input here, so that it gets its gradient like any other
+        del quantize.code_transform  # the map is an input here, so that it gets a gradient
         quantize.code_transform = lambda frozen: frozen @ shared[0]
         values, indices, loss = quantize(x[0][None])
         return loss + decoded(x[1], values[0]), {"indices": indices[0]}

@@ -1,4 +1,5 @@
-"""PyTorch's own losses, which know of no other ranks."""
+# SPDX-License-Identifier: Apache-2.0
+"""PyTorch's own losses, which do not support several ranks."""
 import torch
 from torch.nn.functional import cross_entropy
 

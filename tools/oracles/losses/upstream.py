@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Runs the libraries' losses, and compares what they give with what was stored.
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the losses of libraries, and compares the results with stored ones.
 
     upstream.py RECORDED STORED
 
-writes one file per library into the folder RECORDED and prints, for every loss and mode, what reaches the features on
-three processes, as a multiple of what should: W times the gradient of one process with the whole batch, because the
-mean over ranks follows. Exits 1 if anything is not as in the folder STORED, which the tests read; copy the files there
-to have it so.
+Writes one file per library to the folder RECORDED. Prints, for every loss and mode, the gradients of the features on
+three processes as a multiple of the correct ones: W times the gradient of one process with the whole batch, because the
+mean over ranks follows. Exits with 1 if a result differs from the folder STORED, which the tests read. To accept new
+results, copy the files there.
 """
 import importlib
 import json
@@ -19,7 +20,7 @@ MODULES = ("lightly_losses", "open_clip_losses", "metrics", "quantizers", "torch
 
 
 def numbers(part):
-    """All numbers of a recorded case, but for shapes, in order."""
+    """All numbers of a recorded case except shapes, in order."""
     if isinstance(part, dict):
         if "shape" in part:
             return part["values"]
@@ -34,7 +35,7 @@ def largest(values):
 
 
 def fit(actual, expected):
-    """The factor between two lists, and what it does not explain, relative to the largest that it should be."""
+    """The factor between two lists, and the largest remaining difference, relative to the largest expected value."""
     size = sum(e * e for e in expected)
     factor = sum(a * e for a, e in zip(actual, expected)) / size if size else 1.0
     left = largest(a - factor * e for a, e in zip(actual, expected)) / (largest(expected) or 1.0)
@@ -55,7 +56,7 @@ def row(case, apart):
 
 
 def difference(case, stored):
-    """Of a recorded case from the stored one, relative to the largest number in it."""
+    """The largest difference between a recorded case and the stored one, relative to the largest stored number."""
     a, b = numbers(case), numbers(stored)
     return largest(x - y for x, y in zip(a, b)) / (largest(b) or 1.0) if len(a) == len(b) else float("inf")
 
@@ -67,7 +68,7 @@ def write(path, recorded):
 
 
 def compare(recorded, stored):
-    """Prints a library's rows. Whether all is as stored, to the precision in which the library computes."""
+    """Prints a library's rows. Returns whether all results equal the stored ones, to the precision of the library."""
     print(f"{recorded['library']} {recorded['version']}, torch {recorded['torch']};",
           f"stored are those of {stored['version']}, torch {stored['torch']}" if stored else "none are stored")
     known = {(case["loss"], case["mode"]): case for case in stored.get("cases", [])}

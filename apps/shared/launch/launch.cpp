@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/shared/launch/launch.h"
+
+#include <semaphore.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <set>
+#include <thread>
+
+#include "apps/shared/launch/cores.h"
+#include "apps/shared/run/run_folder.h"
+#include "weft/collectives/checks/agreement.h"
+#include "weft/collectives/transports/factory.h"
+#include "weft/collectives/transports/nccl/nccl.h"
+#include "weft/data/files/durable_file.h"
+#include "weft/data/idx.h"
+#include "weft/engine/kernels/cpu_kinds.h"
+
+namespace weft {
+namespace {
+
+using Ending = CommandLine::Ending;
+
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+// A signal handler gets nothing but the signal's number, so it needs globals.
+std::atomic<int> stop{0};  // the first signal received
+std::atomic<bool> gentle{false}, alone{true};
+sem_t at_once;
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
+
+constexpr char stopped_at_once[] =
+    "stopped at once by a signal; earlier checkpoints are whole, and --resume auto resumes from the latest\n";
+
+void leave_at_once(int signal) {
+  if (!alone) {
+    sem_post(&at_once);
+    return;
+  }
+  const ssize_t written = write(STDERR_FILENO, stopped_at_once, sizeof stopped_at_once - 1);
+  (void)written;  // nobody to tell
+  _exit(128 + signal);
+}
+
+// Several processes must end together, and a signal handler cannot end the job. It wakes this thread, which does.
+class Leaver {
+ public:
+  explicit Leaver(Session& session) {
+    if (session.size() == 1) return;
+    sem_init(&at_once, 0, 0);
+    thread_ = std::thread([this, &session] {
+      while (sem_wait(&at_once) != 0) continue;  // interrupted
+      if (!over_) session.end(128 + stop, first_line(stopped_at_once));
+    });
+    alone = false;
+  }
+  Leaver(const Leaver&) = delete;
+  ~Leaver() {
+    if (!thread_.joinable()) return;
+    alone = over_ = true;
+    sem_post(&at_once);
+    thread_.join();
+  }
+
+ private:
+  std::atomic<bool> over_{false};
+  std::thread thread_;
+};
+
+void handle_signals() {
+  std::signal(SIGXFSZ, SIG_IGN);  // `write` reports a file over the size limit
+  struct sigaction action {};
+  struct sigaction before {};
+  action.sa_handler = [](int signal) {
+    if (stop.exchange(signal) || !gentle) leave_at_once(signal);
+  };
+  action.sa_flags = SA_RESTART;
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    sigaction(signal, &action, &before);
+    if (signal == SIGHUP && before.sa_handler == SIG_IGN) sigaction(signal, &before, nullptr);  // nohup
+  }
+}
+
+void print(int exit_code, const std::string& text) {
+  const ssize_t written = write(exit_code == 0 ? STDOUT_FILENO : STDERR_FILENO, text.data(), text.size());
+  (void)written;  // nobody to tell
+}
+
+// The result of parsing on all processes, the same on each: the first help text or mistake, or a mistake if their
+// options differ.
+std::optional<Ending> agree(const std::optional<Ending>& mine, const std::string& config, Session& session) {
+  Communicator comm(connect_hosts(session));
+  const Site site = Site::here("command line");
+  const std::vector<std::string> texts = all_texts(mine ? mine->text : "", comm, site);
+  const std::vector<std::string> codes = all_texts(text(mine ? mine->exit_code : -1), comm, site);
+  const std::vector<std::string> configs = all_texts(config, comm, site);
+  for (size_t r = 0; r < codes.size(); ++r)
+    if (codes[r] != "-1") return Ending{std::stoi(codes[r]), texts[r]};
+  if (const auto difference = first_different_line("were given different options", configs))
+    return Ending{exit_codes::configuration_differs, "error: " + *difference + "\n"};
+  return std::nullopt;
+}
+
+// Names all kinds of CPU that ranks run on: "cpu (v3, v4)".
+std::string text_of(Device device, Communicator& comm) {
+  if (device == Device::cuda) return text(device);
+  const std::vector<std::string> all = all_texts(chosen_cpu_kind().name, comm, Site::here("kinds of CPU"));
+  std::string names;
+  for (const std::string& kind : std::set(all.begin(), all.end())) names += (names.empty() ? "" : ", ") + kind;
+  return text(device) + " (" + names + ")";
+}
+
+void run_rank(std::unique_ptr<Transport> transport, const Options& options, Device device,
+              const std::string& description, RunFolder* folder, const std::function<void(const Launch&)>& body) {
+  Traffic traffic;
+  Communicator comm(counted(std::move(transport), traffic),
+                    options.fast_reductions ? Reductions::fast : Reductions::ordered);
+  body({comm, traffic, device, description + ", " + text_of(device, comm), comm.rank().value == 0 ? folder : nullptr});
+}
+
+// --ranks, else the processes of the launcher, else the cores, else one per card.
+int64_t ranks_of(const Session& session, const Options& options, Device device) {
+  if (options.ranks > 0) return options.ranks;
+  if (session.processes()) return session.size();
+  return device == Device::cpu ? physical_cores() : 1;
+}
+
+void run(Session& session, const Options& options, RunFolder* folder, const std::function<void(const Launch&)>& body) {
+  const Device device = options.chosen_device();
+  if (options.tf32) backend(device).allow_tf32(true);
+  const int64_t ranks = ranks_of(session, options, device);
+  if (ranks > session.size()) {
+    const auto rank = [&](std::unique_ptr<Transport> transport) {
+      if (device == Device::cuda) {
+        const int place = transport->rank();
+        take_card(place);
+        transport = connect_cards(std::move(transport), place, session);
+      }
+      const std::string description = transport->description();
+      run_rank(std::move(transport), options, device, description, folder, body);
+    };
+    return session.run_ranks(static_cast<int>(ranks), rank);
+  }
+  auto transport = device == Device::cuda ? connect(session) : connect_hosts(session);
+  const std::string description = weft::description(*transport);
+  run_rank(std::move(transport), options, device, description, folder, body);
+}
+
+}  // namespace
+
+Fault current_fault() {
+  try {
+    throw;
+  } catch (const WrongOption& error) {
+    return {exit_codes::usage, error.what()};
+  } catch (const MissingInput& error) {
+    return {exit_codes::missing_input, error.what()};
+  } catch (const MalformedInput& error) {
+    return {exit_codes::malformed_input, error.what()};
+  } catch (const OutputFailure& error) {
+    return {exit_codes::io, error.what()};
+  } catch (const NotFinite& error) {
+    return {exit_codes::non_finite, error.what()};
+  } catch (const std::filesystem::filesystem_error& error) {
+    return {exit_codes::io, error.path1().string() + ": " + error.code().message()};
+  } catch (...) {
+    return fault_being_handled();
+  }
+}
+
+bool stop_requested() {
+  gentle = true;
+  return stop != 0;
+}
+
+void stop_at_once() {
+  gentle = false;
+  if (const int signal = stop) leave_at_once(signal);
+}
+
+int launch(CommandLine& line, int argc, char** argv, const std::function<void(const Launch&)>& body) {
+  // Before MPI starts, nothing may fail on one rank alone: the others would wait for it.
+  std::optional<Ending> ending = line.parse(argc, argv);
+  const Options& options = line.options();
+  SessionOptions session_options;
+  session_options.deadline = std::chrono::milliseconds(static_cast<int64_t>(options.timeout * 1000));
+  Session session(argc, argv, session_options);
+  try {
+    if (!ending && session.size() > 1 && options.ranks > 0 && options.ranks != session.size())
+      ending = Ending{exit_codes::usage, "error: --ranks " + text(options.ranks) + ": mpiexec has started " +
+                                             text(session.size()) + " processes, and each is a rank\n"};
+    if (session.size() > 1) ending = agree(ending, line.config(), session);
+    if (ending) {
+      if (session.rank() == 0) print(ending->exit_code, ending->text);
+      return ending->exit_code;
+    }
+    const Leaver leaver(session);
+    handle_signals();
+    // Checks files before anything that takes time.
+    std::optional<RunFolder> folder;
+    if (session.rank() == 0) expect_checkpoint(options.resume);
+    if (session.rank() == 0 && !options.dry_run) folder.emplace(options.out);
+    run(session, options, folder ? &*folder : nullptr, body);
+    return 0;
+  } catch (...) {
+    const Fault fault = current_fault();
+    if (session.size() > 1) session.end(fault.exit_code, fault.what());
+    print(fault.exit_code, "error: " + std::string(fault.what()) + "\n");
+    return fault.exit_code;
+  }
+}
+
+}  // namespace weft

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/shared/launch/options.h"
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <functional>
+#include <limits>
+#include <new>
+#include <sstream>
+
+#include "apps/shared/launch/config_text.h"
+#include "apps/shared/launch/suggestion.h"
+#include "apps/shared/run/words.h"
+#include "weft/collectives/run_ranks.h"
+#include "weft/data/files/json_text.h"
+#include "weft/engine/kernels/cpu_kinds.h"
+
+namespace weft {
+namespace {
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string all;
+  for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
+  return all;
+}
+
+CLI::Validator one_of(const std::vector<std::string>& names) {
+  const auto complaint = [names](const std::string& given) {
+    if (std::find(names.begin(), names.end(), given) != names.end()) return std::string();
+    return "there is no '" + given + "' among " + joined(names) + suggestion(given, names);
+  };
+  return CLI::Validator(complaint, "");
+}
+
+template <class T> CLI::Validator within(T least, T most) {
+  const auto complaint = [least, most](const std::string& given) {
+    T value;
+    const auto [stop, error] = std::from_chars(given.data(), given.data() + given.size(), value);
+    if (error != std::errc() || stop != given.data() + given.size()) return "'" + given + "' is not a number that fits";
+    if (value < least) return given + " is too small, " + text(least) + " is the least";
+    return value <= most ? "" : given + " is too large, " + text(most) + " is the most";
+  };
+  return CLI::Validator(complaint, "");
+}
+
+// Values as read_config reads them: no escapes, but two kinds of quotes.
+std::string toml(bool value) { return value ? "true" : "false"; }
+std::string toml(int64_t value) { return text(value); }
+std::string toml(double value) { return exact_number(value); }
+std::string toml(const std::string& value) {
+  const char* quote = value.find('"') == std::string::npos ? "\"" : "'";
+  return quote + value + quote;
+}
+std::string toml(const std::vector<int64_t>& values) {
+  std::string all;
+  for (const int64_t value : values) all += (all.empty() ? "" : ", ") + text(value);
+  return "[" + all + "]";
+}
+
+// CLI11's own reader skips what it does not understand, and its memory grows with the square of the text.
+class Toml : public CLI::ConfigTOML {
+ public:
+  std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
+    std::string text(max_config_bytes + 1, '\0');
+    input.read(text.data(), static_cast<std::streamsize>(text.size()));
+    text.resize(static_cast<size_t>(input.gcount()));
+    std::vector<CLI::ConfigItem> items;
+    for (ConfigValue& value : read_config(text)) items.push_back({{}, std::move(value.name), std::move(value.values)});
+    return items;
+  }
+};
+
+// Accepts text that config.toml can hold.
+CLI::Validator writable() {
+  const auto complaint = [](const std::string& given) {
+    const std::string obstacle = obstacle_to_quotes(given);
+    return obstacle.empty() ? "" : excerpt(given) + " cannot stand in a configuration; leave out " + obstacle;
+  };
+  return CLI::Validator(complaint, "");
+}
+
+// What is wrong with a combination of options; empty if nothing.
+std::string conflict_in(const Options& options) {
+  if (options.same_bits && options.zero == 3)
+    return "--same-bits needs whole gradients on every rank, and --zero 3 divides them; take --zero 0, 1 or 2";
+  if (options.same_bits && options.fast_reductions)
+    return "--same-bits and --fast-reductions exclude each other: with the latter, bits depend on the order of sums";
+  return "";
+}
+
+}  // namespace
+
+struct CommandLine::Parser {
+  CLI::App app;
+  std::vector<std::string> names = {"--help", "--version", "--config"};
+  std::vector<std::function<std::string()>> lines;  // of the configuration
+
+  template <class T> CLI::Option* note(const std::string& name, CLI::Option* option, const T& value, const char* type) {
+    names.push_back(name);
+    lines.push_back([name, &value] { return name.substr(2) + " = " + toml(value) + "\n"; });
+    return option->type_name(type);
+  }
+};
+
+Options::Options() {
+  try {
+    timeout = static_cast<double>(default_deadline().count()) / 1000;
+  } catch (const Fault&) {
+    timeout = 0;  // `parse` reports why
+  }
+}
+
+DType Options::chosen_dtype() const { return dtype == "f32" ? DType::f32 : dtype == "f64" ? DType::f64 : DType::bf16; }
+
+Device Options::chosen_device() const {
+  const bool card = available(Device::cuda);
+  if (device == "cuda" && !card) throw WrongOption("--device cuda: this machine has no working card; take cpu or auto");
+  const Device chosen = card && device != "cpu" ? Device::cuda : Device::cpu;
+  if (tf32 && chosen == Device::cpu)
+    throw WrongOption("--tf32: it is for products on a card, but this run is on the CPU; leave it out");
+  return chosen;
+}
+
+CommandLine::CommandLine(const std::string& program, const std::string& what_it_does, Options& options)
+    : options_(options), parser_(std::make_unique<Parser>()) {
+  if (options.out.empty()) options.out = "runs/" + program;
+  CLI::App& app = parser_->app;
+  app.name(program);
+  app.description(what_it_does);
+  app.get_formatter()->column_width(34);
+  app.option_defaults()->always_capture_default();
+  app.config_formatter(std::make_shared<Toml>());
+  app.set_version_flag(
+      "--version", [program] { return program + " of Weft " WEFT_VERSION ", kernels for " + chosen_cpu_kind().name; });
+  app.set_config("--config", "", "options from a TOML file, such as an earlier run's config.toml")->type_name("FILE");
+  app.allow_config_extras(CLI::config_extras_mode::error);
+  add_common();
+}
+
+CommandLine::~CommandLine() = default;
+
+void CommandLine::add_common() {
+  constexpr int64_t most = std::numeric_limits<int64_t>::max();
+  add("--ranks", options_.ranks,
+      "number of ranks, as threads; 0: the processes of mpiexec, or else one per physical core, one on a card",
+      {0, 1024});
+  add("--device", options_.device, "device that computes", {"auto", "cpu", "cuda"});
+  add("--dtype", options_.dtype, "element type of the network", {"f32", "f64", "bf16"});
+  add("--zero", options_.zero,
+      "ZeRO stage: ranks divide 0 nothing, 1 the optimizer state, 2 also gradients, 3 also parameters", {0, 3});
+  add("--accumulate", options_.accumulate, "micro-batches per step on each rank", {1, 1 << 20});
+  add("--epochs", options_.epochs, "passes over the training data", {1, most});
+  add("--steps", options_.steps, "number of steps; 0: as many as --epochs has", {0, most});
+  add("--seed", options_.seed, "seed of the initial weights, the order of the data and all random draws", {0, most});
+  add("--out", options_.out, "folder for checkpoints, metrics and the report");
+  add("--resume", options_.resume, "checkpoint to resume from: none, auto (the latest in --out), or a path");
+  add("--checkpoint-every", options_.checkpoint_every, "steps between checkpoints; 0: one at the end", {0, most});
+  add("--timeout", options_.timeout, "deadline: seconds that a rank waits for others before the job fails", {0.1, 1e6});
+  add("--same-bits", options_.same_bits,
+      "same weights, to the bit, on any number of ranks, for more work and traffic (with --zero 0 to 2); without it "
+      "weights are the same on the same number of ranks");
+  add("--fast-reductions", options_.fast_reductions,
+      "sum over ranks in whatever order is fastest; two runs may then differ in rounding");
+  add("--tf32", options_.tf32, "round the factors of f32 products on cards to 11 bits, for speed");
+  add("--dry-run", options_.dry_run, "make one step, print its shapes, memory and traffic, and end");
+  add("--quiet", options_.quiet, "print the last line only");
+  add("--json", options_.json, "print one JSON object per line");
+}
+
+void CommandLine::add(const std::string& name, bool& value, const std::string& help) {
+  parser_->note(name, parser_->app.add_flag(name, value, help), value, "");
+}
+void CommandLine::add(const std::string& name, int64_t& value, const std::string& help, Range<int64_t> range) {
+  parser_->note(name, parser_->app.add_option(name, value, help), value, "N")->check(within(range.least, range.most));
+}
+void CommandLine::add(const std::string& name, double& value, const std::string& help, Range<double> range) {
+  parser_->note(name, parser_->app.add_option(name, value, help), value, "X")->check(within(range.least, range.most));
+}
+void CommandLine::add(const std::string& name, std::vector<int64_t>& values, const std::string& help,
+                      Range<int64_t> range) {
+  parser_->note(name, parser_->app.add_option(name, values, help), values, "N")->check(within(range.least, range.most));
+}
+void CommandLine::add(const std::string& name, std::string& value, const std::string& help,
+                      const std::vector<std::string>& choices) {
+  CLI::Option* option = parser_->app.add_option(name, value, help + (choices.empty() ? "" : ": " + joined(choices)));
+  parser_->note(name, option, value, choices.empty() ? "TEXT" : "NAME");
+  option->check(choices.empty() ? writable() : one_of(choices));
+}
+
+std::string CommandLine::explain_unknown(std::string name) const {
+  name.resize(std::min(name.size(), name.find('=')));
+  if (name.rfind("--", 0) != 0) return "'" + name + "' is not an option";
+  return "there is no option " + name + suggestion(name, parser_->names);
+}
+
+std::optional<CommandLine::Ending> CommandLine::parse(int argc, const char* const* argv) {
+  CLI::App& app = parser_->app;
+  const auto mistake = [](int code, const std::string& text) {
+    return Ending{code, "error: " + text + " (see --help)\n"};
+  };
+  try {
+    app.parse(argc, argv);
+    if (const std::string conflict = conflict_in(options_); !conflict.empty())
+      return mistake(exit_codes::usage, conflict);
+    if (options_.timeout == 0) default_deadline();
+    chosen_cpu_kind();
+    return std::nullopt;
+  } catch (const CLI::CallForHelp&) {
+    return Ending{0, wrapped(app.help(), 80)};
+  } catch (const CLI::CallForVersion& version) {
+    return Ending{0, version.what() + std::string("\n")};
+  } catch (const CLI::ExtrasError&) {
+    return mistake(exit_codes::usage, explain_unknown(app.remaining().front()));
+  } catch (const CLI::ArgumentMismatch& error) {
+    const std::string said = error.what(), name = said.substr(0, said.find(':'));
+    return mistake(exit_codes::usage, name + (app.count(name) > 1 ? " is given more than once" : " lacks its value"));
+  } catch (const CLI::FileError& error) {
+    return mistake(exit_codes::missing_input, std::string("--config: ") + error.what());
+  } catch (const CLI::ConfigError& error) {
+    const std::string said = error.what(), name = said.substr(said.rfind(' ') + 1);
+    return mistake(exit_codes::usage, "--config: " + explain_unknown("--" + name));
+  } catch (const std::bad_alloc&) {
+    return Ending{exit_codes::out_of_memory, "error: out of memory\n"};
+  } catch (const WrongOption& error) {
+    return mistake(exit_codes::usage, "--config: " + app.get_config_ptr()->as<std::string>() + ": " + error.what());
+  } catch (const std::exception& error) {
+    return mistake(exit_codes::usage, error.what());
+  }
+}
+
+std::string CommandLine::config() const {
+  std::string all;
+  for (const auto& line : parser_->lines) all += line();
+  return all;
+}
+
+}  // namespace weft

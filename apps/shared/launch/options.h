@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The command line: options that all programs share, and those that a program adds. CLI11 is included only in
+// options.cpp, since it takes seconds to compile.
+//
+//   Options options;
+//   options.epochs = 8;  // this program's defaults
+//   CommandLine line("train_contrastive", "Trains ...", options);
+//   double temperature = 0.5;
+//   line.add("--temperature", temperature, "of the loss", {0.01, 10});
+//   return launch(line, argc, argv, [&](const Launch& rank) { ... });
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "weft/engine/tensor/dtype.h"
+#include "weft/engine/tensor/storage.h"
+
+namespace weft {
+
+struct WrongOption : Error {
+  using Error::Error;
+};  // options that contradict each other or the data
+
+struct Options {
+  int64_t ranks = 0;  // 0: the processes of the launcher, or the cores if there is no launcher
+  std::string device = "auto";
+  std::string dtype = "f32";
+  int64_t zero = 0, accumulate = 1;
+  int64_t steps = 0, epochs = 1;  // 0 steps: those of the epochs
+  int64_t seed = 1;
+  std::string resume = "none";
+  int64_t checkpoint_every = 0;  // steps; 0: at the end only
+  std::string out;               // by default "runs/PROGRAM"
+  bool dry_run = false, same_bits = false, fast_reductions = false, tf32 = false, quiet = false, json = false;
+  double timeout;  // seconds
+
+  Options();
+  DType chosen_dtype() const;
+  Device chosen_device() const;  // throws WrongOption if this machine does not have it
+};
+
+class CommandLine {
+ public:
+  template <class T> struct Range { T least, most; };
+  // A program that ends right after parsing: with help, or with a mistake.
+  struct Ending {
+    int exit_code;
+    std::string text;
+    bool operator==(const Ending&) const = default;
+  };
+
+  // Binds the common options. Bound variables hold their defaults already, and must outlive this object.
+  CommandLine(const std::string& program, const std::string& what_it_does, Options& options);
+  ~CommandLine();
+
+  void add(const std::string& name, bool& value, const std::string& help);
+  void add(const std::string& name, int64_t& value, const std::string& help, Range<int64_t> range);
+  void add(const std::string& name, double& value, const std::string& help, Range<double> range);
+  void add(const std::string& name, std::vector<int64_t>& values, const std::string& help, Range<int64_t> range);
+  void add(const std::string& name, std::string& value, const std::string& help,
+           const std::vector<std::string>& choices = {});  // none: any text
+
+  std::optional<Ending> parse(int argc, const char* const* argv);  // never throws
+  const Options& options() const { return options_; }
+  std::string config() const;  // every option's value as TOML, for --config
+
+ private:
+  struct Parser;
+  void add_common();
+  std::string explain_unknown(std::string name) const;
+
+  Options& options_;
+  std::unique_ptr<Parser> parser_;
+};
+
+}  // namespace weft

@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/shared/run/run.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <ctime>
+#include <set>
+
+#include "apps/shared/report/picture.h"
+#include "apps/shared/run/words.h"
+#include "apps/shared/training/peak_flops.h"
+#include "weft/collectives/busy.h"
+#include "weft/collectives/checks/agreement.h"
+#include "weft/data/files/checksum.h"
+#include "weft/data/idx.h"  // MalformedInput
+#include "weft/engine/kernels/backend.h"
+
+namespace weft {
+namespace {
+
+std::vector<std::string> metric_names(const std::vector<Run::Chart>& charts) {
+  std::vector<std::string> names;
+  for (const Run::Chart& chart : charts) names.insert(names.end(), chart.metrics.begin(), chart.metrics.end());
+  return names;
+}
+
+// Whether a tensor of the training state is a weight: "w", not "w.steps" or "w.momentum".
+bool is_weight(const std::string& name, const std::set<std::string>& names) {
+  for (size_t dot = name.rfind('.'); dot != std::string::npos && dot > 0; dot = name.rfind('.', dot - 1))
+    if (names.count(name.substr(0, dot))) return false;
+  return true;
+}
+
+std::set<std::string> names_of(const TrainingState& state) {
+  std::set<std::string> names;
+  for (const TensorOutline& tensor : state.tensors()) names.insert(tensor.name);
+  return names;
+}
+
+std::string calls_and_bytes(const Traffic::Count& count) {
+  return grouped(count.calls) + " calls, " + bytes_in_words(static_cast<double>(count.bytes));
+}
+
+std::string today() {
+  const std::time_t now = std::time(nullptr);
+  std::tm date{};
+  char words[40];
+  std::strftime(words, sizeof words, "%F", localtime_r(&now, &date));
+  return words;
+}
+
+// A position in data names a place and the data: "epoch 2 batch 17 of 96 samples, 32 at a time, seed 1". The data must
+// be the same here, or the run would resume with other samples.
+void must_be_in_same_data(const SafetensorsFile& file, const Metadata& here) {
+  const auto whole = [](const std::string& place) { return place.substr(std::min(place.find(" of "), place.size())); };
+  for (const auto& [name, place] : here)
+    if (const std::string& saved = file.metadata(name); whole(saved) != whole(place))
+      throw MalformedInput(file.path().string() + " is a checkpoint of another run: its " + name + " are" +
+                           whole(saved) + ", not" + whole(place));
+}
+
+// In another model every tensor may differ; the first few show which model it is.
+std::string first_lines(const std::string& text, int most) {
+  size_t end = 0;
+  for (int line = 0; line < most && end != std::string::npos; ++line) end = text.find('\n', end + 1);
+  if (end == std::string::npos) return text;
+  return text.substr(0, end) + "\n  and " + weft::text(std::count(text.begin() + end, text.end(), '\n')) + " more";
+}
+
+void load_all(const SafetensorsFile& file, const TrainingState& state, const TensorSink& put) {
+  try {
+    load_checkpoint(file, state.tensors(), put);
+  } catch (const MalformedInput& error) {
+    throw MalformedInput(first_lines(error.what(), 7));
+  }
+}
+
+// Does file work of rank 0, and throws failures as faults that end the job.
+template <class F> auto alone(F f) {
+  try {
+    return f();
+  } catch (...) {
+    throw current_fault();
+  }
+}
+
+}  // namespace
+
+Run::Run(const Launch& rank, const CommandLine& line, Plan plan)
+    : rank_(rank),
+      options_(line.options()),
+      config_(line.config()),
+      plan_(std::move(plan)),
+      progress_(stdout, Progress::style_for(stdout, options_.quiet, options_.json), rank.comm.rank().value) {
+  report_.title = plan_.title;
+  report_.subtitle = rank.description + ", " + options_.dtype;
+  note(report_.title + ": " + report_.subtitle);
+  report_.subtitle += ", " + today();
+  report_.config = config_;
+}
+
+Metadata Run::begin(TrainingState& state, std::function<Metadata()> words) {
+  state_ = &state;
+  words_ = std::move(words);
+  const Metadata saved = state.load([&](const TensorSink& put) {
+    const Busy busy(rank_.comm, "reads a checkpoint for " + options_.out);
+    return alone([&]() -> Metadata {
+      const Latest latest = checkpoint_to_resume(options_.resume, options_.out);
+      for (const std::string& damage : latest.damaged) warn(damage);
+      if (latest.file) {
+        load_all(*latest.file, state, put);
+        must_be_in_same_data(*latest.file, words_());
+      }
+      if (rank_.folder) open_folder(latest);
+      return latest.file ? latest.file->metadata() : Metadata();
+    });
+  });
+  if (!saved.empty()) step_ = saved_step_ = first_step_ = std::stoll(saved.at("step"));
+  began_ = std::chrono::steady_clock::now();
+  traffic_before_ = rank_.traffic;
+  return saved;
+}
+
+void Run::open_folder(const Latest& latest) {
+  // A checkpoint from another folder belongs to another run, and so do its metrics.
+  std::error_code absent;
+  const bool of_this_run = latest.file && std::filesystem::equivalent(latest.file->path().parent_path(),
+                                                                      RunFolder::checkpoints(options_.out), absent);
+  const auto changes = latest.file ? changes_since(latest.file->path(), config_) : std::vector<std::string>();
+  if (of_this_run) sessions_ = sessions_up_to(latest.step, rank_.folder->path() / "sessions.json");
+  rank_.folder->begin(config_, metric_names(plan_.charts), of_this_run ? latest.step : 0);
+  if (const std::string& damage = rank_.folder->metrics().damage(); !damage.empty())
+    warn(damage + "; later measurements are left out");
+  if (latest.file) note("resumed from " + latest.file->path().string());
+  for (const std::string& change : changes) note("changed since then: " + change);
+  if (!rank_.folder->moved_to().empty()) note("an earlier run is now in " + rank_.folder->moved_to().string());
+}
+
+void Run::step(int64_t images, const std::vector<Value>& shares, const std::vector<Value>& equal) {
+  // One collective for all values on which ranks have to agree.
+  std::vector<double> mine = {stop_requested() ? 1.0 : 0.0};
+  for (const Value& share : shares) mine.push_back(share.value);
+  const auto count = static_cast<int64_t>(mine.size());
+  const Tensor sums = rank_.comm.all_reduce(Tensor::from({count}, mine, DType::f64), ReduceOp::sum, Site::here("step"));
+  ++step_;
+  images_ += static_cast<double>(images);
+  time_ = {seconds(), rank_.traffic.since(traffic_before_).total().seconds, data_seconds_};
+
+  std::vector<Value> values = equal;
+  for (size_t i = 0; i < shares.size(); ++i) {
+    values.push_back({shares[i].name, sums.data<double>()[i + 1]});
+    if (!std::isfinite(values.back().value)) end_not_finite(shares[i].name, values.back().value, shares[i].value);
+  }
+  if (options_.dry_run) return tell_dry_run();
+  measure(values);
+  if (leads() && rank_.folder) show(rank_.folder->metrics().last("loss").value_or(std::nan("")));
+  stopped_ = sums.data<double>()[0] > 0;
+  if (stopped_ || !running() || (options_.checkpoint_every > 0 && step_ % options_.checkpoint_every == 0)) save();
+  if (!stopped_ && !running()) stop_at_once();  // what follows can be repeated from the checkpoint
+  if (stopped_)
+    progress_.finish("stopped after step " + grouped(step_) + "; to resume, add --resume auto --out " + options_.out);
+}
+
+void Run::show(double loss) {
+  const int64_t epoch = plan_.steps_per_epoch > 0 ? plan_.steps_per_epoch : plan_.steps;
+  progress_.show({.epoch = (step_ - 1) / epoch + 1,
+                  .epochs = (plan_.steps + epoch - 1) / epoch,
+                  .step = step_,
+                  .steps = plan_.steps,
+                  .loss = loss,
+                  .images = images_,
+                  .seconds = time_.seconds,
+                  .communication = time_.communication});
+}
+
+// Called on all ranks, since all have the sum.
+void Run::end_not_finite(const std::string& name, double sum, double share) {
+  const std::vector<double> shares =
+      rank_.comm.all_gather(Tensor::from({1}, {share}, DType::f64), Site::here("step")).values();
+  std::string ranks;
+  for (size_t r = 0; r < shares.size(); ++r)
+    if (!std::isfinite(shares[r])) ranks += (ranks.empty() ? " " : ", ") + text(r);
+  throw Fault(exit_codes::non_finite,
+              "step " + text(step_) + ": " + name + " is " + text(sum) +
+                  (ranks.empty() ? ", though each rank's share is finite" : ", by the share of rank" + ranks) +
+                  "; WEFT_DEBUG=1 names the first operation whose result is not finite; try a smaller learning rate" +
+                  (options_.same_bits ? ", or leave out --same-bits, for gradients of 2^24 and more" : ""));
+}
+
+void Run::measure(const std::vector<Value>& values) {
+  if (rank_.folder) rank_.folder->metrics().add(step_, values);
+}
+
+void Run::picture(const std::string& name, const std::string& caption, const Tensor& pixels) {
+  if (!rank_.folder) return;
+  report_.pictures.push_back({caption, png(pixels)});
+  write(name + ".png", report_.pictures.back().png);
+}
+
+void Run::write(const std::string& name, const std::string& contents) {
+  const Busy busy(rank_.comm, "writes " + (rank_.folder->path() / name).string());
+  rank_.folder->write(name, contents);
+}
+
+void Run::chart(const std::string& title, const std::string& drawing) { report_.charts.push_back({title, drawing}); }
+
+void Run::save() {
+  if (saved_step_ == step_) return;
+  saved_step_ = step_;
+  state_->save([&](const TensorSource& get) {
+    const Busy busy(rank_.comm, "writes a checkpoint of step " + text(step_) + " in " + options_.out);
+    alone([&] { save_checkpoint(RunFolder::checkpoints(options_.out), step_, state_->tensors(), get, words_()); });
+  });
+  RunSession session{step_, images_, gather_times(), gather_traffic(rank_.traffic, rank_.comm)};
+  if (!rank_.folder) return;
+  if (!sessions_.empty() && sessions_.back().last_step > first_step_) sessions_.pop_back();
+  sessions_.push_back(std::move(session));
+  alone([&] { write("sessions.json", json(sessions_)); });
+}
+
+std::string Run::hash_of_weights() {
+  const std::set<std::string> names = names_of(*state_);
+  std::vector<uint64_t> hashes;
+  state_->save([&](const TensorSource& get) {
+    for (size_t i = 0; i < state_->tensors().size(); ++i)
+      if (is_weight(state_->tensors()[i].name, names)) hashes.push_back(checksum(get(i)));
+  });
+  char digits[20];
+  std::snprintf(digits, sizeof digits, "%016lx", checksum(hashes.data(), hashes.size() * sizeof(uint64_t)));
+  return digits;
+}
+
+// Reports the one step of a dry run.
+void Run::tell_dry_run() {
+  stopped_ = true;
+  const std::vector<Traffic> traffic = gather_traffic(rank_.traffic.since(traffic_before_), rank_.comm);
+  int64_t values = 0;
+  const std::set<std::string> names = names_of(*state_);
+  for (const auto& [name, dtype, shape] : state_->tensors()) {
+    if (is_weight(name, names)) note(name + "  " + text(dtype) + " " + text(shape));
+    values += shape.product(0, shape.rank());
+  }
+  note(grouped(values) + " values in a checkpoint");
+  const double peak = static_cast<double>(backend(rank_.device).memory().peak_bytes);
+  note(bytes_in_words(peak) + " of memory at most in this process");
+  for (size_t v = 0; v < Traffic::verbs; ++v) {
+    Traffic::Count sum;
+    for (const Traffic& rank : traffic) sum += rank[static_cast<Verb>(v)];
+    if (sum.calls > 0) note(text(static_cast<Verb>(v)) + ": " + calls_and_bytes(sum));
+  }
+  Traffic::Count all;
+  for (const Traffic& rank : traffic) all += rank.total();
+  progress_.finish("dry run: one step makes " + calls_and_bytes(all) + ", summed over ranks");
+}
+
+std::vector<Report::RankTime> Run::gather_times() {
+  const Tensor mine = Tensor::from({1, 3}, {time_.seconds, time_.communication, time_.data}, DType::f64);
+  const std::vector<double> all = rank_.comm.gather(mine, {0}).values();
+  std::vector<Report::RankTime> times;
+  for (size_t i = 0; i < all.size(); i += 3) times.push_back({all[i], all[i + 1], all[i + 2]});
+  return times;
+}
+
+void Run::finish(const std::vector<Report::Figure>& figures) {
+  save();
+  const std::string hash = hash_of_weights();
+  const double peak = plan_.flops_per_image > 0 ? peak_flops(rank_.device, rank_.comm) : 0;
+  if (!leads()) return;
+
+  const RunSession all = whole(sessions_);
+  report_.ranks = all.ranks;
+  report_.traffic = all.traffic;
+  if (sessions_.size() > 1) report_.subtitle += ", in " + text(sessions_.size()) + " sessions";
+  const double seconds = all.ranks.empty() ? 0 : all.ranks[0].seconds, speed = seconds > 0 ? all.images / seconds : 0;
+  const Metrics& metrics = rank_.folder->metrics();
+  report_.figures = {{"loss of the last step", short_number(metrics.last("loss").value_or(std::nan("")))}};
+  report_.figures.insert(report_.figures.end(), figures.begin(), figures.end());
+  report_.figures.push_back({"training time", duration(seconds)});
+  report_.figures.push_back({"speed in images/s", short_number(speed)});
+  if (peak > 0 && sessions_.size() == 1)
+    report_.figures.push_back({"share of the cores' peak FLOP/s", percent(plan_.flops_per_image * speed, peak)});
+  report_.figures.push_back({"hash of the weights", hash});
+
+  std::vector<Report::Chart> charts;
+  for (const Chart& chart : plan_.charts) {
+    std::vector<Line> lines;
+    for (const std::string& name : chart.metrics) lines.push_back({name, metrics.curve(name)});
+    charts.push_back({chart.title, line_chart(lines, "step")});
+  }
+  report_.charts.insert(report_.charts.begin(), charts.begin(), charts.end());
+  const std::filesystem::path page = rank_.folder->path() / "report.html";
+  const bool done_before = step_ == first_step_ && std::filesystem::exists(page);
+  if (!done_before) write("report.html", html(report_));
+
+  std::string summary;
+  for (const auto& [name, value] : report_.figures) summary += (summary.empty() ? "" : ", ") + name + " " + value;
+  if (done_before) note("all " + grouped(step_) + " steps were done before; add steps by --epochs or --steps");
+  note("report: " + page.string());
+  progress_.finish(summary);
+}
+
+}  // namespace weft

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// A training run as its user sees it: progress, checkpoints, the run's folder and its report. Every rank has a Run, all
+// ranks make the same calls, and rank 0 prints.
+//
+//   Run run(rank, line, {.title = "...", .charts = {{"Loss", {"loss"}}, {"Learning rate", {"rate"}}}, .steps = 900});
+//   const Metadata saved = run.begin(state, [&] { return Metadata{{"data", batches.position()}}; });
+//   if (!saved.empty()) batches.seek(saved.at("data"));
+//   while (run.running()) {
+//     const Batch batch = run.data([&] { return take(images, batches.next()); });
+//     ...
+//     run.step(samples, {{"loss", share}}, {{"rate", rate}});
+//   }
+//   if (run.stopped()) return;
+//   run.measure({{"accuracy", accuracy}});
+//   run.finish({{"test accuracy", "87.6 %"}});
+#include <chrono>
+
+#include "apps/shared/launch/launch.h"
+#include "apps/shared/report/report.h"
+#include "apps/shared/run/progress.h"
+#include "apps/shared/run/run_folder.h"
+#include "apps/shared/run/sessions.h"
+#include "weft/optim/state.h"
+
+namespace weft {
+
+class Run {
+ public:
+  struct Chart {
+    std::string title;
+    std::vector<std::string> metrics;
+  };
+  struct Plan {
+    std::string title;          // of the report
+    std::vector<Chart> charts;  // together they name all metrics, "loss" among them
+    int64_t steps = 0;
+    int64_t steps_per_epoch = 0;  // 0: there are no epochs
+    // Of matrix products and convolutions. If it is given, the report compares it with the peak of the CPU.
+    double flops_per_image = 0;
+  };
+
+  Run(const Launch& rank, const CommandLine& line, Plan plan);
+
+  // Loads the checkpoint that --resume names. `words` are saved with each checkpoint and returned here; the result is
+  // empty if the run starts anew. Each word is a position in data, as Batches::position returns. A checkpoint of other
+  // data or of another model is refused.
+  Metadata begin(TrainingState& state, std::function<Metadata()> words);
+
+  int64_t steps_done() const { return step_; }
+  bool running() const { return !stopped_ && step_ < plan_.steps; }
+  bool stopped() const { return stopped_; }  // by a signal, or by --dry-run: do not call `finish`
+
+  // Calls `f`, counts its time as time for data, and returns its result.
+  template <class F> auto data(F&& f) {
+    const double begin = seconds();
+    auto result = f();
+    data_seconds_ += seconds() - begin;
+    return result;
+  }
+
+  // To be called after each step, with its number of images on all ranks. `shares` are summed over ranks; `equal` are
+  // the same on all ranks. Saves a checkpoint if one is due. Ends the job if a share is not finite.
+  void step(int64_t images, const std::vector<Value>& shares, const std::vector<Value>& equal = {});
+
+  // Further content, the same on all ranks: measurements of the last step, remarks, and parts of the report.
+  void measure(const std::vector<Value>& values);
+  void note(const std::string& text) { progress_.note(text); }
+  void warn(const std::string& text) { progress_.warn(text); }
+  void picture(const std::string& name, const std::string& caption, const Tensor& pixels);  // as from picture.h
+  void chart(const std::string& title, const std::string& drawing);                         // as from chart.h
+
+  // Saves the last checkpoint, writes the report and prints the last line. A run that had finished before keeps its
+  // report.
+  void finish(const std::vector<Report::Figure>& figures);
+
+ private:
+  bool leads() const { return rank_.comm.rank().value == 0; }
+  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - began_).count(); }
+  void open_folder(const Latest& latest);
+  void show(double loss);
+  void save();
+  void write(const std::string& name, const std::string& contents);
+  std::string hash_of_weights();
+  void tell_dry_run();
+  [[noreturn]] void end_not_finite(const std::string& name, double sum, double share);
+  std::vector<Report::RankTime> gather_times();
+
+  const Launch& rank_;
+  const Options& options_;
+  const std::string config_;
+  const Plan plan_;
+  Progress progress_;
+  std::vector<RunSession> sessions_;  // on rank 0: earlier sessions, and this one once it has saved
+  TrainingState* state_ = nullptr;
+  std::function<Metadata()> words_;
+  Report report_;
+  int64_t step_ = 0, first_step_ = 0, saved_step_ = -1;
+  bool stopped_ = false;
+  // Since `begin`, up to the last step.
+  std::chrono::steady_clock::time_point began_;
+  Traffic traffic_before_;
+  double images_ = 0, data_seconds_ = 0;
+  Report::RankTime time_;
+};
+
+}  // namespace weft

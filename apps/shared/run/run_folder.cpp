@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/shared/run/run_folder.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <map>
+#include <set>
+#include <sstream>
+#include <thread>
+
+#include "apps/shared/launch/config_text.h"
+#include "apps/shared/launch/options.h"
+#include "apps/shared/run/file_text.h"
+#include "weft/data/files/durable_file.h"
+#include "weft/data/idx.h"  // MissingInput
+
+namespace weft {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+std::map<std::string, std::string> settings_in(const std::string& config) {
+  const std::string between = " = ";
+  std::map<std::string, std::string> settings;
+  std::istringstream lines(config);
+  for (std::string line; std::getline(lines, line);)
+    if (const size_t end = line.find(between); end != std::string::npos)
+      settings[line.substr(0, end)] = line.substr(end + between.size());
+  return settings;
+}
+
+bool has_a_run(const fs::path& folder) { return fs::exists(folder / "config.toml"); }
+
+void expect_room_for(const fs::path& folder) {
+  fs::path above = fs::absolute(folder / "").parent_path().parent_path();
+  while (!fs::exists(above)) above = above.parent_path();
+  if (!fs::is_directory(above))
+    throw OutputFailure(folder.string() + ": cannot be created: " + above.string() + " is a file");
+  if (access(above.c_str(), W_OK | X_OK) != 0)
+    throw OutputFailure(folder.string() + ": cannot be created in " + above.string() + ": " + std::strerror(errno));
+}
+
+bool is_free(const fs::path& folder) {
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error))
+    if (entry.path().filename() != FolderLock::name) return false;
+  return !error;
+}
+
+}  // namespace
+
+RunFolder::RunFolder(fs::path path) : path_(std::move(path)) {
+  if (path_.empty()) throw WrongOption("--out: the name of a folder is needed");
+  if (!fs::exists(path_)) {
+    expect_room_for(path_);
+    return;
+  }
+  if (!fs::is_directory(path_)) throw WrongOption(path_.string() + ": not a folder; give another --out");
+  DurableFile::sweep(path_);  // of a run that was killed before it had begun
+  if (!has_a_run(path_) && !is_free(path_))
+    throw WrongOption(path_.string() + ": contains something other than a run; give another --out");
+  lock();
+}
+
+void RunFolder::lock() {
+  FolderLock lock(path_);
+  // A process that was just killed has its lock until the system has closed its files.
+  for (int tries = 0; !lock.holder().empty() && tries < 100; ++tries) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    lock = FolderLock(path_);
+  }
+  if (!lock.holder().empty())
+    throw WrongOption(path_.string() + ": another run has it, " + lock.holder() +
+                      "; give another --out, or wait until that has ended");
+  lock_.emplace(std::move(lock));  // and releases a folder that was moved aside
+}
+
+void RunFolder::begin(const std::string& config, std::vector<std::string> metric_names, int64_t resumed_step) {
+  if (!lock_) {
+    make_durable_folder(path_);
+    lock();
+  }
+  if (resumed_step == 0) make_room();
+  write("config.toml", config);
+  metrics_ = std::make_unique<Metrics>(path_, std::move(metric_names), resumed_step);
+}
+
+void RunFolder::make_room() {
+  if (!has_a_run(path_)) return;
+  const std::string name = (path_ / "").parent_path().string();
+  int number = 1;
+  do moved_to_ = name + "-" + std::to_string(number++);
+  while (fs::exists(moved_to_));
+  std::error_code error;
+  fs::rename(path_, moved_to_, error);
+  if (error) throw OutputFailure(path_.string() + ": cannot be moved aside: " + error.message());
+  lock_->folder_is_now(moved_to_);
+  make_durable_folder(path_);
+  lock();
+}
+
+void RunFolder::write(const std::string& name, const std::string& bytes) const {
+  DurableFile file(path_ / name);
+  file.write(0, bytes.data(), bytes.size());
+  file.commit();
+}
+
+void expect_checkpoint(const std::string& resume) {
+  if (resume != "none" && resume != "auto" && !fs::exists(resume))
+    throw MissingInput(resume + ": there is no such checkpoint; --resume takes auto, none or a path");
+}
+
+Latest checkpoint_to_resume(const std::string& resume, const fs::path& run) {
+  if (resume == "none") return {};
+  if (resume == "auto") return latest_checkpoint(RunFolder::checkpoints(run));
+  if (fs::is_directory(resume)) {
+    const fs::path within = RunFolder::checkpoints(resume);
+    Latest latest = latest_checkpoint(fs::exists(within) ? within : fs::path(resume));
+    if (!latest.file) throw MissingInput(resume + ": no sound checkpoint is in it");
+    return latest;
+  }
+  Latest latest{open_checkpoint(resume), 0, {}};
+  latest.step = step_in(*latest.file);
+  return latest;
+}
+
+std::vector<std::string> changes_since(const fs::path& checkpoint, const std::string& config) {
+  const std::set<std::string> where_and_how = {"checkpoint-every", "data",   "dry-run", "json", "out", "quiet", "ranks",
+                                               "resume",           "timeout"};
+  const auto before = settings_in(file_text(checkpoint.parent_path().parent_path() / "config.toml", max_config_bytes));
+  std::vector<std::string> changes;
+  for (const auto& [name, value] : settings_in(config))
+    if (const auto old = before.find(name);
+        old != before.end() && old->second != value && where_and_how.count(name) == 0)
+      changes.push_back(name + " was " + old->second + " and is now " + value);
+  return changes;
+}
+
+}  // namespace weft

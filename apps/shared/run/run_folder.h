@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The files of a run. Rank 0's process holds the folder from the start of the program to its end; other ranks have
+// none.
+//
+//   config.toml       the options of the run, ready for --config
+//   metrics.jsonl, metrics.csv, events.out.tfevents.weft
+//   checkpoints/      docs/checkpoints.md
+//   *.png             pictures
+//   report.html       the report, in one page
+//   sessions.json     time and traffic of each session: from a start of the run to its interruption or end
+//   lock              the process that holds the folder
+#include <optional>
+
+#include "apps/shared/run/metrics.h"
+#include "weft/data/files/checkpoint.h"
+#include "weft/data/files/folder_lock.h"
+
+namespace weft {
+
+class RunFolder {
+ public:
+  // Throws if the folder cannot be made, if another run holds it, or if it contains anything but a run. Changes
+  // nothing.
+  explicit RunFolder(std::filesystem::path path);
+
+  // Keeps what is there up to `resumed_step`. A run that starts anew moves an earlier run to the first free name of
+  // DIR-1, DIR-2, ...
+  void begin(const std::string& config, std::vector<std::string> metric_names, int64_t resumed_step = 0);
+
+  const std::filesystem::path& path() const { return path_; }
+  static std::filesystem::path checkpoints(const std::filesystem::path& run) { return run / "checkpoints"; }
+  const std::filesystem::path& moved_to() const { return moved_to_; }  // the new place of an earlier run, or empty
+  Metrics& metrics() { return *metrics_; }
+
+  void write(const std::string& name, const std::string& bytes) const;  // whole or not at all
+
+ private:
+  void lock();
+  void make_room();
+
+  std::filesystem::path path_, moved_to_;
+  std::optional<FolderLock> lock_;
+  std::unique_ptr<Metrics> metrics_;
+};
+
+// The checkpoint that --resume names: none for "none"; for "auto" the latest sound one of the run's folder, if any;
+// else the one at a path, or the latest of the folder at that path.
+Latest checkpoint_to_resume(const std::string& resume, const std::filesystem::path& run);
+// Throws if --resume is a path and nothing is there.
+void expect_checkpoint(const std::string& resume);
+
+// The options that differ from those of the run that wrote a checkpoint, except options of where and how it runs:
+// `loss was "nt-xent" and is now "vicreg"`. Empty if that run's config.toml is gone.
+std::vector<std::string> changes_since(const std::filesystem::path& checkpoint, const std::string& config);
+
+}  // namespace weft

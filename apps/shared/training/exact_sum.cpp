@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/shared/training/exact_sum.h"
+
+#include "weft/engine/kernels/backend.h"
+#include "weft/engine/ops/exact.h"
+
+namespace weft {
+
+ExactSum::ExactSum(const Shape& shape, Device device) : parts_(Tensor::zeros(exact_shape(shape), DType::f64, device)) {}
+
+void ExactSum::add(const Tensor& term) { add_exactly(term, parts_); }
+
+Tensor ExactSum::over(Communicator& comm, Site site) const {
+  return exact_total(comm.all_reduce(parts_, ReduceOp::sum, site), DType::f64);
+}
+
+}  // namespace weft

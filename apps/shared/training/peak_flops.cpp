@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/shared/training/peak_flops.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "weft/engine/kernels/backend.h"
+
+namespace weft {
+
+double peak_flops(Device device, Communicator& comm) {
+  using Clock = std::chrono::steady_clock;
+  double best = 0;
+  comm.barrier();
+  for (int burst = 0; burst < 10; ++burst) {
+    const Clock::time_point begin = Clock::now();
+    const double operations = backend(device).multiply_adds();
+    best = std::max(best, operations / std::chrono::duration<double>(Clock::now() - begin).count());
+  }
+  return comm.all_reduce(Tensor::full({}, best, DType::f64)).item();
+}
+
+}  // namespace weft

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/shared/training/training.h"
+
+#include <algorithm>
+
+#include "weft/collectives/checks/agreement.h"
+#include "weft/collectives/checks/debug.h"
+#include "weft/collectives/collectives.h"
+#include "weft/collectives/placement_conversions.h"
+#include "weft/collectives/transports/self.h"
+#include "weft/optim/parallel/make_trainer.h"
+
+namespace weft {
+
+// Divisible by common numbers of ranks.
+constexpr int64_t blocks_of_same_bits = 24;
+
+Training::Training(const std::vector<ParameterGroup>& groups, const Launch& rank, const Options& options)
+    : comm_(rank.comm),
+      alone_(connect_self()),
+      parameters_(options.zero == 3 ? std::vector<Parameter*>() : parameters_of(groups)),
+      pieces_(options.accumulate * (options.same_bits ? blocks_of_same_bits : comm_.size())),
+      trainer_(make_trainer(groups, comm_, {.stage = static_cast<int>(options.zero)})) {
+  if (options.same_bits) exact_ = std::make_unique<ExactGradients>(parameters_, comm_);
+}
+
+// A rank with fewer pieces than others has empty ones at the end.
+LocalBatch Training::local_batch(std::span<const int64_t> batch) const {
+  const int64_t ranks = comm_.size(), me = comm_.rank().value, total = std::ssize(batch);
+  const int64_t count = (pieces_ + ranks - 1) / ranks;
+  const auto begin = [&](int64_t rank, int64_t i) {
+    return total * std::min(pieces_ * rank / ranks + i, pieces_ * (rank + 1) / ranks) / pieces_;
+  };
+  LocalBatch local{{}, {}, total};
+  for (int64_t r = 0; r < ranks; ++r) local.rows.push_back(begin(r, count) - begin(r, 0));
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t first = begin(me, i), last = begin(me, i + 1);
+    int64_t in_group = 0;
+    for (int64_t r = 0; r < ranks; ++r)
+      if (!exact_ || r == me) in_group += begin(r, i + 1) - begin(r, i);
+    local.micro_batches.push_back({batch.subspan(static_cast<size_t>(first), static_cast<size_t>(last - first)), first,
+                                   static_cast<double>(in_group) / static_cast<double>(total)});
+  }
+  return local;
+}
+
+Tensor Training::backward(const LocalBatch& batch, const SampleFeatures& encode, const BatchLoss& loss,
+                          Recompute recompute) {
+  const auto encode_one = [&](int64_t i, Tape& tape) {
+    debug_if_asked(tape, comm_);
+    return encode(tape, batch.micro_batches[static_cast<size_t>(i)].samples);
+  };
+  const auto loss_of_all = [&](Tape& tape, const Features& mine) {
+    debug_if_asked(tape, comm_);
+    return exact_ ? loss_of_gathered(mine, batch.rows, loss) : loss(mine, comm_);
+  };
+  return cached_backward(std::ssize(batch.micro_batches), encode_one, loss_of_all, gradients(), {}, recompute);
+}
+
+// Every rank computes the whole loss, in the order of the samples. It is the share of rank 0; other shares are zero.
+Var Training::loss_of_gathered(const Features& mine, const Rows& rows, const BatchLoss& loss) {
+  Features all;
+  for (const Var& features : mine) all.push_back(all_gather_equal(features, rows, comm_));
+  return keep_on(loss(all, alone_), {0}, comm_);
+}
+
+Var Training::watch(Parameter& parameter, const Var& features) {
+  const Var watched = trainer_->watch(*features.tape(), parameter);
+  return exact_ ? as_invariant(watched, comm_) : watched;
+}
+
+void Training::step(double rate) {
+  if (debug_is_asked()) {
+    std::vector<NamedTensor> values;
+    for (const Parameter* parameter : parameters_) values.push_back({parameter->name, parameter->value});
+    expect_agreement("debug: a step", values, comm_);
+  }
+  if (exact_) exact_->hand_over(trainer_->gradients());
+  trainer_->step(rate);
+}
+
+}  // namespace weft

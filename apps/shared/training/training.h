@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The training step of the programs, for all values of --zero, --accumulate, --same-bits and --fast-reductions:
+//
+//   Training training({{network.parameters(), AdamW{}}}, rank, options);
+//   Layer& encoder = training.layer("encoder", *network.encoder);
+//   ...
+//   const LocalBatch batch = training.local_batch(batches.next());
+//   const auto encode = [&](Tape& tape, std::span<const int64_t> samples) -> Features {
+//     return {encoder(tape.constant(images_of(samples))), ...};
+//   };
+//   const auto loss = [&](const Features& views, Communicator& group) {
+//     return nt_xent(views[0], views[1], {}, group);
+//   };
+//   const Tensor share = training.backward(batch, encode, loss);
+//   training.step(rate);
+//
+// By default a rank has its samples as --accumulate micro-batches. The loss spans the ranks by collectives on the tape,
+// so its backward is a reduce_scatter, and gradients are summed in rank order: a run is bit-identical on the same
+// number of ranks, as threads or processes. With --same-bits it is bit-identical on any number of ranks. A batch is
+// then cut into the same blocks on any number of ranks, the blocks' gradients are added exactly
+// (weft/optim/accumulate/exact_gradients.h), and every rank computes the loss of the whole batch from the features of
+// all ranks.
+#include <span>
+
+#include "apps/shared/launch/launch.h"
+#include "weft/optim/accumulate/cached.h"
+#include "weft/optim/accumulate/exact_gradients.h"
+#include "weft/optim/state.h"
+
+namespace weft {
+
+// Samples that are encoded together.
+struct MicroBatch {
+  std::span<const int64_t> samples;  // their global numbers
+  int64_t first;                     // the place of the first in the batch
+  double weight;                     // the fraction of the batch in it, over Training::micro_batch_group
+};
+
+// This rank's part of a batch.
+struct LocalBatch {
+  std::vector<MicroBatch> micro_batches;  // the same number on every rank; some may be empty
+  Rows rows;                              // samples of each rank
+  int64_t total;                          // samples of all ranks
+};
+
+class Training {
+ public:
+  Training(const std::vector<ParameterGroup>& groups, const Launch& rank, const Options& options);
+
+  // The layer to call in place of `layer`: itself, or with --zero 3 a unit that gathers its parameters. Not
+  // thread-safe.
+  Layer& layer(const std::string& name, Layer& layer) { return trainer_->layer(name, layer); }
+
+  LocalBatch local_batch(std::span<const int64_t> batch) const;  // refers to `batch`
+
+  // Backward through a loss that spans all samples of the batch, such as a contrastive one. `encode` returns features
+  // of some samples. `loss` returns this rank's share of the loss of the features that the ranks of `group` have
+  // together. Returns that share. With Recompute::yes micro-batches are encoded again in backward
+  // (weft/optim/accumulate/cached.h). With WEFT_DEBUG=1 every tape is checked, as by debug_if_asked.
+  using SampleFeatures = std::function<Features(Tape& tape, std::span<const int64_t> samples)>;
+  using BatchLoss = std::function<Var(const Features& features, Communicator& group)>;
+  Tensor backward(const LocalBatch& batch, const SampleFeatures& encode, const BatchLoss& loss,
+                  Recompute recompute = Recompute::no);
+  // A parameter of such a loss, beside its features.
+  Var watch(Parameter& parameter, const Var& features);
+
+  // The destination of a program's own backward through a micro-batch. Its loss is divided by the samples of the whole
+  // batch.
+  Gradients& gradients() { return exact_ ? exact_->gradients() : trainer_->gradients(); }
+  // The group that computes the loss of a micro-batch together, for losses that take a group, as a quantizer's does.
+  // The loss is then a mean over the group's samples, and is to be multiplied by MicroBatch::weight.
+  Communicator& micro_batch_group() { return exact_ ? alone_ : comm_; }
+  // A query, as Tape::gradient: the gradient of a micro-batch's loss with respect to a parameter of a layer. Its sum
+  // over all micro-batches and ranks is the gradient of the whole batch.
+  Tensor gradient(const Var& loss, const Parameter& wrt) { return trainer_->gradient(loss, wrt); }
+
+  void step(double rate);  // with WEFT_DEBUG=1 checks first that all ranks have the same parameters
+  // After a step: `f` may change this parameter's values, on every rank alike.
+  void change(Parameter& parameter, const std::function<void()>& f) { trainer_->change(parameter, f); }
+  Optimizer& optimizer() { return trainer_->optimizer(); }
+
+ private:
+  Var loss_of_gathered(const Features& mine, const Rows& rows, const BatchLoss& loss);
+
+  Communicator& comm_;
+  Communicator alone_;
+  const std::vector<Parameter*> parameters_;  // those that every rank holds
+  const int64_t pieces_;                      // of a batch, over all ranks
+  std::unique_ptr<Trainer> trainer_;
+  std::unique_ptr<ExactGradients> exact_;  // with --same-bits
+};
+
+}  // namespace weft

@@ -1,5 +1,0 @@
-#include "bench/rivals.h"
-
-namespace weft::bench {
-Gemm onednn_gemm() { return nullptr; }
-}  // namespace weft::bench

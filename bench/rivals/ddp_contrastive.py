@@ -1,0 +1,185 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""apps/train_contrastive in PyTorch: the same data, views, network, loss and optimizer, with DistributedDataParallel
+over gloo in two processes of one thread each.
+
+    ddp_contrastive.py installed|strongest STEPS
+
+Prints a line for every step, like those of train_contrastive's metrics.jsonl: {"step": 1, "time": seconds since 1970,
+"loss": ...}. Without PyTorch it prints an error and exits with 77.
+"""
+import gzip
+import importlib.util
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+ranks, batch, width, features, temperature, highest_rate = 2, 512, 32, 64, 0.1, 1e-2
+setting, steps = sys.argv[1], int(sys.argv[2])
+
+
+def start_ranks():
+    """Starts this program once per rank, which saves the seconds that torchrun takes. Returns the worst exit code."""
+    if importlib.util.find_spec("torch") is None:
+        print(f"{sys.executable} has no PyTorch; $WEFT_PYTHON names one that has", file=sys.stderr)
+        return 77
+    with tempfile.TemporaryDirectory() as folder:
+        common = dict(os.environ, RENDEZVOUS=folder + "/rendezvous", OMP_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo",
+                      PYTHONWARNINGS="ignore")
+        if setting == "strongest":  # the process keeps freed memory, so that its pages fault only once
+            for threshold in ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_"):
+                common[threshold] = str(2**30)
+        children = [subprocess.Popen([sys.executable] + sys.argv, env=dict(common, RANK=str(rank)))
+                    for rank in range(ranks)]
+        return max(abs(child.wait()) for child in children)
+
+
+if "RANK" not in os.environ:
+    sys.exit(start_ranks())
+
+import torch  # noqa: E402  (only the ranks need it, and it takes seconds)
+import torch.distributed as dist  # noqa: E402
+import torch.nn.functional as F  # noqa: E402
+from torch import nn  # noqa: E402
+
+rank, strongest = int(os.environ["RANK"]), setting == "strongest"
+
+
+def load_images():
+    folder = os.environ.get("WEFT_DATA", "/usr/share/datasets/fashion-mnist")
+    with gzip.open(folder + "/train-images-idx3-ubyte.gz") as file:
+        file.read(16)
+        pixels = bytearray()
+        while part := file.read(1 << 20):
+            pixels += part
+    return torch.frombuffer(pixels, dtype=torch.uint8).view(-1, 28, 28)
+
+
+def smoothed(x, weights):
+    """Each row's weighted mean with its two neighbours on either side; edges are padded with the first or last row."""
+    padded = F.pad(x, (0, 0, 2, 2), mode="replicate")
+    return sum(weights[:, k, None, None, None] * padded[:, :, k:k + 28] for k in range(5))
+
+
+def augmented(x):
+    """The changes of weft/data/augment.cpp, for a whole batch (n, 1, 28, 28) at once."""
+    n, chance = len(x), torch.rand(14, len(x), 1)
+
+    def between(i, low, high):
+        return low + (high - low) * chance[i]
+
+    # A box of the image in coordinates from -1 to 1, enlarged to the size of the image.
+    side, stretch = between(0, 0.4, 1).sqrt(), between(1, -math.log(4 / 3) / 2, math.log(4 / 3) / 2).exp()
+    h, w = (side * stretch).clamp(max=1), (side / stretch).clamp(max=1)
+    flip, zero = 1 - 2 * (chance[4] < 0.5).float(), torch.zeros(n, 1)
+    corners = torch.cat([w * flip, zero, (1 - w) * between(2, -1, 1), zero, h, (1 - h) * between(3, -1, 1)], 1)
+    grid = F.affine_grid(corners.view(n, 2, 3), x.shape, align_corners=False)
+    x = F.grid_sample(x, grid, padding_mode="border", align_corners=False)
+
+    mean, brightness, contrast = x.mean((1, 2, 3)).view(n, 1), between(5, 0.6, 1.4), between(6, 0.6, 1.4)
+    shift, factor = brightness * (1 - contrast) * mean, brightness * contrast
+    x = torch.addcmul(shift.view(n, 1, 1, 1), factor.view(n, 1, 1, 1), x).clamp_(0, 1)
+
+    blurred = (chance[7, :, 0] < 0.2).nonzero()[:, 0]
+    weights = (torch.arange(-2, 3).square() / (-2 * between(8, 0.3, 1)[blurred].square())).exp()
+    weights = weights / weights.sum(1, keepdim=True)
+    x[blurred] = smoothed(smoothed(x[blurred], weights).mT, weights).mT
+
+    side, stretch = between(9, 0.05, 0.2).sqrt() * 28, between(10, -0.5, 0.5).exp()
+    h, w, pixel = side * stretch, side / stretch, torch.arange(28)
+    top, left = chance[11] * (28 - h), chance[12] * (28 - w)
+    rows = (pixel >= top.floor()) & (pixel < (top + h).floor()) & (chance[13] < 0.3)
+    columns = (pixel >= left.floor()) & (pixel < (left + w).floor())
+    return x.masked_fill_((rows[:, :, None] & columns[:, None, :])[:, None], 0)
+
+
+class Network(nn.Module):
+    """conv_encoder and projection_head of weft/models/encoders.cpp."""
+
+    def __init__(self):
+        super().__init__()
+        sizes = [1, width, 2 * width, 4 * width]
+        self.convolutions = nn.ModuleList(nn.Conv2d(a, b, 3, stride=2, padding=1) for a, b in zip(sizes, sizes[1:]))
+        self.norms = nn.ModuleList(nn.LayerNorm(size) for size in sizes[1:])
+        self.head = nn.Sequential(nn.Linear(8 * width, 256), nn.LayerNorm(256), nn.ReLU(), nn.Linear(256, features))
+
+    def forward(self, x):
+        for convolution, norm in zip(self.convolutions, self.norms):
+            x = F.relu(norm(convolution(x).permute(0, 2, 3, 1)), inplace=True).permute(0, 3, 1, 2)
+        return self.head(torch.cat([x.mean((2, 3)), x.amax((2, 3))], 1))
+
+
+class Gathered(torch.autograd.Function):
+    """Gathers the rows of all ranks; backward sums the cotangents over ranks and returns those of this rank's rows."""
+
+    @staticmethod
+    def forward(context, mine):
+        everyones = [torch.empty_like(mine) for _ in range(ranks)]
+        dist.all_gather(everyones, mine)
+        return torch.cat(everyones)
+
+    @staticmethod
+    def backward(context, cotangents):
+        dist.all_reduce(cotangents)
+        return cotangents.chunk(ranks)[rank]
+
+
+def nt_xent(rows, counterparts):
+    """The loss of this rank's rows, whose first half are first views, compared with the rows of all ranks."""
+    rows = F.normalize(rows)
+    logits = rows @ Gathered.apply(rows).T / temperature
+    logits.diagonal(rank * len(rows)).fill_(-math.inf)
+    return F.cross_entropy(logits, counterparts)
+
+
+def adamw(parameters):
+    options = dict(lr=highest_rate, weight_decay=1e-4)
+    if strongest:
+        try:
+            return torch.optim.AdamW(parameters, fused=True, **options)
+        except (TypeError, RuntimeError):  # not available on a CPU before PyTorch 2.4
+            pass
+    return torch.optim.AdamW(parameters, **options)
+
+
+def rate_at(step):
+    rising = min(50, steps // 2)
+    if step < rising:
+        return highest_rate * (step + 1) / (rising + 1)
+    return highest_rate * (1 + math.cos(math.pi * (step - rising) / (steps - rising))) / 2
+
+
+def train():
+    torch.set_num_threads(1)
+    torch.manual_seed(rank)
+    dist.init_process_group("gloo", init_method="file://" + os.environ["RENDEZVOUS"], rank=rank, world_size=ranks)
+    images, mine = load_images(), batch // ranks
+    network, shuffling = Network(), torch.Generator().manual_seed(1)  # the same order on all ranks
+    if strongest:
+        torch.set_flush_denormal(True)
+        network = network.to(memory_format=torch.channels_last)
+    model = nn.parallel.DistributedDataParallel(network, gradient_as_bucket_view=strongest, static_graph=strongest)
+    optimizer = adamw(network.parameters())
+    counterparts = rank * 2 * mine + (torch.arange(2 * mine) + mine) % (2 * mine)
+    for step in range(steps):
+        if step % (len(images) // batch) == 0:
+            order = torch.randperm(len(images), generator=shuffling)
+        first = step % (len(images) // batch) * batch + rank * mine
+        samples = images[order[first:first + mine]].unsqueeze(1).float().div_(255)
+        loss = nt_xent(model(augmented(samples.repeat(2, 1, 1, 1))), counterparts)
+        optimizer.zero_grad()
+        loss.backward()
+        for group in optimizer.param_groups:
+            group["lr"] = rate_at(step)
+        optimizer.step()
+        if rank == 0:
+            print(json.dumps({"step": step + 1, "time": time.time(), "loss": loss.item()}), flush=True)
+    dist.barrier()
+    os._exit(0)  # a regular exit sometimes aborts in gloo's threads, and is not part of the measurement
+
+
+train()

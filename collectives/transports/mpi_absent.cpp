@@ -1,9 +1,0 @@
-#include "collectives/transports/mpi.h"
-
-namespace weft {
-
-std::unique_ptr<Processes> start_mpi(int&, char**&) { return nullptr; }
-std::string mpi_library() { return ""; }
-std::string mpi_launcher() { return ""; }
-
-}  // namespace weft

@@ -1,0 +1,223 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Starts a small training program in every way there is, disturbs it, and checks what its user gets: the exit code, one
+message, and a run that goes on as if nothing had been.
+
+    tests/apps/launch.py PROGRAM [--mpiexec mpiexec.mpich]
+
+PROGRAM is tests/launch_program. The environment is passed on to mpiexec (see tests/meson.build).
+"""
+import argparse
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+parser = argparse.ArgumentParser()
+parser.add_argument("program")
+parser.add_argument("--mpiexec")
+arguments = parser.parse_args()
+failures = 0
+named_logs = set()  # by reports of runs that failed as they were to
+
+
+def command_of(*words, ranks=1, processes=False, out=None):
+    """Of one run: as threads, or as processes."""
+    command = [arguments.program, *words] + (["--out", str(out)] if out else [])
+    if processes:
+        command = [arguments.mpiexec, "-n", str(ranks), *command]
+    else:
+        command += ["--ranks", str(ranks)]
+    return command
+
+
+def with_logs(run):
+    named_logs.update(re.findall(r"the last calls of all ranks are in (\S+)", run.stdout + run.stderr))
+    return run
+
+
+def start(*words, **way):
+    return with_logs(subprocess.run(command_of(*words, **way), capture_output=True, text=True, timeout=60))
+
+
+def start_and_signal(*words, signals, after, **way):
+    """One run that gets signals as soon as it has said something."""
+    job = subprocess.Popen(command_of(*words, **way), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    said = ""
+    while after not in said:
+        said += job.stdout.readline() or sys.exit(f"FAILED: {words} ends before it says '{after}': {said}")
+    for each in signals:
+        time.sleep(0.5)
+        job.send_signal(each)
+    begin = time.monotonic()
+    said += job.communicate(timeout=60)[0]
+    took = f"after {time.monotonic() - begin:.1f} s"
+    return with_logs(subprocess.CompletedProcess(job.args, job.returncode, said, took))
+
+
+def check(name, ok, run=None):
+    global failures
+    if not ok:
+        failures += 1
+        print(f"FAILED: {name}")
+        if run:
+            print(f"  exit code {run.returncode}\n  stdout: {run.stdout}\n  stderr: {run.stderr}")
+
+
+def rows(out):
+    return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+
+
+def weights(run):
+    found = re.search(r"weights ([0-9a-f]{16})", run.stdout + run.stderr)
+    return found[1] if found else None
+
+
+def said_once(run, text):
+    return (run.stdout + run.stderr).count(text) == 1
+
+
+def check_runs(folder):
+    """However the ranks are run, the losses are the same; on threads and on processes also the bits."""
+    curves, hashes = {}, {}
+    for ranks in (1, 2, 3, 4):
+        for processes in (False, True) if arguments.mpiexec else (False,):
+            out = folder / f"run-{ranks}-{processes}"
+            run = start("--dtype", "f64", ranks=ranks, processes=processes, out=out)
+            check(f"{ranks} ranks end well", run.returncode == 0 and weights(run), run)
+            curves[ranks, processes] = [row["loss"] for row in rows(out)]
+            hashes[ranks, processes] = weights(run)
+            report = (out / "report.html").read_text()
+            check(f"{ranks} ranks are in the report", report.count(">rank ") == ranks and weights(run) in report, run)
+    for (ranks, processes), curve in curves.items():
+        check(f"the losses of {ranks} ranks", len(curve) == 40 and curve[-1] < curve[0] / 4 and
+              all(abs(a - b) < 1e-10 for a, b in zip(curve, curves[1, False])))
+        check(f"the bits of {ranks} ranks", hashes[ranks, processes] == hashes[ranks, False])
+    for stage in "1", "2":
+        run = start("--dtype", "f64", "--zero", stage, ranks=3, out=folder / f"zero-{stage}")
+        check(f"the bits at stage {stage}", weights(run) == hashes[3, False], run)
+    run = start("--dtype", "f64", "--seed", "2", ranks=3, out=folder / "seed")
+    check("other weights have another hash", weights(run) != hashes[3, False], run)
+
+
+def check_resuming(folder, ranks, processes):
+    """A run that is killed or stopped, and goes on, ends as one that was not."""
+    kind = f"{ranks} {'processes' if processes else 'threads'}"
+    way = dict(ranks=ranks, processes=processes)
+    whole = start(out=folder / f"whole-{kind}", **way)
+    for fault in "kill", "stop":
+        out = folder / f"{fault}-{kind}"
+        run = start("--fault", fault, "--at", "27", "--checkpoint-every", "10", out=out, **way)
+        if fault == "stop":
+            check(f"a stopped run of {kind} ends well", run.returncode == 0, run)
+            check(f"a stopped run of {kind} says how to go on", said_once(run, f"--resume auto --out {out}"), run)
+            check(f"a stopped run of {kind} has done a step more", len(rows(out)) == 28, run)
+        else:
+            check(f"a killed run of {kind} does not end well", run.returncode != 0, run)
+        run = start("--resume", "auto", out=out, **way)
+        check(f"{kind}, {fault}: the same weights", run.returncode == 0 and weights(run) == weights(whole) is not None, run)
+        check(f"{kind}, {fault}: nothing is there twice", [row["step"] for row in rows(out)] == list(range(1, 41)), run)
+        losses = [row["loss"] for row in rows(out)]
+        check(f"{kind}, {fault}: the same losses", losses == [row["loss"] for row in rows(folder / f"whole-{kind}")])
+
+
+def check_mistakes(folder, ranks, processes):
+    """One message, and the right exit code. tests/apps/mistakes.py has those that users make."""
+    way = dict(ranks=ranks, processes=processes)
+    for words, code, text in (
+        (["--fault", "missing", "--at", "3"], 66, "apt-get install data"),
+        (["--fault", "one", "--at", "3"], 70, "one rank has had enough"),
+        (["--fault", "nan", "--at", "3"], 88, "step 4: loss is nan"),
+        (["--fault", "memory", "--at", "3"], 89, "the system has no"),
+        (["--help"], 0, "Usage: sums"),
+    ):
+        run = start(*words, out=folder / "mistakes", **way)
+        check(f"{ranks} ranks, {words}: {code}, {text}", run.returncode == code and said_once(run, text), run)
+
+
+def check_signals(folder, ranks, processes):
+    """A signal asks a training to stop, and ends what is not one; the second does not ask."""
+    way, kind = dict(ranks=ranks, processes=processes), f"{ranks} {'processes' if processes else 'threads'}"
+    interrupt, hang_up = signal.SIGINT, signal.SIGHUP
+    before = start_and_signal("--fault", "before", signals=[interrupt], after="probes before", out=folder / f"before-{kind}", **way)
+    check(f"{kind} are interrupted before training", before.returncode == 130 and said_once(before, "stopped at once"), before)
+    out = folder / f"after-{kind}"
+    after = start_and_signal("--fault", "after", signals=[interrupt], after="probes after", out=out, **way)
+    check(f"{kind} are interrupted after training", after.returncode == 130 and said_once(after, "stopped at once"), after)
+    check(f"{kind} have saved what they trained", len(list((out / "checkpoints").glob("*40*"))) > 0, after)
+    if processes:  # mpiexec has its own ways with these
+        return
+    slow = ["--pause", "1000", "--steps", "1000"]
+    again = start_and_signal(*slow, signals=[interrupt] * 2, after="probes before", out=folder / f"twice-{kind}", **way)
+    check(f"{kind} are interrupted twice", again.returncode == 130 and said_once(again, "stopped at once"), again)
+    out = folder / f"hang-{kind}"
+    gone = start_and_signal("--pause", "100", "--steps", "1000", signals=[hang_up], after="probes before", out=out, **way)
+    check(f"{kind} stop when their terminal does", gone.returncode == 0 and said_once(gone, f"--resume auto --out {out}"), gone)
+
+
+def check_timeouts(folder):
+    for wrong in ("abc", "inf", "1e16", "-1", "0"):
+        run = subprocess.run(command_of(out=folder / "timeout"), capture_output=True, text=True, timeout=60,
+                             env=dict(os.environ, WEFT_TIMEOUT=wrong))
+        check(f"WEFT_TIMEOUT={wrong}", run.returncode == 64 and said_once(run, f"WEFT_TIMEOUT: '{wrong}' is not"), run)
+
+
+def check_expected_ranks(folder):
+    for wrong in ("two", "0", "-1", "1.5", "99999999999"):
+        run = subprocess.run(command_of(out=folder / "ranks"), capture_output=True, text=True, timeout=60,
+                             env=dict(os.environ, WEFT_RANKS=wrong))
+        check(f"WEFT_RANKS={wrong}", run.returncode == 64 and said_once(run, f"WEFT_RANKS: '{wrong}' is not"), run)
+
+
+def check_words(folder):
+    """What a run prints."""
+    quiet = start("--quiet", out=folder / "quiet")
+    check("a quiet run prints one line", (quiet.stdout + quiet.stderr).count("\n") == 1 and weights(quiet), quiet)
+    objects = start("--json", ranks=2, out=folder / "json")
+    lines = [json.loads(line) for line in objects.stdout.splitlines()]
+    check("a run prints JSON", lines[-1]["event"] == "finished" and not objects.stderr, objects)
+    dry = start("--dry-run", ranks=2, out=folder / "dry")
+    check("a dry run tells traffic", dry.returncode == 0 and "all_reduce: " in dry.stdout and "calls" in dry.stdout, dry)
+    check("a dry run leaves nothing", not (folder / "dry").exists())
+    again = start("--config", folder / "json" / "config.toml", "--out", folder / "again")
+    check("a run's configuration can be used again", again.returncode == 0 and '"event":"finished"' in again.stdout, again)
+    check("an earlier run is kept", start(out=folder / "quiet").returncode == 0 and (folder / "quiet-1").exists())
+
+
+def check_numbers_of_ranks(folder):
+    few = start(ranks=13, out=folder / "few")
+    check("more ranks than samples", few.returncode == 64 and "too small" in few.stderr, few)
+    if arguments.mpiexec:
+        run = start("--ranks", "3", ranks=2, processes=True)
+        check("--ranks must fit mpiexec", run.returncode == 64 and said_once(run, "mpiexec has started 2"), run)
+        run = start("--ranks", "3", ranks=1, processes=True, out=folder / "threads of one process")
+        check("--ranks in a job of one process", run.returncode == 0 and "(3 ranks)" in run.stdout, run)
+        run = start(ranks=1, processes=True, out=folder / "one process")
+        check("a job of one process", run.returncode == 0 and "(1 rank" in run.stdout, run)
+        command = [arguments.mpiexec, "-n", "1", arguments.program, ":", "-n", "1", arguments.program, "--seed", "2"]
+        run = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        check("ranks with different options", run.returncode == 78 and said_once(run, "'seed = 1' and 'seed = 2'"), run)
+
+
+with tempfile.TemporaryDirectory(prefix="weft_launch_") as name:
+    folder = pathlib.Path(name)
+    check_runs(folder)
+    for ranks, processes in (1, False), (3, False), (2, True):
+        if processes and not arguments.mpiexec:
+            continue
+        check_resuming(folder, ranks, processes)
+        check_mistakes(folder, ranks, processes)
+        check_signals(folder, ranks, processes)
+    check_timeouts(folder)
+    check_expected_ranks(folder)
+    check_words(folder)
+    check_numbers_of_ranks(folder)
+for log in named_logs:
+    check(f"{log} was kept", pathlib.Path(log).exists())
+    pathlib.Path(log).unlink(missing_ok=True)
+sys.exit(1 if failures else 0)

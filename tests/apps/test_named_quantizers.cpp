@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// What train_vq is made of beside its network: quantizers by name, the usage of their codes, sums over blocks.
+#include <cmath>
+
+#include "apps/shared/choices/named_quantizer.h"
+#include "apps/shared/evaluation/reconstruction.h"
+#include "apps/shared/launch/options.h"
+#include "apps/shared/report/picture.h"
+#include "apps/shared/training/exact_sum.h"
+#include "apps/shared/training/training.h"
+#include "tests/support/on_ranks.h"
+#include "weft/engine/ops/reduce.h"
+#include "weft/losses/quantizers/finite_scalar.h"
+
+namespace weft {
+namespace {
+
+TEST_CASE("every named quantizer makes as many indices of a token as it says, below the number of its codes") {
+  run_ranks(1, [](Communicator& comm) {
+    for (const std::string& name : names_of_quantizers())
+      for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {
+        const NamedQuantizer named = quantizer_named(name, {.codes = 64, .dim = 8}, {.key = {1}, .dtype = dtype});
+        const Tensor tokens = Tensor::normal({6, 5, named.dim}, {2}, 0, 1, dtype);
+        for (const bool training : {true, false}) {
+          const Quantized q = (*named.quantizer)(tokens, {.training = training}, comm);
+          named.quantizer->update(comm, {});
+          expect(q.values.shape() == tokens.shape(), name + ": values " + text(q.values.shape()));
+          expect(q.indices.size() == 30 * named.parts, name + ": indices " + text(q.indices.shape()));
+          for (const double index : q.indices.value().values())
+            expect(index >= 0 && index < static_cast<double>(named.codes), name + ": index " + text(index));
+          CodeUsage usage(named.parts, named.codes);
+          usage.add(q.indices.value());
+          expect(usage.perplexity() > 1 && usage.dead() < named.codes * named.parts, name + ": usage");
+        }
+      }
+  });
+}
+
+TEST_CASE("a named quantizer refuses what it cannot be made of") {
+  const auto make = [](const char* name, const QuantizerSettings& settings) {
+    return [=] { quantizer_named(name, settings, {.key = {1}}); };
+  };
+  for (const char* name : {"lfq", "bsq", "fsq", "residual-fsq"})
+    expect_refusal(make(name, {.codes = 500}), {"--codes 500", "power of two"});
+  expect_refusal(make("grouped-residual-vq", {.dim = 7}), {"--dim 7", "equal groups"});
+  expect_refusal(make("vq-vq", {}), {"none called 'vq-vq'"});
+}
+
+TEST_CASE("the usage of codes is that of all ranks' tokens, and of each part by itself") {
+  on_ranks([](Communicator& comm) {
+    CodeUsage usage(2, 4);  // the first part uses codes 0 and 1 alike, the second only code 3
+    usage.add(Tensor::from({2, 2}, {0, 3, 1, 3}, DType::i64));
+    if (number(comm) == 0) usage.add(Tensor({0, 2}, DType::i64));
+    usage.over(comm);
+    const double ranks = comm.size();
+    expect(usage.most_used_first() == std::vector<double>{2 * ranks, ranks, ranks, 0, 0, 0, 0, 0}, "the counts");
+    expect(usage.dead() == 5, "dead codes");
+    expect(std::abs(usage.perplexity() - std::sqrt(2.0)) < 1e-12, "two codes, and one");
+  });
+}
+
+TEST_CASE("a sum over blocks has the same bits however they are divided") {
+  const Tensor terms = Tensor::normal({40, 3}, {6}, 0, 1e3, DType::f64);
+  Tensor expected;
+  for (const int ranks : {1, 2, 3, 5, 8})
+    run_ranks(ranks, [&](Communicator& comm) {
+      ExactSum sum({3});
+      for (int64_t i = number(comm); i < 40; i += ranks) sum.add(terms.slice(i, i + 1).reshape({3}));
+      const Tensor all = sum.over(comm);
+      if (ranks > 1)
+        expect_same_bits(all, expected);
+      else
+        expected = all;
+    });
+  expect_close(expected, sum(Var(terms), 0));
+}
+
+TEST_CASE("micro-batches have the weight of their samples, which add up to one over all groups that they are in") {
+  for (const bool same_bits : {false, true})
+    for (const int64_t count : {1, 7, 96})
+      on_ranks([=](Communicator& comm) {
+        Options options;
+        options.same_bits = same_bits;
+        options.accumulate = 2;
+        Traffic traffic;
+        Parameter parameter("parameter", scalar(1));
+        Training training({{{&parameter}, Sgd{}}}, {comm, traffic, Device::cpu, "", nullptr}, options);
+        const std::vector<int64_t> samples = samples_between(0, count);
+        const LocalBatch batch = training.local_batch(samples);
+        double sum = 0;
+        for (const MicroBatch& micro : batch.micro_batches) {
+          const double mine = static_cast<double>(micro.samples.size());
+          const double all = training.micro_batch_group().all_reduce(scalar(mine)).item();
+          expect(std::abs(micro.weight - all / static_cast<double>(count)) < 1e-15, "the weight of a micro-batch");
+          sum += mine;
+        }
+        expect(comm.all_reduce(scalar(sum)).item() == static_cast<double>(count), "every sample once");
+      });
+}
+
+TEST_CASE("pictures are made again with the same error and the same codes on any number of ranks") {
+  LabelledImages data{Tensor({250, 8, 8, 1}, DType::u8), Tensor::zeros({250}, DType::i64)};
+  for (int64_t i = 0; i < data.images.size(); ++i) data.images.mutate<uint8_t>()[i] = static_cast<uint8_t>(i * i % 251);
+  double expected = 0;
+  std::vector<double> codes;
+  Tensor picture;
+  for (const int ranks : {1, 2, 3, 5})
+    run_ranks(ranks, [&](Communicator& comm) {
+      const Init init{.key = {4}};
+      VqVae network("net", {.width = 4, .dim = 2}, init, std::make_unique<FiniteScalar>(std::vector<int64_t>{4, 4}));
+      CodeUsage usage(1, 16);
+      const double error = reconstruction_error(network, data, init, comm, usage);
+      const Tensor beside = beside_originals(network, data, init, comm);
+      if (ranks == 1) {
+        expected = error;
+        codes = usage.most_used_first();
+        picture = beside;
+        const Tensor images = take(data, samples_between(0, 250)).images;
+        const auto [made, tokens] = network(images, {}, comm);
+        double sum = 0, all = 0;
+        for (const double e : square(made - images).value().values()) sum += e;
+        for (const double count : codes) all += count;
+        expect(std::abs(error - sum / static_cast<double>(images.size())) < 1e-6, "a mean over pixels");
+        expect(all == 250 * 4, "every token once");
+      }
+      expect(error == expected && usage.most_used_first() == codes, "the same error and codes");
+      expect_same_bits(beside, picture);
+      expect(beside.shape() == Shape{6 * 9 - 1, 12 * 9 - 1, 1}, "three rows, and three under them");
+    });
+}
+
+}  // namespace
+}  // namespace weft

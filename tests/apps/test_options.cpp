@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+// Command lines, and what is said to wrong ones.
+#include <sstream>
+
+#include "apps/shared/launch/options.h"
+#include "apps/shared/launch/suggestion.h"
+#include "tests/support/catch.h"
+#include "tests/support/scratch_folder.h"
+#include "weft/collectives/transport.h"
+#include "weft/engine/kernels/backend.h"
+
+using namespace weft;
+using Catch::Contains;
+
+namespace {
+
+// A program with options of every kind.
+struct Program {
+  Options options;
+  std::vector<int64_t> hidden = {128};
+  double rate = 0.1;
+  std::string loss = "nt_xent";
+  std::unique_ptr<CommandLine> line;
+
+  Program() {
+    options.epochs = 8;
+    line = std::make_unique<CommandLine>("train", "Trains.", options);
+    line->add("--hidden", hidden, "widths", {1, 4096});
+    line->add("--rate", rate, "learning rate", {1e-9, 1});
+    line->add("--loss", loss, "which", {"nt_xent", "clip", "siglip"});
+  }
+  std::optional<CommandLine::Ending> parse(std::vector<const char*> words) {
+    words.insert(words.begin(), "train");
+    return line->parse(static_cast<int>(words.size()), words.data());
+  }
+};
+
+CommandLine::Ending ending(const std::vector<const char*>& words) {
+  return Program().parse(words).value_or(CommandLine::Ending{-1, "it goes on"});
+}
+
+}  // namespace
+
+TEST_CASE("options have their defaults until they are given") {
+  Program program;
+  CHECK_FALSE(program.parse({}));
+  CHECK((program.options.epochs == 8 && program.options.out == "runs/train" && program.options.resume == "none"));
+  CHECK(program.options.chosen_dtype() == DType::f32);
+  Program other;
+  CHECK_FALSE(other.parse({"--epochs", "3", "--dtype=bf16", "--hidden", "16", "8", "--rate", "1e-3", "--json"}));
+  CHECK((other.options.epochs == 3 && other.options.json && other.rate == 1e-3));
+  CHECK(other.options.chosen_dtype() == DType::bf16);
+  CHECK(other.hidden == std::vector<int64_t>{16, 8});
+}
+
+TEST_CASE("the configuration, read again, is the same configuration") {
+  const ScratchFolder folder;
+  Program program;
+  CHECK_FALSE(
+      program.parse({"--hidden", "7", "5", "--rate", "0.012345678901234567", "--quiet", "--seed", "9223372036854775807",
+                     "--out", "a folder/with \"quotes\", #1 = it", "--loss", "clip", "--dtype", "f64"}));
+  put(folder / "config.toml", program.line->config());
+  Program again;
+  const std::string file = (folder / "config.toml").string();
+  CHECK_FALSE(again.parse({"--config", file.c_str()}));
+  CHECK(again.line->config() == program.line->config());
+  CHECK((again.rate == program.rate && again.options.out == program.options.out && again.hidden == program.hidden));
+  Program changed;
+  CHECK_FALSE(changed.parse({"--epochs", "5", "--config", file.c_str()}));
+  CHECK((changed.options.epochs == 5 && changed.options.quiet));
+}
+
+TEST_CASE("a configuration may have comments, and names may have what begins one") {
+  const ScratchFolder folder;
+  put(folder / "config.toml", "# of today\nepochs = 5  # few\nout = \"run #1\"  # 'it'\nresume = 'a \"#2'\n");
+  Program program;
+  CHECK_FALSE(program.parse({"--config", (folder / "config.toml").c_str()}));
+  CHECK(program.options.epochs == 5);
+  CHECK(program.options.out == "run #1");
+  CHECK(program.options.resume == "a \"#2");
+}
+
+TEST_CASE("what config.toml could not hold is refused") {
+  CHECK_THAT(ending({"--out", "a\"b'c"}).text, Contains("--out: \"a\\\"b'c\" cannot stand in a configuration"));
+  CHECK_THAT(ending({"--out", "a\nb"}).text, Contains("leave out the ends of lines"));
+  CHECK_THAT(ending({"--out", "a\x08"}).text, Contains("leave out the control characters"));
+}
+
+TEST_CASE("a wrong option is told the nearest one") {
+  CHECK(ending({"--epoch", "3"}) ==
+        CommandLine::Ending{exit_codes::usage,
+                            "error: there is no option --epoch; did you mean --epochs? (see --help)\n"});
+  CHECK_THAT(ending({"--sede=3"}).text, Contains("--sede; did you mean --seed?"));
+  CHECK_THAT(ending({"--checkpoint_every", "3"}).text, Contains("did you mean --checkpoint-every?"));
+  CHECK_THAT(ending({"--loss", "nt_xnet"}).text,
+             Contains("'nt_xnet' among nt_xent, clip, siglip; did you mean nt_xent?"));
+  CHECK_THAT(ending({"--frobnicate"}).text, Contains("no option --frobnicate (see"));
+  CHECK_THAT(ending({"train.toml"}).text, Contains("'train.toml' is not an option"));
+}
+
+TEST_CASE("values that do not fit are refused, with the limit") {
+  CHECK_THAT(ending({"--epochs", "0"}).text, Contains("--epochs: 0 is too small, 1 is the least"));
+  CHECK_THAT(ending({"--zero", "4"}).text, Contains("--zero: 4 is too large, 3 is the most"));
+  CHECK_THAT(ending({"--rate", "2"}).text, Contains("--rate: 2 is too large, 1 is the most"));
+  CHECK_THAT(ending({"--rate", "nan"}).text, Contains("--rate: nan"));
+  CHECK_THAT(ending({"--hidden", "16", "0"}).text, Contains("--hidden: 0 is too small"));
+  CHECK_THAT(ending({"--seed", "1.5"}).text, Contains("--seed: '1.5' is not a number that fits"));
+  CHECK_THAT(ending({"--seed", "9223372036854775808"}).text, Contains("is not a number that fits"));
+  CHECK_THAT(ending({"--steps"}).text, Contains("--steps"));
+  for (const char* word : {"--epochs=0", "--rate=x", "--steps"}) CHECK(ending({word}).exit_code == exit_codes::usage);
+}
+
+TEST_CASE("options that cannot be had together are refused, wherever they come from") {
+  const CommandLine::Ending divided = ending({"--same-bits", "--zero", "3"});
+  CHECK(divided.exit_code == exit_codes::usage);
+  CHECK_THAT(divided.text, Contains("--same-bits needs whole gradients on every rank, and --zero 3 divides them"));
+  const ScratchFolder folder;
+  const std::string file = (folder / "config.toml").string();
+  put(file, "same-bits = true\n");
+  const CommandLine::Ending in_any_order = ending({"--config", file.c_str(), "--fast-reductions"});
+  CHECK(in_any_order.exit_code == exit_codes::usage);
+  CHECK_THAT(in_any_order.text, Contains("--same-bits and --fast-reductions exclude each other"));
+  CHECK_FALSE(Program().parse({"--same-bits", "--zero", "2"}));
+  CHECK_FALSE(Program().parse({"--fast-reductions", "--zero", "3"}));
+}
+
+TEST_CASE("a configuration that does not fit is refused like a command line") {
+  const ScratchFolder folder;
+  const std::string file = (folder / "config.toml").string();
+  const auto said = [&](const char* config) {
+    put(file, config);
+    return ending({"--config", file.c_str()});
+  };
+  CHECK_THAT(said("epoch = 3\n").text, Contains("--config: there is no option --epoch; did you mean --epochs?"));
+  CHECK_THAT(said("epochs = 0\n").text, Contains("--epochs: 0 is too small"));
+  CHECK_THAT(said("loss = \"clop\"\n").text, Contains("did you mean clip?"));
+  CHECK(said("epochs = \"many\"\n").exit_code == exit_codes::usage);
+  CHECK_THAT(said("seed = 3\n[part]\n").text, Contains(file + ": line 2: \"[part]\" is not NAME = VALUE"));
+  CHECK_THAT(said("seed\n").text, Contains("line 1: \"seed\" is not NAME = VALUE"));
+  CHECK_THAT(said("seed = 3\n\nseed = 4\n").text, Contains("line 3: \"seed\" comes twice"));
+  CHECK_THAT(said("seed =\n").text, Contains("line 1: a value is missing"));
+  CHECK_THAT(said("seed = 3 4\n").text, Contains("line 1: something follows the value of \"seed\""));
+  CHECK_THAT(said("hidden = [1, 2").text, Contains("line 1: ',' or ']' is missing"));
+  CHECK_THAT(said("out = \"here\nseed = 3\n").text, Contains("line 1: a text does not end"));
+  CHECK_THAT(said(("#" + std::string(size_t{1} << 16, ' ')).c_str()).text, Contains("more than 65536 bytes"));
+  CHECK_THAT(ending({"--config", "/dev/zero"}).text, Contains("more than 65536 bytes"));
+  CHECK_FALSE(Program().parse({"--config", (put(file, "hidden = [ # these\n  7,\n  5 ]\n"), file).c_str()}));
+  CHECK(ending({"--config", "nowhere.toml"}).exit_code == exit_codes::missing_input);
+  CHECK_THAT(ending({"--config", "nowhere.toml"}).text, Contains("nowhere.toml"));
+}
+
+TEST_CASE("help names every option, and ends well") {
+  const CommandLine::Ending help = ending({"--help"});
+  CHECK(help.exit_code == 0);
+  for (const char* name : {"--ranks", "--device",  "--dtype",   "--zero",      "--accumulate",
+                           "--steps", "--epochs",  "--seed",    "--resume",    "--checkpoint-every",
+                           "--out",   "--config",  "--dry-run", "--same-bits", "--fast-reductions",
+                           "--tf32",  "--timeout", "--quiet",   "--json",      "--loss"})
+    CHECK_THAT(help.text, Contains(name));
+  CHECK_THAT(help.text, Contains("--epochs N=8"));
+  std::istringstream lines(help.text);
+  for (std::string line; std::getline(lines, line);) CHECK(line.size() <= 80);
+}
+
+TEST_CASE("a card that is not there is not chosen") {
+  Options options;
+  options.device = "cpu";
+  CHECK(options.chosen_device() == Device::cpu);
+  options.device = "cuda";
+  if (available(Device::cuda))
+    CHECK(options.chosen_device() == Device::cuda);
+  else
+    CHECK_THROWS_AS(options.chosen_device(), WrongOption);
+}
+
+TEST_CASE("TF32 is refused where no card computes") {
+  Options options;
+  options.tf32 = true;
+  options.device = "cpu";
+  CHECK_THROWS_WITH(options.chosen_device(), Contains("--tf32: it is for products on a card"));
+  options.device = "auto";
+  if (available(Device::cuda))
+    CHECK(options.chosen_device() == Device::cuda);
+  else
+    CHECK_THROWS_AS(options.chosen_device(), WrongOption);
+}
+
+TEST_CASE("the distance of words counts insertions, removals, replacements and swaps") {
+  CHECK((edit_distance("", "abc") == 3 && edit_distance("abc", "") == 3 && edit_distance("same", "same") == 0));
+  CHECK((edit_distance("kitten", "sitting") == 3 && edit_distance("sede", "seed") == 1));
+  CHECK((suggestion("x", {"yz"}).empty() && suggestion("clop", {"siglip", "clip"}) == "; did you mean clip?"));
+}

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a user sees of a run while it goes on.
+#include <cstdlib>
+
+#include "apps/shared/run/progress.h"
+#include "apps/shared/run/words.h"
+#include "tests/support/catch.h"
+
+using namespace weft;
+using Catch::Contains;
+
+namespace {
+
+// What a Progress prints.
+class Screen {
+ public:
+  Screen() : file_(std::tmpfile()) {}
+  ~Screen() { std::fclose(file_); }
+  std::FILE* file() const { return file_; }
+  std::string text() const {
+    std::string all(static_cast<size_t>(std::ftell(file_)), '\0');
+    std::rewind(file_);
+    REQUIRE(std::fread(all.data(), 1, all.size(), file_) == all.size());
+    return all;
+  }
+
+ private:
+  std::FILE* file_;
+};
+
+// A run of 1000 steps of 64 images, 100 steps per second, a quarter of them in communication.
+Progress::Status at_step(int64_t step) {
+  const double seconds = static_cast<double>(step) / 100;
+  return {.epoch = 1 + (step - 1) / 500,
+          .epochs = 2,
+          .step = step,
+          .steps = 1000,
+          .loss = 1 / seconds,
+          .images = 64.0 * static_cast<double>(step),
+          .seconds = seconds,
+          .communication = seconds / 4};
+}
+std::string run(Progress::Style style, int rank = 0) {
+  const Screen screen;
+  Progress progress(screen.file(), style, rank);
+  for (int64_t step = 1; step <= 1000; ++step) progress.show(at_step(step));
+  progress.finish("loss 0.1");
+  return screen.text();
+}
+size_t count(const std::string& text, const std::string& part) {
+  size_t found = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("where there is no terminal, a line comes at the first step, every few seconds, and at the last step") {
+  const std::string text = run({});
+  CHECK(text ==
+        "epoch 1/2  step 1/1,000  loss 100  6.4k images/s  25 % communication  0:10 left\n"
+        "epoch 2/2  step 501/1,000  loss 0.1996  6.4k images/s  25 % communication  5.0 s left\n"
+        "epoch 2/2  step 1,000/1,000  loss 0.1  6.4k images/s  25 % communication  0.0 s left\n"
+        "loss 0.1\n");
+}
+
+TEST_CASE("on a terminal one line is written over, ten times a second, within the terminal's width") {
+  const std::string text = run({.live = true, .columns = 100});
+  CHECK((count(text, "\r\033[K") > 90 && count(text, "\r\033[K") <= 102));
+  CHECK_THAT(text, Contains("━━━━"));
+  CHECK_THAT(text, Catch::EndsWith("\r\033[Kloss 0.1\n"));
+  CHECK(count(text, "\n") == 1);
+  const std::string narrow = run({.live = true, .columns = 40});
+  CHECK_THAT(narrow, Contains("\r\033[Kepoch 2/2  step 1,000/1,000  loss 0.1  \r"));
+  CHECK(count(narrow, "━") == 0);
+}
+
+TEST_CASE("there is color only where it is wanted") {
+  CHECK_THAT(run({.live = true, .color = true, .columns = 120}), Contains("\033[36m"));
+  CHECK_THAT(run({.live = true, .columns = 120}), !Contains("\033[36m"));
+  CHECK_THAT(run({}), !Contains("\033"));
+}
+
+TEST_CASE("what goes to a file is neither live nor colored") {
+  const Screen screen;
+  const Progress::Style style = Progress::style_for(screen.file(), false, false);
+  CHECK_FALSE(style.live);
+  CHECK_FALSE(style.color);
+}
+
+TEST_CASE("text is wrapped under its last column, and words that are too long stay whole") {
+  CHECK(wrapped("one two three\n", 80) == "one two three\n");
+  CHECK(wrapped("one two three\n\n", 7) == "one two\nthree\n\n");
+  CHECK(wrapped("  --a X  one two three four\n", 16) == "  --a X  one two\n         three\n         four\n");
+  CHECK(wrapped("  --a X  incomprehensible\n  --a X\n", 8) == "  --a X  incomprehensible\n  --a X\n");
+}
+
+TEST_CASE("with --json every line is an object") {
+  const std::string text = run({.json = true});
+  CHECK(count(text, "\n") == 4);
+  CHECK_THAT(text, Catch::StartsWith("{\"event\":\"progress\",\"epoch\":1,\"step\":1,\"steps\":1000,\"loss\":100.0,"
+                                     "\"images_per_second\":6400.0,\"seconds\":0.01,"));
+  CHECK_THAT(text, Contains("\n{\"event\":\"finished\",\"text\":\"loss 0.1\"}\n"));
+}
+
+TEST_CASE("a quiet run prints its last line, and warnings") {
+  CHECK(run({.quiet = true}) == "loss 0.1\n");
+  const Screen screen;
+  Progress progress(screen.file(), {.quiet = true}, 0);
+  progress.note("data are there");
+  progress.warn("a checkpoint is damaged");
+  CHECK(screen.text() == "warning: a checkpoint is damaged\n");
+}
+
+TEST_CASE("other ranks print nothing but warnings, once each, with their number") {
+  CHECK(run({}, 1).empty());
+  const Screen screen;
+  Progress progress(screen.file(), {}, 3);
+  progress.note("data are there");
+  for (int i = 0; i < 3; ++i) progress.warn("slow disk");
+  progress.warn("full disk");
+  CHECK(screen.text() == "[rank 3] warning: slow disk\n[rank 3] warning: full disk\n");
+}
+
+TEST_CASE("a note does not end up in the live line") {
+  const Screen screen;
+  Progress progress(screen.file(), {.live = true}, 0);
+  progress.show(at_step(1));
+  progress.note("checkpoint");
+  CHECK_THAT(screen.text(), Contains("left\r\033[Kcheckpoint\n"));
+}
+
+TEST_CASE("rates are those of the last seconds, not of the whole run") {
+  const Screen screen;
+  Progress progress(screen.file(), {}, 0);
+  for (int64_t step = 1; step <= 500; ++step) progress.show(at_step(step));
+  Progress::Status status = at_step(500);
+  for (int i = 0; i < 50; ++i) {  // from now on a step takes a second
+    status.step += 1, status.seconds += 1, status.images += 64;
+    progress.show(status);
+  }
+  CHECK_THAT(screen.text(), Contains("step 546/1,000  loss 0.2  64 images/s  0 % communication  7:34 left\n"));
+}
+
+TEST_CASE("numbers are written as people read them") {
+  CHECK((grouped(0) == "0" && grouped(999) == "999" && grouped(-1234567) == "-1,234,567" && grouped(-100) == "-100"));
+  CHECK((short_number(0.24951) == "0.2495" && short_number(98927) == "98.9k" && short_number(999.99) == "1k"));
+  CHECK((bytes_in_words(17) == "17 B" && bytes_in_words(1536) == "1.5 KiB" && bytes_in_words(3e9) == "2.79 GiB" &&
+         bytes_in_words(1e9) == "954 MiB" && bytes_in_words(1023) == "0.999 KiB"));
+  CHECK((duration(0.0123) == "12 ms" && duration(4.21) == "4.2 s" && duration(9.96) == "0:10" &&
+         duration(3599.4) == "59:59"));
+  CHECK(duration(6.2e-7) == "0.62 us");
+  CHECK((duration(3723) == "1:02:03" && duration(1.0 / 0.0) == "?"));
+  CHECK((percent(1, 3) == "33 %" && percent(0, 0) == "0 %"));
+}

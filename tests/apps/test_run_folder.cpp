@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run leaves on the disk: metrics in three files, pictures, and the folder that has them.
+#include <png.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <thread>
+
+#include "apps/shared/report/picture.h"
+#include "apps/shared/run/run_folder.h"
+#include "apps/shared/run/sessions.h"
+#include "tests/support/catch.h"
+#include "tests/support/scratch_folder.h"
+#include "weft/data/files/durable_file.h"
+#include "weft/data/idx.h"
+
+using namespace weft;
+using Catch::Contains;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<std::string> lines_of(const fs::path& file) {
+  std::ifstream stream(file);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+template <class T> T number_at(const std::string& bytes, size_t place) {
+  T value;
+  std::memcpy(&value, bytes.data() + place, sizeof value);
+  return value;
+}
+uint32_t unmasked(uint32_t crc) { return (crc - 0xa282ead8u) >> 17 | (crc - 0xa282ead8u) << 15; }
+
+// The events of a file, each checked against its checksums.
+std::vector<std::string> events_of(const fs::path& file) {
+  const std::string bytes = contents(file);
+  std::vector<std::string> events;
+  for (size_t at = 0; at < bytes.size();) {
+    const auto length = number_at<uint64_t>(bytes, at);
+    REQUIRE(unmasked(number_at<uint32_t>(bytes, at + 8)) == crc32c(bytes.substr(at, 8)));
+    events.push_back(bytes.substr(at + 12, length));
+    REQUIRE(unmasked(number_at<uint32_t>(bytes, at + 12 + length)) == crc32c(events.back()));
+    at += length + 16;
+  }
+  return events;
+}
+
+// A PNG's pixels, as the library reads them.
+std::vector<uint8_t> pixels_of(const std::string& file, int channels, png_image& image) {
+  image = {};
+  image.version = PNG_IMAGE_VERSION;
+  REQUIRE(png_image_begin_read_from_memory(&image, file.data(), file.size()));
+  image.format = channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;
+  std::vector<uint8_t> pixels(PNG_IMAGE_SIZE(image));
+  REQUIRE(png_image_finish_read(&image, nullptr, pixels.data(), 0, nullptr));
+  return pixels;
+}
+
+}  // namespace
+
+TEST_CASE("the checksum of event files is CRC-32C") {
+  CHECK(crc32c("123456789") == 0xe3069283u);            // the check value of its definition
+  CHECK(crc32c(std::string(32, '\0')) == 0x8a9136aau);  // RFC 3720, B.4
+}
+
+TEST_CASE("metrics are in all three files when add returns") {
+  const ScratchFolder folder;
+  Metrics metrics(folder.path, {"loss", "accuracy"});
+  metrics.add(1, {{"loss", 0.1}});
+  metrics.add(2, {{"loss", 1e-9}, {"accuracy", 0.75}});
+  CHECK_THAT(lines_of(folder / "metrics.jsonl").at(0), Contains("{\"step\":1,\"time\":") && Contains("\"loss\":0.1}"));
+  CHECK_THAT(lines_of(folder / "metrics.jsonl").at(1), Contains("\"loss\":1e-09,\"accuracy\":0.75}"));
+  const std::vector<std::string> table = lines_of(folder / "metrics.csv");
+  CHECK(table.at(0) == "step,time,loss,accuracy");
+  CHECK_THAT(table.at(1), Catch::StartsWith("1,") && Catch::EndsWith(",0.1,"));
+  CHECK_THAT(table.at(2), Catch::EndsWith(",1e-09,0.75"));
+  CHECK(events_of(folder / "events.out.tfevents.weft").size() == 4);
+  CHECK(metrics.curve("loss").at(1).x == 2);
+  CHECK(metrics.last("accuracy") == 0.75);
+}
+
+TEST_CASE("an event has the bytes that TensorBoard's protocol gives it") {
+  const ScratchFolder folder;
+  EventFile(folder / "tfevents", 1.0).add(2.0, 300, "loss", 0.5);
+  const std::vector<std::string> events = events_of(folder / "tfevents");
+  CHECK(events.at(0) == std::string("\x09\0\0\0\0\0\0\xf0\x3f\x1a\x0d"
+                                    "brain.Event:2",
+                                    24));
+  CHECK(events.at(1) == std::string("\x09\0\0\0\0\0\0\0\x40\x10\xac\x02\x2a\x0d\x0a\x0b\x0a\x04"
+                                    "loss\x15\0\0\0\x3f",
+                                    27));
+}
+
+TEST_CASE("a run that goes on forgets what was measured behind its step, in all files") {
+  const ScratchFolder folder;
+  const auto fill = [](Metrics& metrics, int64_t from, int64_t to) {
+    for (int64_t step = from; step <= to; ++step) metrics.add(step, {{"loss", 1.0 / static_cast<double>(step)}});
+  };
+  {
+    Metrics metrics(folder.path, {"loss"});
+    fill(metrics, 1, 7);
+  }
+  std::ofstream(folder / "metrics.jsonl", std::ios::app) << "{\"step\":8,\"ti";  // killed while writing
+  SECTION("which lies before the end") {
+    Metrics metrics(folder.path, {"loss"}, 4);
+    CHECK(metrics.curve("loss").size() == 4);
+    fill(metrics, 5, 9);
+  }
+  SECTION("which lies behind the end, too") {
+    Metrics metrics(folder.path, {"loss"}, 8);
+    CHECK(metrics.curve("loss").size() == 7);
+    fill(metrics, 8, 9);
+  }
+  const std::vector<std::string> lines = lines_of(folder / "metrics.jsonl"), table = lines_of(folder / "metrics.csv");
+  REQUIRE(lines.size() == 9);
+  REQUIRE(table.size() == 10);
+  for (size_t i = 0; i < 9; ++i) {
+    CHECK_THAT(lines[i], Contains("\"step\":" + std::to_string(i + 1) + ","));
+    CHECK_THAT(table[i + 1], Catch::StartsWith(std::to_string(i + 1) + ","));
+  }
+  CHECK(events_of(folder / "events.out.tfevents.weft").size() == 10);
+}
+
+TEST_CASE("numbers that are not finite are told from those that are not there") {
+  const ScratchFolder folder;
+  const double infinity = std::numeric_limits<double>::infinity();
+  { Metrics(folder.path, {"a", "b", "c"}).add(1, {{"a", std::nan("")}, {"b", -infinity}}); }
+  CHECK_THAT(contents(folder / "metrics.jsonl"), Contains("\"a\":null,\"b\":null}"));
+  CHECK_THAT(contents(folder / "metrics.csv"), Contains(",nan,-inf,\n"));
+  const Metrics again(folder.path, {"a", "b", "c"}, 1);
+  CHECK(again.curve("a").size() == 1);
+  CHECK(again.curve("c").empty());
+}
+
+TEST_CASE("metrics refuse a name that was not announced, and a step that goes back") {
+  const ScratchFolder folder;
+  Metrics metrics(folder.path, {"loss"});
+  metrics.add(3, {{"loss", 1}});
+  CHECK_THROWS_WITH(metrics.add(4, {{"lost", 1}}), Contains("'lost'"));
+  CHECK_THROWS_WITH(metrics.add(2, {{"loss", 1}}), Contains("step 2 after step 3"));
+  CHECK(lines_of(folder / "metrics.jsonl").size() == 1);
+}
+
+TEST_CASE("a full disk is an output failure that names the file") {
+  AppendedFile file("/dev/full");
+  CHECK_THROWS_AS(file.append("x"), OutputFailure);
+  CHECK_THROWS_WITH(file.append("x"), Contains("/dev/full: cannot be written: No space left"));
+}
+
+TEST_CASE("a PNG has the pixels of its tensor") {
+  const int channels = GENERATE(1, 3);
+  Tensor picture({5, 7, channels}, DType::u8);
+  for (int64_t i = 0; i < picture.size(); ++i) picture.mutate<uint8_t>()[i] = static_cast<uint8_t>(i * 37);
+  png_image image;
+  const std::vector<uint8_t> pixels = pixels_of(png(picture), channels, image);
+  CHECK((image.height == 5 && image.width == 7));
+  CHECK(std::memcmp(pixels.data(), picture.data(), picture.bytes()) == 0);
+  CHECK_THROWS_WITH(png(Tensor::zeros({5, 7})), Contains("png: u8"));
+}
+
+TEST_CASE("a grid has every picture in its place, and background between and behind them") {
+  Tensor pictures({5, 2, 3, 1}, DType::u8);
+  for (int64_t i = 0; i < pictures.size(); ++i) pictures.mutate<uint8_t>()[i] = static_cast<uint8_t>(i + 1);
+  const Tensor whole = grid(pictures, 3);
+  REQUIRE(whole.shape() == Shape({5, 11, 1}));
+  const auto at = [&](int64_t y, int64_t x) { return int{whole.data<uint8_t>()[y * 11 + x]}; };
+  CHECK((at(0, 0) == 1 && at(1, 2) == 6 && at(0, 4) == 7 && at(4, 6) == 30));
+  CHECK((at(0, 3) == 128 && at(2, 0) == 128 && at(4, 8) == 128));
+  CHECK(grid(pictures, 100).shape() == Shape({2, 19, 1}));
+}
+
+TEST_CASE("values become pixels between black and white") {
+  const Tensor pixels = as_pixels(Tensor::from({5}, {-1, 0, 0.5, 1, std::nan("")}));
+  CHECK(pixels.values() == std::vector<double>{0, 0, 128, 255, 0});
+  CHECK(as_pixels(Tensor::from({1}, {7})).values()[0] == 255);
+}
+
+TEST_CASE("a run from the beginning moves an earlier one aside, and a run that goes on does not") {
+  const ScratchFolder scratch;
+  const fs::path path = scratch / "runs/one";
+  const auto run = [](const fs::path& folder, const char* config, double loss) {
+    RunFolder run(folder);
+    run.begin(config, {"loss"});
+    run.metrics().add(1, {{"loss", loss}});
+    return run.moved_to();
+  };
+  CHECK(run(path, "seed=1\n", 1).empty());
+  CHECK(run(path / "", "seed=2\n", 2) == scratch / "runs/one-1");
+  CHECK(run(path, "seed=3\n", 3) == scratch / "runs/one-2");
+  CHECK(contents(scratch / "runs/one-1/config.toml") == "seed=1\n");
+  CHECK_THAT(contents(scratch / "runs/one-2/metrics.jsonl"), Contains("\"loss\":2"));
+  RunFolder on(path);
+  on.begin("seed=3\n", {"loss"}, 1);
+  CHECK(on.moved_to().empty());
+  CHECK_FALSE(fs::exists(scratch / "runs/one-3"));
+}
+
+TEST_CASE("a folder with something else in it is left alone") {
+  const ScratchFolder scratch;
+  put(scratch / "letter.txt", "dear");
+  CHECK_THROWS_WITH(RunFolder(scratch.path), Contains("something other than a run"));
+  CHECK_THROWS_WITH(RunFolder(scratch / "letter.txt"), Contains("not a folder"));
+  CHECK(contents(scratch / "letter.txt") == "dear");
+  CHECK_FALSE(fs::exists(scratch / "lock"));
+}
+
+TEST_CASE("a run has its folder to itself, also while it moves an earlier one aside, until it ends") {
+  const ScratchFolder scratch;
+  const fs::path path = scratch / "runs/one";
+  const std::string another_has_it =
+      (path / "").parent_path().string() + ": another run has it, process " + std::to_string(getpid()) + " on ";
+  {
+    RunFolder first(path);
+    first.begin("seed=1\n", {"loss"});
+    CHECK_THROWS_WITH(RunFolder(path), Contains(another_has_it));
+    CHECK_THROWS_WITH(RunFolder(path / "."), Contains("another run has it"));
+  }
+  {
+    RunFolder second(path);
+    second.begin("seed=2\n", {"loss"});
+    CHECK_THROWS_WITH(RunFolder(path), Contains(another_has_it));
+    CHECK_FALSE(fs::exists(scratch / "runs/one-1/lock"));
+    const RunFolder earlier(scratch / "runs/one-1");  // which nobody has
+  }
+  CHECK_FALSE(fs::exists(path / "lock"));
+  put(path / "lock", "process 1 on another, which was killed");
+  CHECK_NOTHROW(RunFolder(path));
+}
+
+TEST_CASE("a run waits a moment for one that is just ending") {
+  const ScratchFolder scratch;
+  auto ending = std::make_unique<RunFolder>(scratch / "one");
+  ending->begin("seed=1\n", {"loss"});
+  std::thread end([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    ending.reset();
+  });
+  CHECK_NOTHROW(RunFolder(scratch / "one"));
+  end.join();
+}
+
+TEST_CASE("a run that ends before it begins leaves no folder, and one that cannot be made is refused before") {
+  const ScratchFolder scratch;
+  { const RunFolder run(scratch / "runs/one"); }
+  CHECK_FALSE(fs::exists(scratch / "runs"));
+  put(scratch / "letter", "dear");
+  CHECK_THROWS_WITH(RunFolder(scratch / "letter/runs/one"),
+                    Contains("runs/one: cannot be created: ") && Contains("letter is a file"));
+}
+
+TEST_CASE("two runs that begin in the same new folder: one has it") {
+  const ScratchFolder scratch;
+  RunFolder first(scratch / "one"), second(scratch / "one");
+  first.begin("seed=1\n", {"loss"});
+  CHECK_THROWS_WITH(second.begin("seed=2\n", {"loss"}), Contains("another run has it"));
+  CHECK(contents(scratch / "one/config.toml") == "seed=1\n");
+}
+
+TEST_CASE("metrics whose file was removed, moved or replaced are an output failure, and a link is not followed") {
+  const ScratchFolder scratch;
+  const fs::path file = scratch / "metrics.csv";
+  AppendedFile metrics(file);
+  metrics.append("1\n");
+  fs::rename(file, scratch / "elsewhere");
+  CHECK_THROWS_WITH(metrics.append("2\n"), Contains("cannot be written any more: No such file"));
+  put(file, "mine");
+  CHECK_THROWS_WITH(metrics.append("2\n"), Contains("another file has replaced it"));
+  fs::remove(file);
+  put(scratch / "precious", "mine");
+  fs::create_symlink(scratch / "precious", file);
+  CHECK_THROWS_WITH(AppendedFile(file), Contains("metrics.csv: is a link, which is not followed"));
+  CHECK(contents(scratch / "precious") == "mine");
+}
+
+TEST_CASE("a line of metrics that cannot be one ends what is taken over") {
+  for (const char* line : {R"({"step":2,"time":"now","loss":1})", R"({"step":-2,"time":1,"loss":1})",
+                           R"({"step":1e300,"time":1,"loss":1})", R"({"step":2.5,"time":1,"loss":1})",
+                           R"({"step":18446744073709551615,"time":1})", R"({"step":null,"time":1})", "[2]", "\xff"}) {
+    INFO(line);
+    const ScratchFolder folder;
+    put(folder / "metrics.jsonl", std::string(R"({"step":1,"time":1,"loss":3})") + "\n" + line + "\n");
+    const Metrics metrics(folder.path, {"loss"}, 5);
+    CHECK(metrics.curve("loss").size() == 1);
+    CHECK(lines_of(folder / "metrics.jsonl").size() == 1);
+    CHECK_THAT(metrics.damage(), Contains("metrics.jsonl: byte "));
+  }
+}
+
+TEST_CASE("sessions add up to the whole run, and those after the step at which it goes on are forgotten") {
+  const ScratchFolder folder;
+  Traffic two, three;
+  two[Verb::all_reduce] = {2, 20, 0.5};
+  three[Verb::all_gather] = {3, 30, 0.25};
+  const std::vector<RunSession> sessions = {{10, 100, {{4, 1, 0.5}}, {two}},
+                                            {20, 200, {{8, 2, 1}, {8, 3, 1}}, {two, three}}};
+  put(folder / "sessions.json", json(sessions));
+  const std::vector<RunSession> read = sessions_up_to(20, folder / "sessions.json");
+  REQUIRE(read.size() == 2);
+  const RunSession all = whole(read);
+  CHECK(all.last_step == 20);
+  CHECK(all.images == 300);
+  CHECK(all.ranks.at(0).seconds == 12);
+  CHECK(all.ranks.at(1).communication == 3);
+  CHECK(all.traffic.at(0)[Verb::all_reduce].bytes == 40);
+  CHECK(all.traffic.at(1)[Verb::all_gather].calls == 3);
+  CHECK(sessions_up_to(19, folder / "sessions.json").size() == 1);
+  CHECK(sessions_up_to(20, folder / "none").empty());
+  for (const char* damaged :
+       {R"([{"last_step":1,"images":"many","ranks":[]}])", R"([{"last_step":1,"ranks":[]}])",
+        R"([{"last_step":-1,"images":1,"ranks":[]}])", R"([{"last_step":1e300,"images":1,"ranks":[]}])",
+        R"([{"last_step":1,"images":1,"ranks":[{"seconds":1,"communication":1,"data":1,"traffic":{"send":[1]}}]}])"}) {
+    put(folder / "sessions.json", damaged);
+    CHECK(sessions_up_to(20, folder / "sessions.json").empty());
+  }
+  put(folder / "sessions.json", R"([{"last_step":1,"images":1,"ranks":[]}])" + std::string(size_t{8} << 20, '\n'));
+  CHECK(sessions_up_to(20, folder / "sessions.json").size() == 1);  // of these 8 MiB the rest is not read
+}
+
+TEST_CASE("a run resumes from its latest checkpoint, from a path, or from none") {
+  const ScratchFolder scratch;
+  const NamedTensors state = {{"w", Tensor::zeros({2})}};
+  save_checkpoint(RunFolder::checkpoints(scratch.path), 20, state, {});
+  save_checkpoint(RunFolder::checkpoints(scratch.path), 40, state, {});
+  CHECK_FALSE(checkpoint_to_resume("none", scratch.path).file);
+  CHECK(checkpoint_to_resume("auto", scratch.path).step == 40);
+  CHECK_FALSE(checkpoint_to_resume("auto", scratch / "elsewhere").file);
+  CHECK(checkpoint_to_resume(scratch.path.string(), "elsewhere").step == 40);
+  CHECK(checkpoint_to_resume((scratch / "checkpoints/step-000020.safetensors").string(), "elsewhere").step == 20);
+  CHECK_THROWS_AS(checkpoint_to_resume((scratch / "none.safetensors").string(), "elsewhere"), MissingInput);
+  fs::create_directory(scratch / "empty");
+  CHECK_THROWS_AS(checkpoint_to_resume((scratch / "empty").string(), "elsewhere"), MissingInput);
+}
+
+TEST_CASE("a run that goes on tells in what it differs from the one before, but not where and how it runs") {
+  const ScratchFolder scratch;
+  const fs::path checkpoint = scratch / "checkpoints/step-000020.safetensors";
+  const std::string now = "ranks = 4\nloss = \"vicreg\"\nrate = 0.01\nout = \"b\"\nnew = 1\n";
+  CHECK(changes_since(checkpoint, now).empty());
+  put(scratch / "config.toml", "ranks = 2\nloss = \"nt-xent\"\nrate = 0.01\nout = \"a\"\nold = 1\n");
+  CHECK(changes_since(checkpoint, now) == std::vector<std::string>{"loss was \"nt-xent\" and is now \"vicreg\""});
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/shared/training/training.h"
+
+#include <algorithm>
+
+#include "tests/support/on_ranks.h"
+#include "weft/collectives/placement_conversions.h"
+#include "weft/collectives/share.h"
+#include "weft/engine/nn/linear.h"
+#include "weft/engine/ops/reduce.h"
+
+namespace weft {
+namespace {
+
+// The rows that consecutive samples have in the data.
+Tensor rows_of(const Tensor& data, std::span<const int64_t> samples) {
+  return samples.empty() ? data.slice(0, 0) : data.slice(samples.front(), samples.back() + 1);
+}
+
+// Calls body(options, comm) on some numbers of ranks, at every stage of both modes.
+template <class Body> void in_every_mode(Body body) {
+  for (const bool same_bits : {false, true})
+    for (const int64_t stage : {0, 1, 2, 3}) {
+      Options options;
+      options.same_bits = same_bits;
+      options.zero = stage;
+      if (!same_bits || stage < 3) on_ranks([&](Communicator& comm) { body(options, comm); });
+    }
+}
+
+// Calls body(training, parameter, comm) in each.
+template <class Body> void with_a_parameter(Body body) {
+  in_every_mode([&](const Options& options, Communicator& comm) {
+    Traffic traffic;
+    Parameter first("first", Tensor::full({3000}, 1, DType::f64)), scale("scale", Tensor::full({}, 7, DType::f64));
+    const Launch rank{comm, traffic, Device::cpu, "", nullptr};
+    Training training({{{&first, &scale}, Sgd{}}}, rank, options);
+    body(training, scale, comm);
+  });
+}
+
+TEST_CASE("a parameter changed after a step is changed on every rank, at any stage") {
+  with_a_parameter([](Training& training, Parameter& scale, Communicator& comm) {
+    const auto value = [&] {
+      Tape tape;
+      return training.watch(scale, tape.watch(Tensor::zeros({}, DType::f64))).value().item();
+    };
+    training.change(scale, [&] { scale.value.copy_from(scalar(5)); });
+    expect(value() == 5, "the new value, not " + text(value()));
+    training.change(scale, [] {});
+    expect(value() == 5, "the same value, not " + text(value()));
+    comm.barrier();
+  });
+}
+
+TEST_CASE("a watched parameter of a loss over the batch gets the gradient of one process, at any stage") {
+  with_a_parameter([](Training& training, Parameter& scale, Communicator& comm) {
+    const auto samples = std::vector<int64_t>{0, 1, 2, 3, 4, 5, 6, 7};
+    const auto encode = [](Tape& tape, std::span<const int64_t> numbers) -> Features {
+      Tensor values({std::ssize(numbers), 1}, DType::f64);
+      std::copy(numbers.begin(), numbers.end(), values.mutate<double>());
+      return {tape.watch(values)};
+    };
+    const auto loss = [&](const Features& features, Communicator& group) {
+      return as_partial(sum(features[0]) * training.watch(scale, features[0]), group);
+    };
+    training.backward(training.local_batch(samples), encode, loss);
+    training.step(0.125);
+    Tape tape;
+    const double now = training.watch(scale, tape.watch(Tensor::zeros({}, DType::f64))).value().item();
+    expect(now == 7 - 0.125 * 28, "7 - rate * 28, not " + text(now));
+    comm.barrier();
+  });
+}
+
+TEST_CASE("with WEFT_DEBUG=1 a weight that is wrong on one rank is named before the step, and in backward") {
+  setenv("WEFT_DEBUG", "1", 1);
+  for (const bool same_bits : {false, true})
+    on_ranks({2, 3, 5}, [&](Communicator& comm) {
+      Options options;
+      options.same_bits = same_bits;
+      Traffic traffic;
+      const Init init{.key = {5}, .dtype = DType::f64};
+      Linear linear("linear", 3, 2, init);
+      Training training({{linear.parameters(), Sgd{}}}, {comm, traffic, Device::cpu, "", nullptr}, options);
+      const std::vector<int64_t> samples = {0, 1, 2, 3, 4, 5, 6};
+      const LocalBatch batch = training.local_batch(samples);
+      const auto backward = [&] {
+        const auto encode = [&](Tape& tape, std::span<const int64_t> numbers) -> Features {
+          return {linear(tape.constant(rows_of(data_of(0, {7, 3}), numbers)))};
+        };
+        const auto loss = [&](const Features& features, Communicator& group) {
+          return share(sum(square(features[0])), batch.total, group);
+        };
+        training.backward(batch, encode, loss);
+      };
+      backward();
+      training.step(0.1);
+      backward();
+      if (number(comm) == comm.size() - 1) linear.weight.value.mutate<double>()[1] += 1e-9;
+      const std::string last = "on rank " + std::to_string(comm.size() - 1);
+      expect_refusal([&] { training.step(0.1); }, {"debug: a step: 'linear.weight' should be equal", last.c_str()});
+      expect_refusal(backward, {"debug: parameter 'linear.weight', Replicated f64 (3, 2)", last.c_str()});
+    });
+  unsetenv("WEFT_DEBUG");
+}
+
+TEST_CASE("a question about a layer's weight is answered by all micro-batches and ranks together, at any stage") {
+  in_every_mode([](Options options, Communicator& comm) {
+    options.accumulate = 2;
+    Traffic traffic;
+    const Init init{.key = {5}, .dtype = DType::f64};
+    Linear linear("linear", 50, 30, init), plain("linear", 50, 30, init);
+    Training training({{linear.parameters(), Sgd{}}}, {comm, traffic, Device::cpu, "", nullptr}, options);
+    Layer& layer = training.layer("linear", linear);
+    const Tensor x = data_of(0, {7, 50});
+    const std::vector<int64_t> samples = {0, 1, 2, 3, 4, 5, 6};
+    const LocalBatch batch = training.local_batch(samples);
+    Tensor answer = Tensor::zeros({50, 30}, DType::f64);
+    for (const MicroBatch& micro : batch.micro_batches) {
+      Tape tape;
+      const Var made = layer(tape.constant(rows_of(x, micro.samples)));
+      const Var loss = share(sum(square(made)), batch.total, training.micro_batch_group());
+      answer = (Var(answer) + training.gradient(loss, linear.weight)).value();
+    }
+    Tape whole;
+    const Var loss = sum(square(plain(whole.constant(x)))) / 7;
+    expect_close(comm.all_reduce(answer), whole.gradient(loss, {whole.watch(plain.weight)})[0]);
+  });
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// The checks that walk the distributed cases: every collective, and everything else that spans ranks and says what it
+// does. tests/mpi/collectives.cpp makes the same checks under mpiexec.
+#include "tests/kernels/cuda_checks.h"
+#include "tests/support/distributed_checks.h"
+#include "tests/support/on_ranks.h"
+#include "weft/collectives/collectives.h"
+#include "weft/engine/ops/reduce.h"
+
+using namespace weft;
+
+namespace {
+constexpr int group_sizes[] = {1, 2, 3, 4, 5, 8};
+}
+
+TEST_CASE("every distributed case does what its specification says, on any number of ranks") {
+  for (const DistributedCase* c : DistributedCase::all())
+    for (const int n : group_sizes) {
+      INFO(c->name << " on " << n << " ranks");
+      CHECK_NOTHROW(run_ranks(n, [&](Communicator& comm) { check_specification(*c, comm); }));
+    }
+}
+
+TEST_CASE("every distributed case has exact first and second derivatives, on any number of ranks") {
+  for (const DistributedCase* c : DistributedCase::all())
+    for (const int n : group_sizes) {
+      INFO(c->name << " on " << n << " ranks");
+      CHECK_NOTHROW(run_ranks(n, [&](Communicator& comm) { check_gradients(*c, comm); }));
+    }
+}
+
+TEST_CASE("the same holds on a card that the ranks share") {
+  SKIP_WITHOUT_A_CARD();
+  for (const DistributedCase* c : DistributedCase::all())
+    for (const int n : {1, 3}) {
+      INFO(c->name << " on " << n << " ranks");
+      CHECK_NOTHROW(run_ranks(n, [&](Communicator& comm) {
+        check_specification(*c, comm, Device::cuda);
+        check_gradients(*c, comm, Device::cuda);
+      }));
+    }
+}
+
+TEST_CASE("the same holds in groups that do not start at the first rank") {
+  for (const DistributedCase* c : DistributedCase::all()) {
+    INFO(c->name);
+    CHECK_NOTHROW(run_ranks(5, [&](Communicator& world) {
+      const int r = world.rank().value;
+      const auto group = world.split(r % 2 == 0 ? 0 : 1, -r);  // ranks 4 2 0 and 3 1
+      require(group->global(group->rank()).value == r, "a rank's global number is lost in a split");
+      check_specification(*c, *group);
+      check_gradients(*c, *group);
+    }));
+  }
+}
+
+TEST_CASE("gather and scatter of vectors bring every gradient home, and refuse scalars and what does not divide") {
+  on_ranks([](Communicator& comm) {
+    Tape tape;
+    const int n = comm.size(), me = number(comm);
+    const GroupRank root{n - 1};
+    const Var mine = tape.watch(data_of(me, {2})), all = tape.watch(data_of(me, {2 * n}));
+    const Tensor weights = data_of(n, {2 * n});  // of the root's gathered elements, and of what was scattered
+    const Var gathered = gather(mine, root, comm), scattered = scatter(all, root, comm);
+    const Var of_gathered = comm.rank() == root ? sum(gathered * tape.constant(weights)) : sum(gathered);
+    const Var of_scattered = sum(scattered * tape.constant(weights.slice(2 * me, 2 * me + 2)));
+    expect_same_bits(tape.gradient(of_gathered, {mine})[0].value(), weights.slice(2 * me, 2 * me + 2));
+    expect_same_bits(tape.gradient(of_scattered, {all})[0].value(),
+                     comm.rank() == root ? weights : Tensor::zeros({2 * n}, DType::f64));
+
+    const Var one = tape.watch(scalar(1)), odd = tape.watch(data_of(me, {2 * n + 1, 2}));
+    expect_refusal([&] { gather(one, root, comm); }, {"gather: a scalar has no axis 0; reshape it to (1)"});
+    expect_refusal([&] { scatter(one, root, comm); }, {"scatter: a scalar has no axis 0; reshape it to (1)"});
+    if (n > 1) expect_refusal([&] { scatter(odd, root, comm); }, {"scatter: axis 0 of (", "use scatter_v"});
+  });
+}

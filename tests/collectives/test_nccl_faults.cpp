@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// What becomes of the others when a rank does not do its part on its card, though the ranks have agreed on the call.
+#include <chrono>
+#include <functional>
+#include <thread>
+
+#include "tests/support/forwarding_transport.h"
+#include "tests/support/on_cards.h"
+#include "weft/collectives/communicator.h"
+
+using namespace weft;
+using namespace std::chrono_literals;
+using Catch::Contains;
+
+namespace {
+
+constexpr std::chrono::milliseconds soon = 300ms, late = 60s;
+
+// Does something after every collective of the hosts.
+class Disturbed final : public ForwardingTransport {
+ public:
+  using Disturb = std::function<void(const Call&)>;
+  Disturbed(std::unique_ptr<Transport> inner, Disturb disturb)
+      : ForwardingTransport(std::move(inner)), disturb_(std::move(disturb)) {}
+  void expose(const Call& call, Bytes mine, size_t longest, Read read) override {
+    ForwardingTransport::expose(call, mine, longest, read);
+    disturb_(call);
+  }
+
+ private:
+  const Disturb disturb_;
+};
+
+// How each rank's program ended, where the last rank's host is disturbed: the exit code and the text. Of nobody,
+// where there are too few cards.
+std::vector<std::string> ends(const std::function<void(Communicator&)>& program, const Disturbed::Disturb& disturb,
+                              std::chrono::milliseconds deadline = soon) {
+  std::vector<std::string> texts(usable_cards() < 2 ? 0 : static_cast<size_t>(usable_cards()), "well");
+  const auto start = std::chrono::steady_clock::now();
+  try {
+    on_cards_of(2, [&](std::unique_ptr<Transport> group) {
+      const int rank = group->rank();
+      if (rank == group->size() - 1) group = std::make_unique<Disturbed>(std::move(group), disturb);
+      try {
+        Communicator comm(connect_nccl(std::move(group), deadline));
+        program(comm);
+      } catch (const Fault& fault) {
+        texts[static_cast<size_t>(rank)] = text(fault.exit_code) + " " + fault.what();
+        throw;
+      }
+    });
+  } catch (const std::exception&) {
+  }
+  CHECK(std::chrono::steady_clock::now() - start < 20s);
+  return texts;
+}
+
+// When the ranks have agreed on the verb for so many times.
+Disturbed::Disturb at_call(Verb verb, int number, std::function<void()> what) {
+  return [=, count = 0](const Call& call) mutable {
+    if (call.verb == verb && ++count == number) what();
+  };
+}
+void stop_fan() { fail({"a fan has stopped"}); }
+
+void reduce(Communicator& comm, int times) {
+  const Tensor x = Tensor::full({1000}, 1, DType::f32, Device::cuda);
+  for (int i = 0; i < times; ++i) comm.all_reduce(x).values();
+}
+
+}  // namespace
+
+TEST_CASE("a rank that ends while the cards of the others wait for its own ends them, and is named") {
+  const auto texts = ends([](Communicator& comm) { reduce(comm, 5); }, at_call(Verb::all_reduce, 3, stop_fan));
+  for (size_t r = 0; r + 1 < texts.size(); ++r)
+    CHECK_THAT(texts[r], Contains("70 rank " + std::to_string(texts.size() - 1) + " failed first: a fan has stopped"));
+}
+
+TEST_CASE("a rank that ends before it has connected its card keeps the others no longer than the deadline") {
+  const auto texts = ends([](Communicator& comm) { reduce(comm, 1); }, at_call(Verb::broadcast, 1, stop_fan));
+  for (size_t r = 0; r + 1 < texts.size(); ++r)
+    CHECK_THAT(texts[r], Contains("86 deadline: NCCL has waited 300 ms for its peers in broadcast") &&
+                             Contains("NCCL's address"));
+}
+
+TEST_CASE("ranks that fail leave at once, also while their cards wait for others in vain") {
+  const auto program = [](Communicator& comm) {
+    reduce(comm, 1);
+    const Pending gathered = comm.start(AllGather{}, Tensor::full({1000}, 1, DType::f32, Device::cuda));
+    comm.barrier();
+  };
+  const int second = 2;  // the first one asks for the cards
+  const auto texts = ends(program, at_call(Verb::all_gather, second, stop_fan), late);
+  for (size_t r = 0; r + 1 < texts.size(); ++r) CHECK_THAT(texts[r], Contains("failed first: a fan has stopped"));
+}
+
+TEST_CASE("a rank that comes later than the deadline finds nobody, and everybody learns which call it was") {
+  const auto texts = ends([](Communicator& comm) { reduce(comm, 5); },
+                          at_call(Verb::all_reduce, 3, [] { std::this_thread::sleep_for(1s); }));
+  for (size_t r = 0; r + 1 < texts.size(); ++r)
+    CHECK_THAT(texts[r], Contains("deadline: the card has waited 300 ms for the cards of its peers in all_reduce"));
+  if (!texts.empty()) CHECK(texts.back() != "well");
+}
+
+TEST_CASE("calls that differ are named before anything goes to the cards") {
+  const auto program = [](Communicator& comm) {
+    reduce(comm, 1);
+    const Tensor x = Tensor::full({1000}, 1, DType::f32, Device::cuda);
+    comm.rank().value == 0 ? comm.all_gather(x) : comm.all_reduce(x);
+  };
+  for (const std::string& text : ends(program, [](const Call&) {}))
+    CHECK_THAT(text, Contains("87 ") && Contains("collective mismatch") && Contains("all_gather"));
+}

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+// What can be seen of NCCL without a card: the group's slices, parts and order, with an exchange that only pretends to
+// be one between cards; and the watch over what a card does.
+#include <algorithm>
+#include <atomic>
+#include <deque>
+
+#include "tests/collectives/transport_checks.h"
+#include "tests/support/catch.h"
+#include "tests/support/on_ranks.h"
+#include "weft/collectives/run_ranks.h"
+#include "weft/collectives/transports/nccl/nccl.h"
+#include "weft/collectives/transports/nccl/nccl_group.h"
+#include "weft/collectives/transports/nccl/watch.h"
+
+using namespace weft;
+using namespace std::chrono_literals;
+using Catch::Contains;
+
+namespace {
+
+// Host memory in place of the cards'. What is enqueued happens as late as it may: when somebody awaits it.
+class Pretended : public CardExchange {
+ public:
+  explicit Pretended(Transport& host) : between_(host.split(0, 0, Site::here())) {}
+  Pretended(const Pretended&) = delete;
+  ~Pretended() override { left_behind += queue_.size(); }
+
+  static inline std::atomic<size_t> left_behind = 0;
+
+  Ticket gather(const Call& call, const std::byte* mine, std::span<const size_t> counts, std::byte* all) override {
+    const std::vector<size_t> sizes(counts.begin(), counts.end());
+    return post([=, this] {
+      const size_t longest = *std::max_element(sizes.begin(), sizes.end());
+      between_->expose(call, {mine, sizes[me()]}, longest, [&](const Transport::Part& part) {
+        std::byte* place = all;
+        for (size_t r = 0; r < sizes.size(); place += sizes[r++])
+          if (const size_t last = std::min(part.last, sizes[r]);
+              part.first < last && part.peers[r] != place + part.first)
+            std::memcpy(place + part.first, part.peers[r], last - part.first);
+      });
+    });
+  }
+
+  Ticket swap(const Call& call, const std::byte* mine, std::span<const size_t> cuts, std::byte* received) override {
+    const size_t begin = cuts[me()], end = cuts[me() + 1], whole = cuts.back();
+    return post([=, this] {
+      between_->expose(call, {mine, whole}, whole, [&](const Transport::Part& part) {
+        const size_t first = std::max(begin, part.first), last = std::min(end, part.last);
+        for (size_t r = 0; r < part.peers.size() && first < last; ++r)
+          if (r != me())
+            std::memcpy(received + r * (end - begin) + first - begin, part.peers[r] + first - part.first, last - first);
+      });
+    });
+  }
+
+  Ticket reduce(const Call& call, std::span<const std::byte> mine, std::byte* result) override {
+    return post([=, this] { between_->combine(call, mine, {result, mine.size()}, checks::add_in_rank_order); });
+  }
+
+  void await(Ticket ticket) noexcept override {
+    for (; done_ < ticket; ++done_, queue_.pop_front()) queue_.front()();
+  }
+
+ private:
+  size_t me() const { return static_cast<size_t>(between_->rank()); }
+  Ticket post(std::function<void()> work) {
+    queue_.push_back(std::move(work));
+    return done_ + queue_.size();
+  }
+
+  std::unique_ptr<Transport> between_;
+  std::deque<std::function<void()>> queue_;
+  Ticket done_ = 0;
+};
+
+// What hosts have in common is not on cards.
+struct Cards : NcclGroup {
+  using NcclGroup::NcclGroup;
+  StorageHandle allocate_common(size_t, Site) override { return {}; }
+};
+
+void run(int n, size_t room, const std::function<void(Transport&)>& body) {
+  run_ranks(
+      n,
+      [&](std::unique_ptr<Transport> threads) {
+        Cards group(std::move(threads), [](Transport& host) { return std::make_unique<Pretended>(host); }, "cards",
+                    {Device::cpu, room});
+        body(group);
+      },
+      20s);
+}
+
+Call sum_of(const Tensor& x, ReduceOp op = ReduceOp::sum) { return describe(Verb::all_reduce, x, Site::here(), op); }
+
+Tensor shown_tensor(int r, size_t size, int round) {
+  const checks::Bytes bytes = checks::shown_by(r, size, round);
+  Tensor x({static_cast<int64_t>(size)}, DType::u8);
+  std::copy(bytes.begin(), bytes.end(), x.mutate<std::byte>());
+  return x;
+}
+
+// Rank r shows r * uneven bytes less than rank 0; the values are changed at once, if others hold them.
+std::unique_ptr<Transport::Started> start(Transport& group, size_t size, size_t uneven, int round, bool shared) {
+  Tensor x = shown_tensor(group.rank(), size - static_cast<size_t>(group.rank()) * uneven, round);
+  const Tensor other = shared ? x : Tensor();
+  auto started = group.start(checks::call(Verb::all_gather_v), shared ? x : std::move(x), size);
+  if (shared) std::fill_n(x.mutate<uint8_t>(), x.size(), 0);
+  return started;
+}
+
+void finish(Transport::Started& started, size_t size, size_t uneven, int ranks, int round) {
+  started.finish([&](const Transport::Part& part) {
+    require(part.first == 0 && part.last == size, "start: one part is expected");
+    for (int r = 0; r < ranks; ++r)
+      for (size_t i = 0; i < size - static_cast<size_t>(r) * uneven; ++i)
+        require(part.peers[static_cast<size_t>(r)][i] == checks::pattern(r, i, round), "start: byte ", i, " of rank ",
+                r, " in round ", round);
+  });
+}
+
+}  // namespace
+
+TEST_CASE("a group of cards gathers and reduces any size, in one part or in many") {
+  const int n = GENERATE(1, 2, 3, 5, 8);
+  const size_t room = GENERATE(size_t{4096}, size_t{64} << 20);
+  run(n, room, [&](Transport& group) {
+    for (const size_t size : {0, 1, 63, 64, 65, 4096, 10'000}) {
+      checks::all_see_all(group, size, size / 3);
+      checks::all_sum(group, size, true);
+      checks::all_sum(group, size, false);
+    }
+  });
+}
+
+TEST_CASE("a group of cards passes the checks of all transports") { run(3, 500'000, checks::everything_works); }
+
+TEST_CASE("what cards have begun may be finished in any order, or dropped, with other calls in between") {
+  const int n = GENERATE(1, 2, 3, 5);
+  run(n, 4096, [&](Transport& group) {
+    const auto a = start(group, 1000, 100, 1, false), b = start(group, 50'000, 1, 2, true),
+               never = start(group, 300, 0, 3, false), none = start(group, 0, 0, 4, false);
+    finish(*start(group, 700, 10, 5, true), 700, 10, n, 5);
+    checks::all_sum(group, 5000, true);
+    finish(*none, 0, 0, n, 4);
+    finish(*b, 50'000, 1, n, 2);
+    if (group.rank() == 0) finish(*never, 300, 0, n, 3);
+    checks::all_see_all(group, 9000, 10);
+    finish(*a, 1000, 100, n, 1);
+    start(group, 800, 0, 6, false);
+  });
+  CHECK(Pretended::left_behind == 0);  // whose memory would be somebody else's by now
+}
+
+TEST_CASE("a library's reduction is used where it is ours but for the order, and only there") {
+  run(3, 4096, [](Transport& group) {
+    const Tensor x = Tensor::uniform({5003}, {3, static_cast<uint64_t>(group.rank())});
+    Tensor any = Tensor::like(x), ordered = Tensor::like(x);
+    const auto shown = std::as_bytes(std::span(x.data<float>(), 5003));
+    require(group.combine_in_any_order(sum_of(x), shown, std::as_writable_bytes(std::span(any.mutate<float>(), 5003))),
+            "a sum has no order");
+    group.combine(sum_of(x), shown, std::as_writable_bytes(std::span(ordered.mutate<float>(), 5003)),
+                  checks::add_in_rank_order);
+    require(any.values() == ordered.values(), "the sums differ");
+    for (const ReduceOp op : {ReduceOp::maximum, ReduceOp::minimum})
+      require(!group.combine_in_any_order(sum_of(x, op), shown, {}), op, " of floats");
+  });
+}
+
+TEST_CASE("nothing goes to a card before the ranks agree on the call and on the numbers of bytes") {
+  const auto failure = [](const std::function<void(Transport&)>& body) {
+    try {
+      run(3, 4096, body);
+    } catch (const Fault& fault) {
+      return text(fault.exit_code) + " " + fault.what();
+    }
+    return std::string("no failure");
+  };
+  CHECK_THAT(failure([](Transport& group) { checks::all_sum(group, group.rank() == 1 ? 100 : 200, false); }),
+             Contains("87 collective mismatch: the ranks expect different numbers of bytes in all_reduce"));
+  CHECK_THAT(failure([](Transport& group) {
+               if (group.rank() == 1) return checks::all_see_all(group, 800);
+               checks::all_sum(group, 200, false);
+             }),
+             Contains("87 collective mismatch") && Contains("all_reduce") && Contains("all_gather_v"));
+}
+
+TEST_CASE("without NCCL, without a card or with a shared one, it is said why") {
+  run_ranks(2, [](std::unique_ptr<Transport> group) {
+    take_card(0);
+    const std::string obstacle = obstacle_to_nccl(*group);
+    // Catch's own checks are for one thread.
+    const char* known[] = {"built without NCCL", "rank 0 has no card", "ranks 0 and 1 share a card"};
+    expect(std::any_of(std::begin(known), std::end(known),
+                       [&](const char* text) { return obstacle.find(text) != std::string::npos; }),
+           obstacle);
+    expect_refusal([&] { connect_nccl(std::move(group)); }, {"transport nccl: ", obstacle.c_str()});
+  });
+}
+
+namespace {
+
+struct Card : Watch::Watched {
+  std::atomic<uint64_t> done = 0;
+  std::atomic<bool> queued = false, aborted = false, broken = false;
+  uint64_t seen = 0;  // as done
+
+  Watch::Stage stage(size_t slot) override {
+    require(slot == Watch::slot(seen + 1), "watch: asked for slot ", slot, " after ", seen, " were done");
+    if (seen < done) return ++seen, Watch::Stage::done;
+    return queued ? Watch::Stage::queued : Watch::Stage::running;
+  }
+  std::optional<Fault> error(const Call& call) override {
+    if (broken) return Fault(exit_codes::peer_died, "a cable is unplugged in " + call.text());
+    return {};
+  }
+  void abort() override { aborted = true; }
+};
+
+void begin_work(Watch& watch, Verb verb = Verb::barrier) {
+  watch.next();
+  watch.begin(checks::call(verb));
+}
+
+template <class Done> bool soon(Done done) {
+  for (int i = 0; i < 2000 && !done(); ++i) std::this_thread::sleep_for(1ms);
+  return done();
+}
+
+}  // namespace
+
+TEST_CASE("a card that waits for its peers beyond the deadline is stopped, and the call is named") {
+  Card card;
+  Watch watch(card, 50ms);
+  begin_work(watch, Verb::all_gather);
+  CHECK(soon([&] { return card.aborted.load(); }));
+  try {
+    watch.next();
+    FAIL("no fault");
+  } catch (const Fault& fault) {
+    CHECK(fault.exit_code == exit_codes::deadline);
+    CHECK_THAT(fault.what(), Contains("50 ms") && Contains("all_gather at") && Contains("test_nccl_group.cpp"));
+  }
+  CHECK_NOTHROW(watch.throw_unreported());
+}
+
+TEST_CASE("work that is queued behind a rank's own, and work that is done in time, is nobody's fault") {
+  Card card;
+  card.queued = true;
+  Watch watch(card, 300ms);
+  for (int i = 0; i < 4; ++i) begin_work(watch);
+  std::this_thread::sleep_for(500ms);
+  card.queued = false;
+  for (; card.done < 4; ++card.done) std::this_thread::sleep_for(100ms);
+  CHECK(soon([&] { return watch.is_done(4); }));
+  std::this_thread::sleep_for(400ms);
+  CHECK(watch.next() == 5);
+  CHECK_FALSE(card.aborted);
+}
+
+TEST_CASE("a card has so much work under way and no more, and what its library notices is a fault at once") {
+  Card card;
+  Watch watch(card, 10s);
+  for (uint64_t i = 0; i < Watch::capacity; ++i) begin_work(watch);
+  CHECK_FALSE(watch.is_done(1));
+  std::thread([&] {
+    std::this_thread::sleep_for(30ms);
+    card.done = 1;
+  }).detach();
+  CHECK(watch.next() == Watch::capacity + 1);
+  CHECK(watch.is_done(1));
+  CHECK_FALSE(watch.is_done(2));
+  card.broken = true;
+  CHECK(soon([&] { return card.aborted.load(); }));
+  CHECK_THROWS_WITH(watch.throw_unreported(), Contains("a cable is unplugged in barrier"));
+  CHECK_NOTHROW(watch.throw_unreported());
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writes checkpoints until it is killed: kill_checkpoint FOLDER. It goes on from the latest one, after checking that it
+// holds, bit by bit, what was saved at its step. kill_checkpoint.py reads its lines and kills it.
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "weft/data/files/checkpoint.h"
+
+namespace weft {
+namespace {
+
+// A mebibyte or two, of a size and contents that depend on the step.
+NamedTensors state_at(int64_t step) {
+  const auto rows = 1000 + step % 500;
+  const Random random{.seed = static_cast<uint64_t>(step)};
+  return {{"weight", Tensor::uniform({rows, 200}, random.fork(1))},
+          {"moment", Tensor::uniform({rows, 60}, random.fork(2), -1, 1, DType::f64)},
+          {"half", Tensor::uniform({rows}, random.fork(3), -1, 1, DType::bf16)},
+          {"step", Tensor::full({}, static_cast<double>(step), DType::i64)}};
+}
+
+void say(const std::string& line) {  // one write: a line is there whole or not at all
+  require(write(STDOUT_FILENO, line.data(), line.size()) == static_cast<ssize_t>(line.size()), "kill_checkpoint: pipe");
+}
+
+void check(const Latest& latest) {
+  for (const auto& [name, expected] : state_at(latest.step)) {
+    const Tensor saved = latest.file->read(name);
+    const bool same = saved.shape() == expected.shape() &&
+                      std::equal(saved.data<char>(), saved.data<char>() + saved.bytes(), expected.data<char>());
+    require(same, "kill_checkpoint: step ", latest.step, ": ", name, " is not what was saved");
+  }
+}
+
+void run(const std::filesystem::path& folder) {
+  const Latest latest = latest_checkpoint(folder);
+  if (latest.file) check(latest);
+  say("loaded " + std::to_string(latest.step) + " damaged " + std::to_string(latest.damaged.size()) + "\n");
+  for (int64_t step = latest.step + 1;; ++step) {
+    save_checkpoint(folder, step, state_at(step), {});
+    say("saved " + std::to_string(step) + "\n");
+  }
+}
+
+}  // namespace
+}  // namespace weft
+
+int main(int count, char** arguments) {
+  try {
+    weft::require(count == 2, "usage: kill_checkpoint FOLDER");
+    weft::run(arguments[1]);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+  }
+  return 1;  // it ends by being killed only
+}

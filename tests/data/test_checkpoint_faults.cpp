@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+
+#include "tests/data/checkpoint_checks.h"
+#include "tests/support/catch.h"
+#include "weft/data/files/checkpoint.h"
+#include "weft/data/files/durable_file.h"
+
+// The calls by which files are written, in place of the C library's: they are listed, and one of them can be made to
+// fail, or every write to be short.
+namespace {
+struct Calls {
+  std::vector<std::string> list = {};
+  size_t failing = SIZE_MAX;  // the number of the call
+  int code = EIO;
+  bool stuck = true;  // whether every later call fails, too; EINTR does not last
+  size_t max_bytes = SIZE_MAX;
+
+  bool fails(const std::string& name) {
+    list.push_back(name);
+    const size_t number = list.size() - 1;
+    if (number != failing && !(stuck && number > failing)) return false;
+    errno = code;
+    return true;
+  }
+} calls;
+}  // namespace
+
+extern "C" {
+ssize_t pwrite(int file, const void* bytes, size_t count, off_t offset) {
+  if (calls.fails("write")) return -1;
+  return syscall(SYS_pwrite64, file, bytes, std::min(count, calls.max_bytes), offset);
+}
+int fsync(int file) {
+  struct stat state;
+  fstat(file, &state);
+  if (calls.fails(S_ISDIR(state.st_mode) ? "sync folder" : "sync")) return -1;
+  return static_cast<int>(syscall(SYS_fsync, file));
+}
+int rename(const char* from, const char* to) noexcept {
+  if (calls.fails("rename")) return -1;
+  return renameat(AT_FDCWD, from, AT_FDCWD, to);
+}
+}
+
+namespace weft {
+namespace {
+
+using Catch::Contains;
+namespace fs = std::filesystem;
+
+struct Fault {
+  explicit Fault(Calls with) { calls = std::move(with); }
+  ~Fault() { calls = {}; }
+};
+
+std::string save(const fs::path& folder, int64_t step) {
+  return message_of([&] { save_checkpoint(folder, step, sample(static_cast<unsigned>(step)), {}); });
+}
+
+TEST_CASE("a file is on the disk before it takes its place, and its place is on the disk before it is acknowledged") {
+  const ScratchFolder folder;
+  const Fault watched(Calls{});
+  REQUIRE(save(folder.path, 1) == "nothing");
+  const auto& list = calls.list;
+  REQUIRE(list.size() > 4);
+  CHECK(std::count(list.begin(), list.end(), "write") == static_cast<int64_t>(list.size()) - 3);
+  CHECK(std::vector(list.end() - 3, list.end()) == std::vector<std::string>{"sync", "rename", "sync folder"});
+}
+
+TEST_CASE("the folders made for a checkpoint are on the disk before it is acknowledged") {
+  const ScratchFolder folder;
+  const Fault watched(Calls{});
+  REQUIRE(save(folder / "a/b/", 1) == "nothing");
+  CHECK(std::count(calls.list.begin(), calls.list.end(), "sync folder") == 3);
+}
+
+TEST_CASE("whichever call fails, the error names file and reason, and the checkpoints before it are sound") {
+  for (const int code : {ENOSPC, EIO}) {
+    for (size_t call = 0;; ++call) {
+      const ScratchFolder folder;
+      for (const int64_t step : {1, 2}) REQUIRE(save(folder.path, step) == "nothing");
+      std::string complaint;
+      {
+        const Fault fault(Calls{.failing = call, .code = code});
+        complaint = save(folder.path, 3);
+        if (calls.list.size() <= call) break;  // it was not called as often as that
+      }
+      CHECK_THAT(complaint, Contains("step-000003.safetensors") && Contains(std::strerror(code)));
+      const Latest latest = latest_checkpoint(folder.path);
+      CHECK(latest.damaged.empty());
+      CHECK(holds(*latest.file, sample(static_cast<unsigned>(latest.step))));
+      CHECK_NOTHROW(open_checkpoint(folder / "step-000001.safetensors"));
+      CHECK_NOTHROW(open_checkpoint(folder / "step-000002.safetensors"));
+      CHECK(std::distance(fs::directory_iterator(folder.path), {}) == latest.step);  // no temporary file
+      CHECK(save(folder.path, 3) == "nothing");
+    }
+  }
+}
+
+TEST_CASE("writing goes on after short writes and interruptions") {
+  for (size_t call = 0;; ++call) {
+    const ScratchFolder folder;
+    const Fault fault(Calls{.failing = call, .code = EINTR, .stuck = false, .max_bytes = 100});
+    const std::string complaint = save(folder.path, 1);
+    if (calls.list.size() <= call) break;
+    if (calls.list[call] == "rename") continue;  // which is not interrupted
+    CHECK(complaint == "nothing");
+    CHECK(holds(*latest_checkpoint(folder.path).file, sample(1)));
+  }
+}
+
+TEST_CASE("a file larger than the process may write leaves the checkpoints before it as they were") {
+  const ScratchFolder folder;
+  for (const int64_t step : {1, 2}) REQUIRE(save(folder.path, step) == "nothing");
+  rlimit before;
+  getrlimit(RLIMIT_FSIZE, &before);
+  const rlimit small{300, before.rlim_max};
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  setrlimit(RLIMIT_FSIZE, &small);
+  const std::string complaint = save(folder.path, 3);
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  CHECK(complaint == (folder / "step-000003.safetensors").string() + ": cannot be written: File too large");
+  CHECK(latest_checkpoint(folder.path).step == 2);
+}
+
+TEST_CASE("a place that cannot be written is named with the reason") {
+  const ScratchFolder folder;
+  put(folder / "file", "");
+  CHECK_THAT(save(folder / "file", 1), Contains("file/step-000001.safetensors: cannot be created: Not a directory") ||
+                                           Contains("file: cannot be created"));
+  CHECK_THAT(save(folder / "file/below", 1), Contains("file: cannot be created"));
+  CHECK_THAT(message_of([&] { write_safetensors(folder / "missing/x", {}, {}); }),
+             Contains("missing/x: cannot be created: No such file or directory"));
+  fs::create_directory(folder / "x");
+  CHECK_THAT(message_of([&] { write_safetensors(folder / "x", {}, {}); }),
+             Contains("x: cannot be put in its place: Is a directory"));
+  CHECK_THROWS_AS(write_safetensors(folder / "x", {}, {}), OutputFailure);
+  CHECK(std::distance(fs::directory_iterator(folder.path), {}) == 2);
+}
+
+TEST_CASE("two writers at once do not disturb each other") {
+  const ScratchFolder folder;
+  DurableFile first(folder / "x"), second(folder / "x");
+  first.write(0, "first", 5);
+  second.write(0, "second", 6);
+  DurableFile::sweep(folder.path);
+  second.commit();
+  CHECK(contents(folder / "x") == "second");
+  first.commit();
+  CHECK(contents(folder / "x") == "first");
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <random>
+
+#include "tests/support/on_ranks.h"
+#include "weft/engine/kernels/backend.h"
+#include "weft/engine/ops/elementwise.h"
+#include "weft/engine/ops/exact.h"
+#include "weft/engine/ops/index.h"
+
+namespace weft {
+namespace {
+
+// Of sizes from 1e-12 to 1e5, so that sums in another order have other bits.
+Tensor term(uint64_t i, DType dtype) {
+  std::vector<double> values = Tensor::uniform({50}, {3, i}, -1, 1, DType::f64).values();
+  const std::vector<double> sizes = Tensor::uniform({50}, {4, i}, -12, 5, DType::f64).values();
+  for (size_t j = 0; j < values.size(); ++j) values[j] *= std::pow(10, sizes[j]);
+  return Tensor::from({50}, values, dtype);
+}
+
+// The parts as ops that are there for other things take them.
+Tensor composed_parts(const Tensor& x) {
+  const auto filled = [&](double value) { return Tensor::full(x.shape(), value, DType::f64, x.device()); };
+  Tensor parts(exact_shape(x.shape()), DType::f64, x.device()), rest = x.to(DType::f64);
+  rest = where(less(abs(rest).value(), filled(0x1p24)), rest, filled(std::nan(""))).value();
+  for (int64_t i = 0; i < 4; ++i) {
+    const double unit = std::ldexp(1, -8 - 32 * static_cast<int>(i));
+    const Tensor multiple = (round(Var(rest) / unit) * unit).value();
+    parts.slice(i, i + 1).reshape(x.shape()).copy_from(multiple);
+    rest = (Var(rest) - multiple).value();
+  }
+  return parts;
+}
+
+TEST_CASE("parts are added in one pass as if they had been cut and added one after the other") {
+  for (const Device device : {Device::cpu, Device::cuda}) {
+    if (!available(device)) continue;
+    for (const DType dtype : {DType::f32, DType::f64, DType::bf16})
+      for (const int64_t size : {0, 1, 7, 50}) {
+        Tensor sum = Tensor::normal(exact_shape({size}), {5}, 0, 1, DType::f64).to(device), expected = sum.clone();
+        const Tensor x = term(1, dtype).slice(50 - size, 50).to(device);
+        add_exactly(x, sum);
+        backend(device).accumulate(1, composed_parts(x), expected);
+        CHECK(sum.values() == expected.values());
+      }
+  }
+}
+
+TEST_CASE("an exact sum has the same bits in any order, where a plain one has not") {
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    std::vector<uint64_t> order(300);
+    std::iota(order.begin(), order.end(), 0);
+    std::vector<double> first, plain;
+    int plain_differ = 0;
+    for (int shuffle = 0; shuffle < 5; ++shuffle) {
+      Tensor sum = Tensor::zeros(exact_shape({50}), DType::f64), rounded = Tensor::zeros({50}, dtype);
+      for (const uint64_t i : order) {
+        add_exactly(term(i, dtype), sum);
+        backend(Device::cpu).accumulate(1, term(i, dtype), rounded);
+      }
+      const auto total = exact_total(sum, dtype).values();
+      if (shuffle == 0) first = total, plain = rounded.values();
+      CHECK(total == first);
+      plain_differ += rounded.values() != plain;
+      std::shuffle(order.begin(), order.end(), std::mt19937(static_cast<unsigned>(shuffle)));
+    }
+    CHECK(plain_differ > 0);
+  }
+}
+
+TEST_CASE("an exact sum is the sum, rounded once") {
+  Tensor sum = Tensor::zeros(exact_shape({50}), DType::f64);
+  std::vector<long double> expected(50, 0);
+  for (uint64_t i = 0; i < 1000; ++i) {
+    add_exactly(term(i, DType::f32), sum);
+    const auto values = term(i, DType::f32).values();
+    for (size_t j = 0; j < 50; ++j) expected[j] += static_cast<long double>(values[j]);
+  }
+  const auto total = exact_total(sum, DType::f64).values();
+  for (size_t j = 0; j < 50; ++j)
+    CHECK(std::abs(total[j] - static_cast<double>(expected[j])) <= 1e-15 * std::abs(total[j]) + 1e-28);
+}
+
+TEST_CASE("a million of the largest terms are summed without rounding") {
+  const double largest = 0x1p24 - 0x1p-8, smallest = 0x1.fffffep-73;
+  Tensor sum = Tensor::zeros(exact_shape({2}), DType::f64);
+  const Tensor terms = Tensor::from({2}, {largest, smallest}, DType::f64);
+  for (int i = 0; i < 1 << 20; ++i) add_exactly(terms, sum);
+  CHECK(exact_total(sum, DType::f64).values() == std::vector<double>{largest * 0x1p20, smallest * 0x1p20});
+}
+
+TEST_CASE("an exact sum does not depend on how its terms are divided among ranks") {
+  const auto total = [](int ranks) {
+    std::vector<double> result;
+    run_ranks(ranks, [&](Communicator& comm) {
+      Tensor sum = Tensor::zeros(exact_shape({50}), DType::f64);
+      for (uint64_t i = 0; i < 24; ++i)
+        if (static_cast<int>(i * i) % comm.size() == comm.rank().value) add_exactly(term(i, DType::f32), sum);
+      const auto all = exact_total(comm.all_reduce(sum), DType::f32).values();
+      if (comm.rank().value == 0) result = all;
+    });
+    return result;
+  };
+  const auto expected = total(1);
+  for (const int ranks : {2, 3, 5, 8}) CHECK(total(ranks) == expected);
+}
+
+TEST_CASE("rows that are scattered by parts are summed exactly, too") {
+  const Tensor x = Tensor::uniform({40, 3}, {8}, -1, 1),
+               indices = Tensor::from({40}, std::vector<double>(40, 1), DType::i64);
+  Tensor sum = Tensor::zeros(exact_shape({3}), DType::f64);
+  for (int64_t i = 40; i-- > 0;) add_exactly(x.slice(i, i + 1).reshape({3}), sum);
+  const Tensor parts = exact_parts(x);
+  for (int64_t p = 0; p < 4; ++p) {
+    const Tensor scattered = scatter_add_rows(parts.slice(p, p + 1).reshape({40, 3}), indices, 2).value();
+    CHECK(scattered.slice(1, 2).values() == sum.slice(p, p + 1).values());
+  }
+}
+
+TEST_CASE("what cannot be summed exactly is NaN or an error") {
+  for (const double bad : {0x1p24, -0x1p30, std::numeric_limits<double>::infinity(), std::nan("")}) {
+    const auto total = exact_total(exact_parts(Tensor::from({2}, {bad, 1}, DType::f64)), DType::f64).values();
+    CHECK(std::isnan(total[0]));
+    CHECK(total[1] == 1);
+  }
+  expect_refusal([] { exact_parts(Tensor::zeros({2}, DType::i64)); }, {"add_exactly", "i64"});
+  expect_refusal(
+      [] {
+        Tensor sum({3, 2}, DType::f64);
+        add_exactly(Tensor::zeros({2}), sum);
+      },
+      {"(4, 2)", "(3, 2)"});
+  expect_refusal([] { exact_total(Tensor::zeros({2}), DType::f32); }, {"exact_total", "(2)"});
+}
+
+}  // namespace
+}  // namespace weft

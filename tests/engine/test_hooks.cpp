@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// Functions that a backward calls when gradients are there.
+#include "tests/support/catch.h"
+#include "tests/support/f64_vector.h"
+#include "weft/engine/ops/elementwise.h"
+#include "weft/engine/ops/reduce.h"
+
+using namespace weft;
+using Catch::Contains;
+
+TEST_CASE("after_accumulate fires once per backward for each parameter that took part, after its last contribution") {
+  Parameter a("a", vector({1, 2})), b("b", vector({3, 4})), unused("unused", vector({0}));
+  Gradients grads;
+  std::vector<std::string> fired;
+  grads.after_accumulate(
+      [&](const Parameter& p, const Tensor& sum) { fired.push_back(p.name + " " + text(sum.values()[0])); });
+  Tape tape;
+  const Var A = tape.watch(a), B = tape.watch(b);
+  tape.watch(unused);
+  const Var first = sum(A * B + A * A), second = sum(B);
+  tape.backward(first, grads, Keep::tape);
+  CHECK(fired == std::vector<std::string>{"b 1", "a 5"});
+  fired.clear();
+  tape.backward(second, grads);
+  CHECK(fired == std::vector<std::string>{"b 2"});
+}
+
+TEST_CASE("a hook can be removed, and hooks can be added and removed while one is called") {
+  Parameter p("p", vector({1}));
+  std::string fired;
+  auto grads = std::make_unique<Gradients>();
+  const auto pass = [&] {
+    Tape tape;
+    tape.backward(sum(tape.watch(p)), *grads);
+    return std::exchange(fired, "");
+  };
+  HookHandle first = grads->after_accumulate([&](const Parameter&, const Tensor&) { fired += "1"; }), third;
+  HookHandle second = grads->after_accumulate([&](const Parameter&, const Tensor&) {
+    fired += "2";
+    second.remove();  // itself
+    third.remove();
+    for (int i = 0; i < 100; ++i) grads->after_accumulate([&](const Parameter&, const Tensor&) { fired += "+"; });
+  });
+  third = grads->after_accumulate([&](const Parameter&, const Tensor&) { fired += "3"; });
+  HookHandle end = grads->after_backward([&] { fired += "."; });
+  CHECK(pass() == "12.");
+  CHECK(pass() == "1" + std::string(100, '+') + ".");
+  first.remove();
+  end.remove();
+  first.remove();
+  CHECK(pass() == std::string(100, '+'));
+  HookHandle late = grads->after_backward([] {});
+  grads.reset();
+  late.remove();  // of something that is gone
+  HookHandle().remove();
+}
+
+TEST_CASE("several gradients share a backward, and each parameter goes to the one that takes it") {
+  Parameter a("a", vector({1})), b("b", vector({2})), c("c", vector({3}));
+  Gradients first, second, all({&first, &second});
+  first.take_only([&](const Parameter& p) { return &p == &a; });
+  second.take_only([&](const Parameter& p) { return &p == &b; });
+  std::string fired;
+  first.after_accumulate([&](const Parameter& p, const Tensor&) { fired += p.name; });
+  second.after_backward([&] { fired += "2"; });
+  all.after_accumulate([&](const Parameter& p, const Tensor& sum) { fired += "(" + p.name + text(sum.item()) + ")"; });
+  Tape tape;
+  const Var A = tape.watch(a), B = tape.watch(b);
+  tape.backward(sum(A * B), all, Keep::tape);
+  CHECK(fired == "(b1)a(a2)2");
+  CHECK((first[a].item() == 2 && second[b].item() == 1 && all[a].item() == 2 && all.has(b)));
+  CHECK_FALSE((first.has(b) || second.has(a) || all.has(c)));
+  CHECK_THROWS_WITH(tape.backward(sum(A * tape.watch(c)), all, Keep::tape),
+                    Contains("c is not among the parameters that are trained here") && Contains("Tape::Freeze"));
+  CHECK_THROWS_WITH(tape.backward(sum(tape.watch(c)), first), Contains("c is not among the parameters"));
+}
+
+TEST_CASE("gradients handed to a hook or a caller are not changed by later passes") {
+  Tape tape;
+  Parameter p("p", vector({1}));
+  const Var loss = sum(square(tape.watch(p)));
+  Gradients grads;
+  tape.backward(loss, grads, Keep::tape);
+  const Tensor held = grads[p];
+  tape.backward(loss, grads);
+  CHECK(held.values() == Values{2});
+  CHECK(grads[p].values() == Values{4});
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// nearest_rows against plain search in f64.
+#include "tests/support/on_each_device.h"
+
+#include <limits>
+
+#include "weft/engine/kernels/nearest_code.h"
+#include "weft/engine/ops/nearest.h"
+
+using namespace weft;
+
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+std::vector<double> searched(const Tensor& x, const Tensor& codes) {
+  const Values rows = x.values(), table = codes.values();
+  const int64_t width = x.shape()[1];
+  std::vector<double> found;
+  for (int64_t i = 0; i < x.shape()[0]; ++i) {
+    double least = infinity, index = 0;
+    for (int64_t j = 0; j < codes.shape()[0]; ++j) {
+      const double distance = squared_distance(rows.data() + i * width, table.data() + j * width, width);
+      if (distance < least) least = distance, index = static_cast<double>(j);
+    }
+    found.push_back(index);
+  }
+  return found;
+}
+
+// Where rows have two codes that f32 cannot tell apart: a code, and one that differs from it in a last digit.
+Tensor twins(const Shape& shape, DType dtype) {
+  Values values = Tensor::normal(shape, {3, 1}, 0, 1, dtype).values();
+  const auto width = static_cast<size_t>(shape[1]), half = values.size() / 2 / width * width;
+  for (size_t i = 0; i < half; ++i) values[half + i] = values[i];
+  for (size_t i = 0; i < half; i += 3 * width) values[half + i + i / width % width] *= 1 + 0x1p-23;
+  return Tensor::from(shape, values, dtype);
+}
+
+}  // namespace
+
+TEST_CASE_METHOD(OnEachDevice, "the nearest code is that of exact search, for every extent and type") {
+  for (const DType dtype : {DType::f32, DType::f64, DType::bf16})
+    for (const int64_t width : {1, 16, 100})
+      for (const int64_t codes : {1, 17, 1024, 1025, 2100})
+        for (const int64_t rows : {0, 10, 70}) {
+          INFO(text(dtype) << ", " << rows << " rows and " << codes << " codes of width " << width);
+          const Tensor x = Tensor::normal({rows, width}, {1, 1}, 0, 1, dtype),
+                       table = Tensor::normal({codes, width}, {1, 2}, 0, 1, dtype);
+          const Tensor found = nearest_rows(x.to(device), table.to(device));
+          CHECK(found.dtype() == DType::i64);
+          CHECK(found.values() == searched(x, table));
+        }
+}
+
+TEST_CASE_METHOD(OnEachDevice, "codes that f32 cannot tell apart are told apart") {
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const double offset : {0.0, 30.0, 3000.0}) {  // the further away, the less is left of the difference
+      INFO(text(dtype) << " about " << offset);
+      const auto moved = [&](const Tensor& t) { return (Var(t) + offset).value(); };
+      const Tensor codes = moved(twins({400, 24}, dtype));
+      const Tensor x = moved(Tensor::normal({200, 24}, {3, 2}, 0, 1, dtype));
+      CHECK(nearest_rows(x.to(device), codes.to(device)).values() == searched(x, codes));
+      CHECK(nearest_rows(codes.to(device), codes.to(device)).values() == searched(codes, codes));
+    }
+}
+
+TEST_CASE_METHOD(OnEachDevice, "of equally near codes it is the first") {
+  const Tensor codes = Tensor::zeros({2000, 5}, DType::f32, device);
+  CHECK(nearest_rows(Tensor::normal({20, 5}, {1, 1}, 0, 1, DType::f32, device), codes).values() == Values(20, 0));
+  const Tensor ends = f64({4, 1}, {1, -1, 1, -1});
+  CHECK(nearest_rows(f64({3, 1}, {0, 2, -2}), ends).values() == Values{0, 0, 1});
+}
+
+TEST_CASE_METHOD(OnEachDevice, "a row's nearest code does not depend on the rows beside it") {
+  const Tensor x = Tensor::normal({100, 33}, {4, 1}, 0, 1, DType::f32, device), codes = twins({3000, 33}, DType::f32);
+  const Values all = nearest_rows(x, codes.to(device)).values();
+  for (int64_t i = 0; i < 100; ++i)
+    CHECK(nearest_rows(x.slice(i, i + 1), codes.to(device)).item() == all[static_cast<size_t>(i)]);
+}
+
+TEST_CASE_METHOD(OnEachDevice, "numbers at the ends of the range find their codes, too") {
+  for (const double scale : {1e-30, 1e-22, 1e-10, 1e10, 1e18, 3e19, 1e30}) {
+    INFO("scaled by " << scale);
+    const Tensor x = (Var(Tensor::normal({50, 7}, {5, 1})) * scale).value(),
+                 codes = (Var(Tensor::normal({60, 7}, {5, 2})) * scale).value();
+    CHECK(nearest_rows(x.to(device), codes.to(device)).values() == searched(x, codes));
+  }
+}
+
+TEST_CASE("scores that might overflow rule nothing out") {
+  CHECK(score_margin(precision_of<float>, 8, 1e19, 1e19) == infinity);
+  CHECK(score_margin(precision_of<float>, 8, 1e18, 1e18) < 1e31);
+  CHECK(score_margin(precision_of<double>, 8, 1e154, 1e154) == infinity);
+  CHECK(score_margin(precision_of<float>, 8, std::nan(""), 1) == infinity);
+}
+
+TEST_CASE_METHOD(OnEachDevice, "codes that are not numbers are nobody's nearest, and rows that are not find code 0") {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const Tensor codes = f64({5, 2}, {nan, 0, 5, 5, infinity, 0, 1, 1, 0, -infinity});
+  CHECK(nearest_rows(f64({5, 2}, {1, 1, 4, 4, nan, 1, infinity, 0, 0, 0}), codes).values() == Values{3, 1, 0, 0, 3});
+  const Tensor none = f64({2, 2}, {nan, 0, 0, nan});
+  CHECK(nearest_rows(f64({1, 2}, {1, 1}), none).values() == Values{0});
+  CHECK(nearest_rows(f64({1, 2}, {nan, 1}), f64({2, 2}, {5, 5, 1, 1})).values() == Values{0});
+}
+
+TEST_CASE_METHOD(OnEachDevice, "rows and codes that do not fit are refused") {
+  const auto on_device = [&](const Shape& shape, DType dtype = DType::f32) {
+    return Tensor::zeros(shape, dtype, device);
+  };
+  CHECK_THROWS_WITH(nearest_rows(on_device({2, 3}), on_device({4, 2})),
+                    "nearest_rows: rows and codes of one width are needed, not (2, 3) and (4, 2)");
+  CHECK_THROWS_WITH(nearest_rows(on_device({2, 3}), on_device({4, 3}, DType::f64)),
+                    Catch::Contains("of one floating type on one device"));
+  CHECK_THROWS_WITH(nearest_rows(on_device({2, 3}), on_device({0, 3})), Catch::Contains("no codes to choose from"));
+}

@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Checks the machine code that nvcc has made of the kernels: no registers are spilled, and kernels that stream through
+memory store 16 bytes at a time.
+
+    tests/kernels/sass.py [--cuobjdump PROGRAM] [FILE...]     (objects, or libraries of them; none: skipped)
+"""
+import argparse
+import collections
+import re
+import shutil
+import subprocess
+import sys
+
+skipped = 77  # as meson understands it
+
+# What must be there, and store 16 bytes at a time. The ends of rows are stored value by value, as often as the rest.
+streaming = ("update_kernel<weft::Descent", "update_kernel<weft::Momentum<", "update_kernel<weft::AdamUpdate",
+             "update_kernel<weft::AmsgradUpdate", "update_kernel<weft::AdamDirection",
+             "update_kernel<weft::MomentumDirection", "update_kernel<weft::VarianceDirection",
+             "::Normalize<(weft::Normalizer)0", "::Normalize<(weft::Normalizer)1",
+             "::NormalizePullback<(weft::Normalizer)0", "::NormalizePullback<(weft::Normalizer)1",
+             "::CrossEntropyPullback<", "::Standardize<", "::StandardizePullback<", "::LayerNorm<",
+             "::LayerNormPullback<",
+             "map_kernel<4, weft::cuda::(anonymous namespace)::Value<weft::Tanh, float>",
+             "map_kernel<8, weft::cuda::(anonymous namespace)::Value<weft::Tanh, weft::BFloat16>")
+# Sines and cosines keep 2 / pi in local memory, for large angles: by an index that only the data tell.
+local = re.compile(r"weft::(Sin|Cos)\b|::NormalDraw<")
+widths = {None: 4, "U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}
+
+
+def kernels_of(text):
+    """Names, each with how many stores of each width, in bytes, and how many accesses of local memory there are."""
+    kernels = []
+    for line in text.splitlines():
+        if found := re.search(r"Function : (\S.*)", line):
+            stores = collections.Counter()
+            kernels.append((found[1], stores))
+        elif found := re.search(r"\b(STG|ST)\.E((?:\.\w+)*) ", line):
+            width = re.search(r"\.(U8|S8|U16|S16|64|128)\b", found[2])
+            stores[widths[width and width[1]]] += 1
+        elif re.search(r"\b(STL|LDL)\b", line):
+            stores["local"] += 1
+    return kernels
+
+
+def faults_of(kernels):
+    for name, stores in kernels:
+        if stores["local"] and not local.search(name):
+            yield f"{stores['local']} accesses of local memory in {name}"
+        whole, single = 16 * stores[16], sum(width * count for width, count in stores.items() if width in (1, 2, 4, 8))
+        streams = whole > 0 or any(text in name for text in streaming)
+        if streams and (whole == 0 or single > whole + 16):  # and a value or two of a row
+            yield f"{whole} bytes are stored whole, {single} one by one in {name}"
+    for text in streaming:
+        if not any(text in name for name, _ in kernels):
+            yield f"there is no kernel {text}..."
+
+
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("--cuobjdump", default=shutil.which("cuobjdump"))
+parser.add_argument("files", nargs="*")
+arguments = parser.parse_args()
+if not arguments.cuobjdump or not arguments.files:
+    print("skipped: " + ("no kernels of nvcc's are in this build" if not arguments.files else
+                         "there is no cuobjdump here, which comes with CUDA's toolkit"))
+    sys.exit(skipped)
+dumped = [subprocess.run([arguments.cuobjdump, "--dump-sass", file], check=True, capture_output=True).stdout
+          for file in arguments.files]
+text = subprocess.run(["c++filt"], input=b"".join(dumped), check=True, capture_output=True).stdout.decode()
+kernels = kernels_of(text)
+faults = list(faults_of(kernels))
+print(*faults, f"{len(kernels)} kernels, {len(faults)} faults", sep="\n")
+sys.exit(1 if faults else 0)

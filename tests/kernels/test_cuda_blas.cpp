@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// cuBLAS is loaded by those who need it, and by nobody else. No card is needed to tell.
+#include <array>
+#include <cstdio>
+#include <memory>
+
+#include "tests/support/catch.h"
+#include "weft/engine/kernels/cuda/blas.h"
+#include "weft/engine/tensor/error.h"
+
+using namespace weft;
+
+namespace {
+
+// The libraries with which this program starts, as the loader lists them instead of starting it.
+std::string libraries_at_start() {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> list(
+      popen("LD_TRACE_LOADED_OBJECTS=1 exec \"$(readlink /proc/$PPID/exe)\"", "r"), pclose);
+  require(list != nullptr, "the list of libraries: no process can be started");
+  std::string lines;
+  for (std::array<char, 4096> part; std::fgets(part.data(), part.size(), list.get());) lines += part.data();
+  return lines;
+}
+
+}  // namespace
+
+TEST_CASE("a program starts without cuBLAS") {
+  const std::string libraries = libraries_at_start();
+  CHECK_THAT(libraries, Catch::Contains("libc.so"));
+  CHECK_THAT(libraries, !Catch::Contains("libcublas"));
+}
+
+TEST_CASE("cuBLAS is loaded with all that Weft calls, and its errors are told in its words") {
+  CHECK(cuda::cublas().set_stream(nullptr, nullptr) == CUBLAS_STATUS_NOT_INITIALIZED);
+  CHECK_THROWS_WITH(cuda::check(CUBLAS_STATUS_ALLOC_FAILED, "cublasCreate"),
+                    Catch::Contains("cuda: cublasCreate failed: ") && Catch::Contains("allocation"));
+}
+
+TEST_CASE("a cuBLAS that is missing, or is something else, is an error that names it and says what to do") {
+  using Catch::Contains;
+  CHECK_THROWS_WITH(cuda::Cublas("libcublas.so.none"),
+                    Contains("cuda: libcublas.so.none cannot be loaded: ") && Contains("No such file") &&
+                        Contains("install cuBLAS, or name the folder that holds it in LD_LIBRARY_PATH"));
+  CHECK_THROWS_WITH(cuda::Cublas("libc.so.6"), Contains("cuda: libc.so.6 has no cublasCreate"));
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// The card where extents matter: more than a grid or a tile holds, and nothing beside what a verb is asked for.
+#include "tests/kernels/cuda_checks.h"
+
+using namespace weft;
+
+namespace {
+
+constexpr int64_t blocks_of_a_grid = 1 << 16, threads_of_a_grid = blocks_of_a_grid * 256;
+
+}  // namespace
+
+TEST_CASE("the card writes nothing before and behind what it is asked for") {
+  SKIP_WITHOUT_A_CARD();
+  for (const DType type : all_types)
+    for (const int64_t size : {1, 2, 3, 7, 15, 17, 31, 1023}) {
+      INFO(size << " values of " << text(type));
+      const auto fill = [&](Backend& device, const Tensors&, Tensors& out) {
+        Tensor middle = out[0].slice(16, 16 + size);
+        device.fill(5, middle);
+      };
+      compare(0, {}, {sample({size + 32}, type)}, fill);
+    }
+}
+
+TEST_CASE("elements and tiles that are more than a grid's are all computed") {
+  SKIP_WITHOUT_A_CARD();
+  const int64_t elements = threads_of_a_grid + 300, matrices = blocks_of_a_grid + 5;
+  const Tensor seven = Tensor::full({1}, 7, DType::u8);
+  compare(0, {seven}, {Tensor::zeros({elements}, DType::u8)}, VERB(repeat(in[0], Along(1, elements, 1), out[0])));
+  const Tensor small = sample({matrices, 2, 3}, DType::u8);
+  compare(0, {small}, {sample({matrices, 3, 2}, DType::u8)}, VERB(permute(in[0], Shape{0, 2, 1}, out[0])));
+
+  Tensor pairs({2 * threads_of_a_grid + 4}, DType::f64, Device::cuda);  // two are written at a time
+  Tensor last = pairs.slice(2 * threads_of_a_grid - 4, pairs.size());
+  last.copy_from(Tensor::zeros({8}, DType::f64));
+  backend(Device::cuda).fill(5, pairs);
+  CHECK(last.values() == std::vector<double>(8, 5));
+}
+
+TEST_CASE("a running sum of floats on the card has the CPU's accuracy") {
+  SKIP_WITHOUT_A_CARD();
+  const Tensor x = Tensor::uniform({100'000}, {3}, 0, 1);
+  for (const Along along : {Along(1, 100'000, 1), Along(1, 50'000, 2)})
+    compare(1, {x}, {x}, VERB(cumulative_sum(in[0], along, false, out[0])));
+}
+
+TEST_CASE("the nearest codes of more rows than are multiplied at once are those of the CPU") {
+  SKIP_WITHOUT_A_CARD();
+  const Tensor codes = Tensor::normal({8192, 1}, {1}), x = Tensor::normal({4100, 1}, {2});  // 4096 rows at once
+  compare(0, {x, codes}, {integers({4100}, 9)}, VERB(nearest_rows(in[0], in[1], out[0])));
+}
+
+TEST_CASE("scores in more than one tile are summed like the CPU's, to 2^20 units") {
+  SKIP_WITHOUT_A_CARD();
+  constexpr int64_t m = 3, n = 2'800'000;  // 64 MiB hold two rows
+  const Tensor q = sample({m, 1}, DType::f64), k = sample({n, 1}, DType::f64), scale = Tensor::full({}, 2, DType::f64);
+  const auto scores = [](const Tensors& x) { return Scores{x[0], x[1], x[2], nullptr, &x[3], &x[4]}; };
+  constexpr ScoreSum kind = ScoreSum::log_sum_exp_both;
+  Tensor sums = sample({2 * m + n}, DType::f64);
+  Tensors in = {q, k, scale, integers({m, 1}, n), integers({m}, n)};
+  compare(0x1p20, in, {sums}, [&](Backend& d, const Tensors& x, Tensors& y) { d.score_sums(kind, scores(x), y[0]); });
+  backend(Device::cpu).score_sums(kind, scores(in), sums);
+  in.insert(in.end(), {sums, sample(sums.shape(), DType::f64, -1, 1)});
+  compare(0x1p20, in, {q, k, scale}, [&](Backend& d, const Tensors& x, Tensors& y) {
+    ScoreGradients to{y[0], y[1], y[2], Tensor()};
+    d.score_gradients(kind, scores(x), x[5], x[6], to);
+  });
+}
+
+TEST_CASE("rows without scores have the sums of nothing, and targets nowhere score zero") {
+  SKIP_WITHOUT_A_CARD();
+  const Tensors in = {sample({4, 3}, DType::f32), sample({0, 3}, DType::f32), Tensor::full({}, 2, DType::f32),
+                      Tensor::full({4}, -1, DType::i64)};
+  for (const ScoreSum kind : {ScoreSum::log_sum_exp, ScoreSum::log_sum_exp_both, ScoreSum::softplus})
+    compare(0, in, {sample({kind == ScoreSum::softplus ? 4 : 8}, DType::f64)},
+            [&](Backend& d, const Tensors& x, Tensors& y) {
+              d.score_sums(kind, Scores{x[0], x[1], x[2], nullptr, nullptr, &x[3]}, y[0]);
+            });
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// How rows of all ranks come to every rank: in every way all of them, with the right numbers, in the memory promised.
+#include <numeric>
+
+#include "tests/support/on_ranks.h"
+#include "weft/engine/ops/reduce.h"
+#include "weft/losses/common/division.h"
+#include "weft/losses/contrastive/all_scores.h"
+
+using namespace weft;
+
+namespace {
+
+const KeySchedule every_way[] = {{KeySchedule::gather},      {KeySchedule::ring},       {KeySchedule::both_ways},
+                                 {KeySchedule::per_rank},    {KeySchedule::chunked, 1}, {KeySchedule::chunked, 3},
+                                 {KeySchedule::chunked, 100}};
+
+// Some ranks have none.
+int64_t rows_on(int rank) { return (rank + 2) % 4; }
+
+std::vector<int64_t> owners_seen(KeySchedule schedule, Communicator& comm) {
+  const Tensor own = data_of(number(comm), {1, 2});
+  const auto look = [](const Block& block) { return block.rows; };
+  std::vector<int64_t> owners;
+  for (const BlockResult& seen :
+       map_blocks(own, Rows(static_cast<size_t>(comm.size()), 1), schedule, comm, BlockFunction(look)))
+    owners.push_back(seen.runs[0].first);
+  return owners;
+}
+
+// What all ranks together hold at the most while blocks are looked at, forward and backward, and after forward.
+struct Held {
+  int64_t most = 0, after_forward = 0;
+};
+Held held(KeySchedule schedule, int64_t rows, Communicator& comm) {
+  Tape tape;
+  const Var own = tape.watch(data_of(number(comm), {rows, 64}));
+  comm.barrier();
+  const int64_t before = pool::statistics().live_bytes;
+  comm.barrier();
+  Held held;
+  const auto look = [&](const Block& block) {
+    held.most = std::max(held.most, pool::statistics().live_bytes - before);
+    return reshape(sum(square(block.rows)), {1});
+  };
+  Var loss;
+  {
+    const BlockResults seen =
+        map_blocks(own, Rows(static_cast<size_t>(comm.size()), rows), schedule, comm, BlockFunction(look));
+    loss = total(0, static_cast<int>(seen.size()), [&](int i) { return seen[static_cast<size_t>(i)].result; });
+  }
+  comm.barrier();
+  held.after_forward = pool::statistics().live_bytes - before;
+  comm.barrier();
+  tape.gradient(loss, Var(Tensor::full({1}, 1, DType::f64)), {own});
+  return held;
+}
+
+}  // namespace
+
+TEST_CASE("every way shows every row of all ranks once, with its number") {
+  on_ranks({1, 2, 3, 5, 8}, [](Communicator& comm) {
+    const Division division(rows_on(number(comm)), comm);
+    const Var own = data_of(number(comm), {division.mine(), 2});
+    Vars all;
+    for (int r = 0; r < comm.size(); ++r) all.push_back(data_of(r, {rows_on(r), 2}));
+    const Tensor numbers = Tensor::arange(division.total);
+    for (const KeySchedule& schedule : every_way) {
+      const auto look = [&](const Block& block) {
+        const Tensor places = places_in(block.runs, numbers);
+        for (int64_t i = 0; i < numbers.size(); ++i)
+          if (const int64_t place = places.data<int64_t>()[i]; place >= 0)
+            expect_same_bits(block.rows.value().slice(place, place + 1), concat(all, 0).value().slice(i, i + 1));
+        return block.rows;
+      };
+      expect_same_bits(in_order(map_blocks(own, division.rows, schedule, comm, BlockFunction(look))).value(),
+                       concat(all, 0).value());
+    }
+  });
+}
+
+TEST_CASE("around the ring a rank sees its own rows first, then those of neighbours, of one side or of both") {
+  on_ranks({1, 2, 3, 4, 5}, [](Communicator& comm) {
+    const int n = comm.size(), me = number(comm);
+    const std::vector<int64_t> ring = owners_seen({KeySchedule::ring}, comm),
+                               both = owners_seen({KeySchedule::both_ways}, comm);
+    expect(static_cast<int>(ring.size()) == n && static_cast<int>(both.size()) == n, "everybody is seen once");
+    for (int i = 0; i < n; ++i) {
+      const int hops = (i + 1) / 2;
+      expect(ring[static_cast<size_t>(i)] == (me - i + n) % n, "the ring turns towards higher ranks");
+      expect(both[static_cast<size_t>(i)] == (me + (i % 2 ? -hops : hops) + n) % n, "the nearest come first");
+    }
+  });
+}
+
+TEST_CASE("in turn and in chunks one block is held at a time, in backward too") {
+  run_ranks(4, [](Communicator& comm) {
+    constexpr int64_t rows = 1024, bytes = rows * 64 * 8, everybodys = 4 * bytes;  // of a rank; of all, on a rank
+    const Held gather = held({KeySchedule::gather}, rows, comm), per_rank = held({KeySchedule::per_rank}, rows, comm),
+               chunked = held({KeySchedule::chunked, 128}, rows, comm);
+    expect(gather.after_forward >= 4 * everybodys, "all rows are kept for backward");
+    expect(per_rank.after_forward < everybodys / 4 && chunked.after_forward < everybodys / 4, "no rows are kept");
+    // On each of four ranks a block or half of one, its square, and the gradients of own rows.
+    expect(per_rank.most <= 4 * 5 * bytes, "in turn: " + std::to_string(per_rank.most));
+    expect(chunked.most <= 4 * 4 * bytes, "in chunks: " + std::to_string(chunked.most));
+  });
+}
+
+TEST_CASE("numbers that are in no block have no place") {
+  const Tensor numbers = Tensor::from({2, 3}, {4, 9, 2, -1, 10, 3}, DType::i64);
+  const Tensor places = places_in({{3, 2}, {9, 1}}, numbers);
+  CHECK(places.values() == std::vector<double>{1, 2, -1, -1, -1, 0});
+}
+
+TEST_CASE("a chunk has rows") {
+  run_ranks(1, [](Communicator& comm) {
+    const Tensor own = data_of(0, {2, 2});
+    expect_refusal(
+        [&] {
+          AllKeys(own, {2}, {KeySchedule::chunked, 0}, comm).log_sum_exp(own, scalar(1), {});
+        },
+        {"schedule: chunks of 0 rows"});
+  });
+}
+
+TEST_CASE("with no keys anywhere a query's log-sum-exp is that of nothing, and its other sums are zero") {
+  on_ranks([](Communicator& comm) {
+    Tape tape;
+    const Var queries = tape.watch(data_of(number(comm), {number(comm) + 1, 3})), keys = data_of(0, {0, 3});
+    const Rows none(static_cast<size_t>(comm.size()), 0);
+    const Tensor least = Tensor::full({number(comm) + 1}, -INFINITY, DType::f64);
+    const Tensor zeros = Tensor::zeros({number(comm) + 1}, DType::f64);
+    for (const KeySchedule& schedule : every_way) {
+      const AllKeys all(keys, none, schedule, comm);
+      const AllKeys::LogSumExps both = all.log_sum_exp_both(queries, replicated_constant(scalar(2)), {});
+      expect_same_bits(both.of_queries.value(), least);
+      expect_same_bits(both.of_keys.value(), Tensor::zeros({0}, DType::f64));
+      expect_same_bits(both.of_targets.value(), zeros);
+      expect_same_bits(all.log_sum_exp(queries, replicated_constant(scalar(2)), {}).of_queries.value(), least);
+      const Var shift = replicated_constant(scalar(1));
+      expect_same_bits(all.softplus_sum(queries, replicated_constant(scalar(2)), shift, {}).value(), zeros);
+    }
+  });
+}

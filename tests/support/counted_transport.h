@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// A transport that counts the collectives of its group, to test how many a piece of program costs.
+#include "tests/support/forwarding_transport.h"
+
+namespace weft {
+
+class CountedTransport final : public ForwardingTransport {
+ public:
+  CountedTransport(std::unique_ptr<Transport> inner, int& collectives)
+      : ForwardingTransport(std::move(inner)), count_(collectives) {}
+  void expose(const Call& call, Bytes mine, size_t longest, Read read) override {
+    ++count_;
+    ForwardingTransport::expose(call, mine, longest, read);
+  }
+
+ private:
+  int& count_;
+};
+
+}  // namespace weft

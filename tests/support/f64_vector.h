@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// A tensor of these numbers in f64, and its numbers again: what tests of the tape compute with.
+#include <vector>
+
+#include "weft/engine/tensor/tensor.h"
+
+namespace weft {
+
+using Values = std::vector<double>;
+
+inline Tensor vector(const Values& values) {
+  return Tensor::from({static_cast<int64_t>(values.size())}, values, DType::f64);
+}
+
+}  // namespace weft

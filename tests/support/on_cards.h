@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Ranks for tests that have a card each, as many as there are cards, to be connected by NCCL.
+#include "tests/support/catch.h"
+#include "weft/collectives/communicator.h"
+#include "weft/collectives/transports/nccl/nccl.h"
+
+namespace weft {
+
+inline int usable_cards() {
+  static const int cards = [] {
+    for (int n = 0;; ++n) {
+      bool usable = false;
+      run_ranks(n + 1, [&](std::unique_ptr<Transport> group) {
+        take_card(group->rank());
+        const bool well = obstacle_to_nccl(*group).empty();
+        if (group->rank() == 0) usable = well;
+      });
+      if (!usable) return n;
+    }
+  }();
+  return cards;
+}
+
+// Says so if there are not.
+inline bool several_cards() {
+  if (usable_cards() < 2) WARN("NCCL can use " << usable_cards() << " cards, 2 are needed: skipped");
+  return usable_cards() >= 2;
+}
+
+// Calls body(comm) on threads that meet through the memory of their process alone. Rank r computes on card r, modulo
+// their number, or all on card 0.
+enum class CardOf { rank, first };
+template <class Body> void on_threads_with_cards(int ranks, const Body& body, CardOf which = CardOf::rank) {
+  INFO(ranks << " ranks");
+  CHECK_NOTHROW(run_ranks(ranks, [&](std::unique_ptr<Transport> group) {
+    take_card(which == CardOf::rank ? group->rank() : 0);
+    Communicator comm(std::move(group));
+    body(comm);
+  }));
+}
+
+// Calls body(group), where NCCL is still to be connected.
+template <class Body> void on_cards_of(int at_least, const Body& body) {
+  if (usable_cards() < at_least) {
+    WARN("NCCL can use " << usable_cards() << " cards, " << at_least << " are needed: skipped");
+    return;
+  }
+  run_ranks(usable_cards(), [&](std::unique_ptr<Transport> group) {
+    take_card(group->rank());
+    body(std::move(group));
+  });
+}
+
+}  // namespace weft

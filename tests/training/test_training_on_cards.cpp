@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training of ranks as threads that have a card each, as far as there are cards.
+#include "tests/support/on_cards.h"
+#include "tests/support/on_ranks.h"
+#include "weft/collectives/placement_conversions.h"
+#include "weft/losses/contrastive/nt_xent.h"
+#include "weft/models/encoders.h"
+#include "weft/optim/parallel/data_parallel.h"
+
+namespace weft {
+namespace {
+
+// The weights after a few steps of contrastive learning, whose loss gathers features and reduces their cotangents.
+std::vector<double> weights_after_training(int ranks, CardOf which, int stage) {
+  std::vector<double> weights;
+  on_threads_with_cards(
+      ranks,
+      [&](Communicator& comm) {
+        const auto head = projection_head("head", 6, 5, 4, Init{.key = {3}, .device = Device::cuda});
+        DataParallel training({{head->parameters(), AdamW{}}}, comm, {.stage = stage});
+        for (int step = 0; step < 3; ++step) {
+          Tape tape;
+          declare_group(tape, comm);
+          const auto view = [&](int use) {
+            return (*head)(tape.constant(data_of(number(comm), {5, 6}, 10 * step + use, DType::f32).to(Device::cuda)));
+          };
+          const Var first = view(0), second = view(1);
+          tape.backward(nt_xent(first, second, {}, comm), training.gradients());
+          training.step(0.01);
+        }
+        std::vector<double> all;
+        for (const Parameter* parameter : head->parameters())
+          for (const double w : parameter->value.values()) all.push_back(w);
+        if (number(comm) == 0) weights = all;
+      },
+      which);
+  return weights;
+}
+
+TEST_CASE("training on several cards gives the weights that it gives on one") {
+  if (!several_cards()) return;
+  for (const int stage : {0, 1, 2})
+    for (const int n : {2, 3, 4}) {
+      INFO("stage " << stage << ", " << n << " ranks");
+      const std::vector<double> on_one = weights_after_training(n, CardOf::first, stage);
+      CHECK(on_one.size() > 0);
+      CHECK(weights_after_training(n, CardOf::rank, stage) == on_one);
+    }
+}
+
+}  // namespace
+}  // namespace weft

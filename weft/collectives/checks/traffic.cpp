@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/collectives/checks/traffic.h"
+
+#include <chrono>
+
+#include "weft/engine/tensor/pool.h"
+
+namespace weft {
+namespace {
+
+// Adds the time of its own life to a count.
+class Stopwatch {
+ public:
+  explicit Stopwatch(Traffic::Count& count) : count_(count) {}
+  ~Stopwatch() { count_.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count(); }
+  Stopwatch(const Stopwatch&) = delete;
+
+ private:
+  Traffic::Count& count_;
+  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+class CountedHalves final : public Transport::Started {
+ public:
+  CountedHalves(std::unique_ptr<Started> inner, Traffic::Count& count) : inner_(std::move(inner)), count_(count) {}
+  bool ready() const override { return inner_->ready(); }
+  void finish(Transport::Read read) override {
+    const Stopwatch stopwatch(count_);
+    inner_->finish(read);
+  }
+
+  static void* operator new(size_t bytes) { return pool::take(bytes); }
+  static void operator delete(void* place, size_t bytes) { pool::give(place, bytes); }
+
+ private:
+  std::unique_ptr<Started> inner_;
+  Traffic::Count& count_;
+};
+
+class CountedGroup final : public Transport {
+ public:
+  CountedGroup(std::unique_ptr<Transport> inner, Traffic& traffic) : inner_(std::move(inner)), traffic_(traffic) {}
+
+  void expose(const Call& call, Bytes mine, size_t longest, Read read) override {
+    const Stopwatch stopwatch(count(call, mine.size()));
+    inner_->expose(call, mine, longest, read);
+  }
+  std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest) override {
+    Traffic::Count& calls = count(call, mine.bytes());
+    const Stopwatch stopwatch(calls);
+    return std::unique_ptr<Started>(new CountedHalves(inner_->start(call, std::move(mine), longest), calls));
+  }
+  void combine(const Call& call, Bytes mine, std::span<std::byte> result, Fold fold) override {
+    const Stopwatch stopwatch(count(call, mine.size()));
+    inner_->combine(call, mine, result, fold);
+  }
+  bool combine_in_any_order(const Call& call, Bytes mine, std::span<std::byte> result) override {
+    const Stopwatch stopwatch(traffic_[call.verb]);
+    const bool done = inner_->combine_in_any_order(call, mine, result);
+    if (done) count(call, mine.size());
+    return done;
+  }
+  void send(Call call, GroupRank to, Bytes bytes) override {
+    const Stopwatch stopwatch(count(call, bytes.size()));
+    inner_->send(call, to, bytes);
+  }
+  Call receive(Call call, GroupRank from, std::span<std::byte> bytes) override {
+    const Stopwatch stopwatch(count(call, 0));
+    return inner_->receive(call, from, bytes);
+  }
+  std::unique_ptr<Transport> split(int color, int key, Site site) override {
+    const Stopwatch stopwatch(count(describe(Verb::split, site), 0));
+    std::unique_ptr<Transport> group = inner_->split(color, key, site);
+    return group ? counted(std::move(group), traffic_) : nullptr;
+  }
+  StorageHandle allocate_common(size_t bytes, Site site) override {
+    const Stopwatch stopwatch(count(describe(Verb::allocate_common, site), 0));
+    return inner_->allocate_common(bytes, site);
+  }
+
+  int rank() const override { return inner_->rank(); }
+  int size() const override { return inner_->size(); }
+  GlobalRank global(GroupRank rank) const override { return inner_->global(rank); }
+  std::string description() const override { return inner_->description(); }
+  std::string busy_with(const std::string& what) override { return inner_->busy_with(what); }
+  void finalize(Site site) override { inner_->finalize(site); }
+  bool shows_device_memory() const override { return inner_->shows_device_memory(); }
+  bool keeps_stream_order() const override { return inner_->keeps_stream_order(); }
+  StorageHandle allocate_shown(size_t bytes) override { return inner_->allocate_shown(bytes); }
+
+ private:
+  Traffic::Count& count(const Call& call, size_t bytes) {
+    Traffic::Count& count = traffic_[call.verb];
+    ++count.calls;
+    count.bytes += static_cast<int64_t>(bytes);
+    return count;
+  }
+
+  std::unique_ptr<Transport> inner_;
+  Traffic& traffic_;
+};
+
+}  // namespace
+
+Traffic::Count& Traffic::Count::operator+=(const Count& other) {
+  calls += other.calls;
+  bytes += other.bytes;
+  seconds += other.seconds;
+  return *this;
+}
+
+Traffic::Count Traffic::Count::operator-(const Count& other) const {
+  return {calls - other.calls, bytes - other.bytes, seconds - other.seconds};
+}
+
+Traffic::Count Traffic::total() const {
+  Count sum;
+  for (const Count& count : counts_) sum += count;
+  return sum;
+}
+
+Traffic Traffic::since(const Traffic& before) const {
+  Traffic difference;
+  for (size_t v = 0; v < verbs; ++v) difference.counts_[v] = counts_[v] - before.counts_[v];
+  return difference;
+}
+
+std::unique_ptr<Transport> counted(std::unique_ptr<Transport> transport, Traffic& traffic) {
+  return std::make_unique<CountedGroup>(std::move(transport), traffic);
+}
+
+std::vector<Traffic> gather_traffic(const Traffic& mine, Communicator& comm, Site site) {
+  constexpr int64_t columns = 3;
+  Tensor numbers({1, static_cast<int64_t>(Traffic::verbs), columns}, DType::f64);  // exact below 2^53
+  double* next = numbers.mutate<double>();
+  for (size_t v = 0; v < Traffic::verbs; ++v) {
+    const Traffic::Count& count = mine[static_cast<Verb>(v)];
+    *next++ = static_cast<double>(count.calls);
+    *next++ = static_cast<double>(count.bytes);
+    *next++ = count.seconds;
+  }
+  const Tensor all = comm.gather(numbers, {0}, site);
+  std::vector<Traffic> ranks(static_cast<size_t>(all.shape()[0]));
+  const double* number = all.data<double>();
+  for (Traffic& rank : ranks)
+    for (size_t v = 0; v < Traffic::verbs; ++v, number += columns)
+      rank[static_cast<Verb>(v)] = {static_cast<int64_t>(number[0]), static_cast<int64_t>(number[1]), number[2]};
+  return ranks;
+}
+
+}  // namespace weft

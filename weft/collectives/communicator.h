@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// A group of ranks that run the same program, and its collectives on plain tensors. Every rank of the group makes the
+// same calls in the same order. If a call differs, every rank gets an error before any data move.
+//
+// Reductions add in rank order, 0 first, so every rank gets the same bits, on every transport and for every division of
+// the data. A rank may hold no rows at all. Tensors are divided among ranks along axis 0.
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "weft/collectives/collective_call.h"
+#include "weft/collectives/verbs.h"
+
+namespace weft {
+
+enum class Reductions : uint8_t { ordered, fast };
+
+// A collective that this rank has started, and whose input other ranks may be reading. `wait` may be called once; it
+// returns the result when all ranks have started the collective. No rank waits for one that destroys this instead.
+class Pending {
+ public:
+  Pending(CollectiveCall collective, Transport& transport)
+      : call_(std::move(collective)), started_(call_->start(transport)) {}
+  bool ready() const { return started_ && started_->ready(); }  // if true, `wait` returns at once
+  Tensor wait() {
+    require(started_ != nullptr, "wait: this collective has been waited for already");
+    CollectiveCall collective = *std::exchange(call_, std::nullopt);  // frees the call's memory on return
+    return collective.finish(*std::exchange(started_, nullptr));
+  }
+
+ private:
+  std::optional<CollectiveCall> call_;
+  std::unique_ptr<Transport::Started> started_;
+};
+
+class Communicator {  // must outlive the tapes it is used on, and the collectives it has started
+ public:
+  // With `fast`, all_reduce uses the transport's own algorithm if there is one. Then the order of the terms, and with
+  // it the last digits, may differ between runs, numbers of ranks and transports, but not between ranks.
+  explicit Communicator(std::unique_ptr<Transport> transport, Reductions reductions = Reductions::ordered);
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  GroupRank rank() const { return {transport_->rank()}; }
+  int size() const { return transport_->size(); }
+  GlobalRank global(GroupRank rank) const { return transport_->global(rank); }
+  std::string description() const { return transport_->description(); }
+  std::string busy_with(const std::string& what) { return transport_->busy_with(what); }  // see Busy
+
+  using Rows = weft::Rows;
+  using Sources = weft::Sources;
+
+  // Any collective of verbs.h, as a whole or in two halves, between which the rank may do anything else. `start`
+  // exposes a copy of x, or x itself if the caller moves its only reference to it.
+  Tensor run(const AllReduce& verb, const Tensor& x, Site site = Site::here());
+  template <class Verb> Tensor run(const Verb& verb, const Tensor& x, Site site = Site::here()) {
+    return plan(verb, x, site).run(*transport_);
+  }
+  template <class Verb> Pending start(const Verb& verb, Tensor x, Site site = Site::here()) {
+    return Pending(plan(verb, std::move(x), site), *transport_);
+  }
+
+  // Every rank gets the reduction of all x. The second form writes to y, which may be x, or common memory of all ranks.
+  Tensor all_reduce(const Tensor& x, ReduceOp op = ReduceOp::sum, Site site = Site::here()) {
+    return run(AllReduce{op}, x, site);
+  }
+  void all_reduce(const Tensor& x, Tensor& y, ReduceOp op = ReduceOp::sum, Site site = Site::here());
+  // Rank r gets the reduction of its rows only: the r-th of `size` equal parts, or of the parts given.
+  Tensor reduce_scatter(const Tensor& x, ReduceOp op = ReduceOp::sum, Site site = Site::here()) {
+    return run(ReduceScatter{{}, op}, x, site);
+  }
+  Tensor reduce_scatter_v(const Tensor& x, const Rows& rows, ReduceOp op = ReduceOp::sum, Site site = Site::here()) {
+    return run(ReduceScatter{rows, op}, x, site);
+  }
+  // The root gets the reduction, the others zeros.
+  Tensor reduce(const Tensor& x, GroupRank root, ReduceOp op = ReduceOp::sum, Site site = Site::here()) {
+    return run(Reduce{root, op}, x, site);
+  }
+  // Rank r gets the reduction over ranks 0..r (scan) or 0..r-1 (exscan; rank 0 gets the operation's neutral element).
+  Tensor scan(const Tensor& x, ReduceOp op = ReduceOp::sum, Site site = Site::here()) {
+    return run(Scan{true, false, op}, x, site);
+  }
+  Tensor exscan(const Tensor& x, ReduceOp op = ReduceOp::sum, Site site = Site::here()) {
+    return run(Scan{false, false, op}, x, site);
+  }
+
+  // All blocks in rank order, on every rank or on the root (the others get an empty block).
+  Tensor all_gather(const Tensor& x, Site site = Site::here()) { return run(AllGather{}, x, site); }
+  Tensor all_gather_v(const Tensor& x, const Rows& rows, Site site = Site::here()) {
+    return run(AllGather{rows}, x, site);
+  }
+  Tensor gather(const Tensor& x, GroupRank root, Site site = Site::here()) { return run(Gather{root}, x, site); }
+  Tensor gather_v(const Tensor& x, const Rows& rows, GroupRank root, Site site = Site::here()) {
+    return run(Gather{root, rows}, x, site);
+  }
+  // Rank r gets its block of the root's x. The others' x gives the extents of the axes after the first.
+  Tensor scatter(const Tensor& x, GroupRank root, Site site = Site::here()) { return run(Scatter{root}, x, site); }
+  Tensor scatter_v(const Tensor& x, const Rows& rows, GroupRank root, Site site = Site::here()) {
+    return run(Scatter{root, rows}, x, site);
+  }
+  Tensor broadcast(const Tensor& x, GroupRank root, Site site = Site::here()) { return run(Broadcast{root}, x, site); }
+  // Block s of rank r's x becomes block r of rank s's result; counts[r][s] is how many rows that is.
+  Tensor all_to_all(const Tensor& x, Site site = Site::here()) { return run(AllToAll{}, x, site); }
+  Tensor all_to_all_v(const Tensor& x, const Counts& counts, Site site = Site::here()) {
+    return run(AllToAll{counts}, x, site);
+  }
+  // Rank r gets the x of rank source[r], or zeros where that is -1.
+  Tensor permute(const Tensor& x, const Sources& source, Site site = Site::here()) {
+    return run(Permute{source}, x, site);
+  }
+
+  void send(const Tensor& x, GroupRank to, Site site = Site::here());
+  Tensor receive(const Shape& shape, DType dtype, Device device, GroupRank from, Site site = Site::here());
+  void barrier(Site site = Site::here());
+
+  // The numbers of rows of all ranks.
+  Rows rows_of(int64_t mine, Site site = Site::here());
+
+  // `split` makes groups of the ranks that give the same color, ordered by key and then by rank; null for a negative
+  // color. `duplicate` makes another group of all ranks.
+  std::unique_ptr<Communicator> split(int color, int key = 0, Site site = Site::here());
+  std::unique_ptr<Communicator> duplicate(Site site = Site::here()) { return split(0, 0, site); }
+
+  // `allocate_shown` gives memory for tensors that peers can read in place. `allocate_common` gives memory that all
+  // ranks share, zeros at first, such as for the result of an all_reduce; empty if the ranks cannot share memory. All
+  // ranks call it together.
+  StorageHandle allocate_shown(size_t bytes) { return transport_->allocate_shown(bytes); }
+  StorageHandle allocate_common(size_t bytes, Site site = Site::here()) {
+    return transport_->allocate_common(bytes, site);
+  }
+
+ private:
+  CollectiveCall plan(const AllReduce& verb, Tensor x, Site site) const;
+  CollectiveCall plan(const ReduceScatter& verb, Tensor x, Site site) const;
+  CollectiveCall plan(const Reduce& verb, Tensor x, Site site) const;
+  CollectiveCall plan(const Scan& verb, Tensor x, Site site) const;
+  CollectiveCall plan(const AllGather& verb, Tensor x, Site site) const;
+  CollectiveCall plan(const Gather& verb, Tensor x, Site site) const;
+  CollectiveCall plan(const Scatter& verb, Tensor x, Site site) const;
+  CollectiveCall plan(const Broadcast& verb, Tensor x, Site site) const;
+  CollectiveCall plan(const AllToAll& verb, Tensor x, Site site) const;
+  CollectiveCall plan(const Permute& verb, Tensor x, Site site) const;
+  CollectiveCall gathered(const Call& call, Tensor x, const Rows& rows, std::optional<GroupRank> root) const;
+
+  using Ranks = decltype(CollectiveCall::Fold::ranks);
+  Ranks ranks(int first, int last) const;
+  // The given counts, or equal ones. Axis 0 of x must be their sum if `whole`, otherwise this rank's own count.
+  Rows checked_rows(const char* verb, const Rows& rows, const Tensor& x, bool whole) const;
+  void check_rank(const char* verb, GroupRank rank) const;
+
+  std::unique_ptr<Transport> transport_;
+  Reductions reductions_;
+  Ranks everyone_;  // 0, 1, ..., size - 1
+};
+
+// Calls `body` on n ranks that are threads of this process; see run_ranks.h.
+void run_ranks(int n, const std::function<void(Communicator&)>& body);
+
+}  // namespace weft

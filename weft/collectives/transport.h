@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The interface of what connects a group of ranks: two ways to read each other's memory, and messages.
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "weft/collectives/call.h"
+
+namespace weft {
+
+// A reference to a callable, valid for the duration of a call. Passing a lambda allocates nothing.
+template <class Signature> class FunctionRef;
+template <class... Arguments> class FunctionRef<void(Arguments...)> {
+ public:
+  template <class F>
+  requires(!std::is_same_v<std::remove_cvref_t<F>, FunctionRef> && std::is_invocable_v<F&, Arguments...>)
+      FunctionRef(F&& f)
+      : object_(const_cast<void*>(static_cast<const void*>(std::addressof(f)))),
+        invoke_([](void* object, Arguments... arguments) {
+          (*static_cast<std::remove_reference_t<F>*>(object))(arguments...);
+        }) {}
+  void operator()(Arguments... arguments) const { invoke_(object_, arguments...); }
+
+ private:
+  void* object_;
+  void (*invoke_)(void*, Arguments...);
+};
+
+class Transport {
+ public:
+  using Bytes = std::span<const std::byte>;
+
+  // The bytes [first, last) of every rank: peers[r] is the address of byte `first` of rank r. The pointer to a rank
+  // that exposes fewer bytes is valid only up to the end of its bytes.
+  struct Part {
+    size_t first, last;
+    std::span<const std::byte* const> peers;
+  };
+  using Read = FunctionRef<void(const Part&)>;
+  // Writes to `to` the elementwise reduction of the bytes [first, last) of all ranks, in rank order. `to` may be one of
+  // the peers' addresses. Parts begin and end at multiples of 64 bytes, or at the end.
+  using Fold = FunctionRef<void(const Part&, std::byte* to)>;
+
+  // A collective that this rank has started. `finish` must be called at most once: it waits until all ranks have
+  // started the collective, then reads all bytes as one part. If `ready` returns true it need not wait; a transport
+  // that does not know returns false.
+  class Started {
+   public:
+    virtual ~Started() = default;
+    virtual bool ready() const { return false; }
+    virtual void finish(Read read) = 0;
+  };
+
+  // How many collectives of a group may be started and not finished at a time.
+  static constexpr size_t max_started = 256;
+
+  virtual ~Transport() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  virtual GlobalRank global(GroupRank rank) const = 0;
+  virtual std::string description() const = 0;  // "threads (4 ranks)", ...
+
+  // The collective that all others are made of: every rank exposes its bytes `mine`, and reads any of the other ranks'.
+  // `read` is called with consecutive parts in ascending order that together cover [0, longest). No rank's bytes change
+  // before all ranks have read them. The ranks first compare their calls; a mismatch, a deadline or a failed rank ends
+  // the call with a Fault. `longest` is the largest size that any rank exposes, the same number on every rank.
+  virtual void expose(const Call& call, Bytes mine, size_t longest, Read read) = 0;
+
+  // The same in two halves. Between them a rank may do anything else, other collectives included, and ranks may finish
+  // several in any order. No rank waits for one that never finishes. `mine` is copied unless the caller has given up
+  // its only reference. The transport must outlive the result.
+  virtual std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest) = 0;
+
+  // A reduction with the same result on every rank: result = fold over the bytes of all ranks. One rank folds a given
+  // element and the others copy it, so the work does not grow with the group, and all ranks get the same bits. All
+  // sizes are equal. `result` may be `mine`, or memory from `allocate_common`, which then is the result of all ranks.
+  // In this default version every rank folds all elements; the bits are the same.
+  virtual void combine(const Call& call, Bytes mine, std::span<std::byte> result, Fold fold) {
+    expose(call, mine, mine.size(), [&](const Part& part) { fold(part, result.data() + part.first); });
+  }
+
+  // The call's reduction by an algorithm of the transport's own, which may add in any order. Returns false on every
+  // rank if there is none.
+  virtual bool combine_in_any_order(const Call&, Bytes, std::span<std::byte>) { return false; }
+
+  // Messages between two ranks, in order per pair. `send` keeps a copy and does not wait for the receiver; `receive`
+  // returns the sender's call.
+  virtual void send(Call call, GroupRank to, Bytes bytes) = 0;
+  virtual Call receive(Call call, GroupRank from, std::span<std::byte> bytes) = 0;
+
+  // The ranks that give the same color form a new group, ordered by key and then by rank; none for a negative color.
+  virtual std::unique_ptr<Transport> split(int color, int key, Site site) = 0;
+
+  // Sets what this rank is busy with outside of any call, such as writing a file; nothing, if empty. Returns what it
+  // was busy with before. See Busy.
+  virtual std::string busy_with(const std::string&) { return {}; }
+
+  // The last call of the group. The other ranks notice if a rank leaves without it.
+  virtual void finalize(Site site) = 0;
+
+  // Whether `expose` and `combine` accept the memory of a card (see call.device). Then peers are device pointers. A
+  // rank uses them through Backend verbs, or through Backend::copy alone if they are on another card than its own.
+  // Messages are in host memory.
+  virtual bool shows_device_memory() const = 0;
+  // Whether peers' device memory is in the order of this rank's own stream. If not, it is in the order of other
+  // streams, and the caller synchronizes its backend before it exposes device memory and before its `read` or `fold`
+  // returns.
+  virtual bool keeps_stream_order() const = 0;
+
+  // Host memory that peers read in place, such as for gradients. Other memory may have to be staged.
+  virtual StorageHandle allocate_shown(size_t bytes) = 0;
+
+  // Host memory that all ranks of the group share, zeros at first; empty if they cannot share memory. All ranks call
+  // this together. The memory lives as long as any rank holds it.
+  virtual StorageHandle allocate_common(size_t, Site) { return {}; }
+};
+
+}  // namespace weft

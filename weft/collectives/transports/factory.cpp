@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/collectives/transports/factory.h"
+
+#include <cstdlib>
+
+#include "weft/collectives/transports/nccl/nccl.h"
+#include "weft/collectives/transports/shared/shared_memory.h"
+
+namespace weft {
+namespace {
+
+std::string best_between_hosts(const Session& session) {
+  if (session.size() == 1) return "self";
+  return session.processes()->on_one_node() ? "shared" : "mpi";
+}
+
+}  // namespace
+
+std::string chosen_transport(const SessionOptions& options) {
+  if (!options.transport.empty()) return options.transport;
+  const char* given = std::getenv("WEFT_TRANSPORT");
+  return given ? given : "";
+}
+
+std::unique_ptr<Transport> connect_hosts(Session& session) {
+  std::string chosen = chosen_transport(session.options());
+  if (chosen.empty() || chosen == "nccl") chosen = best_between_hosts(session);
+  require(chosen == "self" || chosen == "shared" || chosen == "mpi", "transport '", chosen,
+          "': there are self, shared, mpi and nccl");
+  require(chosen != "self" || session.size() == 1, "transport self: the session has ", session.size(), " ranks");
+  require(chosen != "mpi" || session.processes(), "transport mpi: this program was built without MPI");
+  if (chosen == "mpi") return session.processes()->connect(session.job());
+  require(session.size() == 1 || session.processes()->on_one_node(),
+          "transport shared: the ranks are on several nodes");
+  using AddressSpace = SharedMemory::AddressSpace;
+  return SharedMemory::connect(session.job(), session.rank_on_node(),
+                               session.size() == 1 ? AddressSpace::one_process : AddressSpace::job_memory);
+}
+
+std::unique_ptr<Transport> connect_cards(std::unique_ptr<Transport> group, int place, const Session& session) {
+  const std::string chosen = chosen_transport(session.options());
+  if (chosen != "nccl" && (!chosen.empty() || group->size() == 1)) return group;
+  take_card(place);
+  if (chosen.empty() && !obstacle_to_nccl(*group).empty()) return group;
+  return connect_nccl(std::move(group), session.options().deadline);
+}
+
+std::unique_ptr<Transport> connect(Session& session) {
+  return connect_cards(connect_hosts(session), session.rank_on_node(), session);
+}
+
+std::string description(const Transport& transport) {
+  return transport.description() + ", " + (mpi_library().empty() ? "no MPI" : mpi_library());
+}
+
+}  // namespace weft

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The reports of a process that crashes, calls exit, or exceeds a time limit.
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "weft/collectives/transports/job/job.h"
+
+namespace weft {
+
+// Writes to standard error, in one piece, so that the reports of several ranks do not mix.
+void write_report(const std::string& report);
+
+// While this lives, a rank of the job that crashes in this process (SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL) writes a
+// report with its number, the signal and its last call. Then the previous action of the signal follows, which usually
+// ends the process. Where ranks are threads, a rank that calls `exit` ends the job with exit code 71.
+class LastWords {
+ public:
+  enum class Ranks { processes, threads };
+  LastWords(const Job& job, Ranks ranks);
+  LastWords(const LastWords&) = delete;
+  ~LastWords();
+
+ private:
+  size_t place_;
+};
+
+// A stack for the signal handlers of this thread, because a crash may be an overflow of its own stack.
+class LastStack {
+ public:
+  LastStack();
+  LastStack(const LastStack&) = delete;
+  ~LastStack();
+
+ private:
+  std::unique_ptr<std::byte[]> memory_;
+};
+
+// Ends the process with exit code 86 if this object lives longer than the limit: for operations that may wait for ever
+// and cannot be polled.
+class TimeLimit {
+ public:
+  TimeLimit(std::chrono::milliseconds limit, const std::string& what);
+  TimeLimit(const TimeLimit&) = delete;
+  ~TimeLimit();
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable over_;
+  bool ended_ = false;
+  std::thread thread_;
+};
+
+}  // namespace weft

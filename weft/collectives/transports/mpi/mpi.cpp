@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/collectives/transports/mpi/mpi.h"
+
+#include <mpi.h>
+#include <sys/statvfs.h>
+
+#include <array>
+#include <cstdlib>
+#include <cstring>
+
+#include "weft/collectives/transports/environment.h"
+#include "weft/collectives/transports/job/last_words.h"
+#include "weft/collectives/transports/mpi/mpi_group.h"
+#include "weft/collectives/transports/shared/shared_memory.h"
+
+namespace weft {
+namespace {
+
+// MPI uses /dev/shm, too. A library that finds too little space there may end all processes without a message.
+void warn_of_little_shared_memory() {
+  for (const char* variable : {"PMI_RANK", "OMPI_COMM_WORLD_RANK"})
+    if (const char* rank = std::getenv(variable); rank && launcher_number_in(rank) > 0) return;
+  struct statvfs system {};
+  if (statvfs("/dev/shm", &system) != 0) return;
+  const uint64_t free_mebibytes = uint64_t{system.f_bavail} * system.f_frsize >> 20;
+  if (free_mebibytes < 16)
+    write_report("weft: /dev/shm has only " + text(free_mebibytes) +
+                 " MiB left, so MPI may fail to start; a container gets more by --shm-size=1g\n");
+}
+
+class MpiProcesses : public Processes {
+ public:
+  MpiProcesses(int& argc, char**& argv) {
+    warn_of_little_shared_memory();
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &threads_);  // only this thread calls MPI
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
+    MPI_Comm_size(MPI_COMM_WORLD, &size_);
+  }
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  bool allows_threads() const override { return threads_ >= MPI_THREAD_FUNNELED; }
+  int rank_on_node() const override { return rank_on_node_; }
+  bool on_one_node() const override { return ranks_on_node_ == size_; }
+
+  std::shared_ptr<Job> join(std::chrono::milliseconds deadline, const Job::EndHandler& end_handler) override {
+    MPI_Comm node;
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
+    MPI_Comm_rank(node, &rank_on_node_);
+    MPI_Comm_size(node, &ranks_on_node_);
+    std::shared_ptr<Job> job;
+    std::array<char, 4096> path{};
+    if (rank_on_node_ == 0) {
+      job = Job::create(Memory::new_file(max_memory), ranks_on_node_, deadline);
+      SharedMemory::lay_out(*job, SharedMemory::AddressSpace::job_memory);
+      std::strncpy(path.data(), job->memory().path().c_str(), path.size() - 1);
+    }
+    MPI_Bcast(path.data(), static_cast<int>(path.size()), MPI_BYTE, 0, node);
+    if (!job) job = Job::open(Memory::existing_file(path.data()), deadline);
+    job->end_handler = end_handler;
+    job->join(rank_on_node_, rank_);
+    MPI_Request barrier;
+    MPI_Ibarrier(node, &barrier);
+    finish(*job, rank_on_node_, barrier);
+    MPI_Comm_free(&node);
+    return job;
+  }
+
+  std::vector<std::string> all_texts(Job& job, const std::string& mine) override {
+    using Text = std::array<char, 256>;
+    Text text{};
+    mine.copy(text.data(), text.size() - 1);
+    std::vector<Text> all(static_cast<size_t>(size_));
+    MPI_Request request;
+    MPI_Iallgather(text.data(), sizeof text, MPI_BYTE, all.data(), sizeof text, MPI_BYTE, MPI_COMM_WORLD, &request);
+    finish(job, rank_on_node_, request);
+    std::vector<std::string> texts;
+    for (const Text& each : all) texts.emplace_back(each.data());
+    return texts;
+  }
+
+  std::unique_ptr<Transport> connect(std::shared_ptr<Job> job) override {
+    if (!world_) {
+      MPI_Comm comm;
+      MPI_Request request;
+      // A communicator of its own keeps these messages apart from those that the program itself sends by MPI.
+      MPI_Comm_idup(MPI_COMM_WORLD, &comm, &request);
+      finish(*job, rank_on_node_, request);
+      world_ = std::make_shared<MpiGroup::State>(comm, std::move(job), rank_on_node_, std::make_shared<Outbox>(), 0);
+    }
+    return std::make_unique<MpiGroup>(world_);
+  }
+
+  void finalize() override { MPI_Finalize(); }
+  void abort(int exit_code) override {
+    MPI_Abort(MPI_COMM_WORLD, exit_code);
+    std::_Exit(exit_code);
+  }
+
+ private:
+  static constexpr size_t max_memory = size_t{64} << 30;
+
+  int rank_ = 0, size_ = 1, rank_on_node_ = 0, ranks_on_node_ = 1, threads_ = 0;
+  std::shared_ptr<MpiGroup::State> world_;
+};
+
+}  // namespace
+
+std::unique_ptr<Processes> start_mpi(int& argc, char**& argv) { return std::make_unique<MpiProcesses>(argc, argv); }
+
+std::string mpi_library() {
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> version{};
+  int length = 0;
+  MPI_Get_library_version(version.data(), &length);  // may be called before MPI_Init
+  const std::string full(version.data());
+  if (const size_t number = full.find("Version:"); full.starts_with("MPICH") && number != std::string::npos) {
+    const size_t begin = full.find_first_not_of(" \t", number + 8);
+    return "MPICH " + full.substr(begin, full.find_first_of(" \t\n", begin) - begin);
+  }
+  return full.substr(0, full.find_first_of(",\n"));
+}
+
+std::string mpi_launcher() { return mpi_library().starts_with("MPICH") ? "mpiexec.mpich" : "mpiexec.openmpi"; }
+
+}  // namespace weft

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The processes of this job, which MPI has started. A build without MPI links mpi_absent.cpp.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "weft/collectives/transports/job/job.h"
+
+namespace weft {
+
+class Processes {
+ public:
+  virtual ~Processes() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  virtual bool allows_threads() const = 0;  // besides the one that calls MPI
+
+  // Joins the job of the ranks of this node, and returns when all of them have joined.
+  virtual std::shared_ptr<Job> join(std::chrono::milliseconds deadline, const Job::EndHandler& end_handler) = 0;
+  virtual int rank_on_node() const = 0;
+  virtual bool on_one_node() const = 0;
+
+  // The texts of all processes, in rank order, each cut after 255 bytes.
+  virtual std::vector<std::string> all_texts(Job& job, const std::string& mine) = 0;
+
+  // The group of all processes, connected by messages only. A second call returns another view of the same group.
+  virtual std::unique_ptr<Transport> connect(std::shared_ptr<Job> job) = 0;
+
+  virtual void finalize() = 0;
+  [[noreturn]] virtual void abort(int exit_code) = 0;  // ends all processes; mpiexec returns the exit code
+};
+
+// In a build without MPI these return nothing.
+std::unique_ptr<Processes> start_mpi(int& argc, char**& argv);
+std::string mpi_library();   // "MPICH 4.0.2"
+std::string mpi_launcher();  // the command that starts programs of this library
+
+}  // namespace weft

@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/collectives/transports/mpi/mpi.h"
+
+namespace weft {
+
+std::unique_ptr<Processes> start_mpi(int&, char**&) { return nullptr; }
+std::string mpi_library() { return ""; }
+std::string mpi_launcher() { return ""; }
+
+}  // namespace weft

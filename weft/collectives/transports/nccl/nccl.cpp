@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/collectives/transports/nccl/nccl.h"
+
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+
+#include <cstring>
+
+#include "weft/collectives/transports/job/waiting.h"
+#include "weft/collectives/transports/nccl/nccl_group.h"
+#include "weft/collectives/transports/nccl/watch.h"
+#include "weft/engine/kernels/backend.h"
+
+namespace weft {
+namespace {
+
+using std::chrono::milliseconds;
+
+void check(cudaError_t code, const char* call) {
+  require(code == cudaSuccess, "nccl: ", call, " failed: ", cudaGetErrorString(code));
+}
+
+// The stream and the card that this rank computes on.
+cudaStream_t my_stream() { return static_cast<cudaStream_t>(backend(Device::cuda).queue()); }
+int my_device() {
+  my_stream();  // makes its card the current one
+  int device = 0;
+  check(cudaGetDevice(&device), "cudaGetDevice");
+  return device;
+}
+
+ncclDataType_t nccl_type(DType type) {
+  switch (type) {
+    case DType::f32: return ncclFloat32;
+    case DType::f64: return ncclFloat64;
+    case DType::bf16: return ncclBfloat16;
+    case DType::i64: return ncclInt64;
+    default: return ncclUint8;
+  }
+}
+
+ncclRedOp_t nccl_operation(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::product: return ncclProd;
+    case ReduceOp::maximum: return ncclMax;
+    case ReduceOp::minimum: return ncclMin;
+    default: return ncclSum;
+  }
+}
+
+// The communicator does not block, so its calls may still be in progress when they return.
+bool is_ok(ncclResult_t result) { return result == ncclSuccess || result == ncclInProgress; }
+
+Fault fault_of(ncclResult_t result, const Call& call) {
+  return Fault(
+      result == ncclRemoteError ? exit_codes::peer_died : exit_codes::exception,
+      std::string("nccl: ") + ncclGetErrorString(result) + " in " + call.text() + ": " + ncclGetLastError(nullptr));
+}
+
+std::string library() {
+  int version = 0;
+  ncclGetVersion(&version);
+  return "NCCL " + text(version / 10000) + "." + text(version / 100 % 100) + "." + text(version % 100);
+}
+
+// Has a stream of its own, so that collectives in two halves run while this rank computes.
+class Nccl : public CardExchange, public Watch::Watched {
+ public:
+  Nccl(Transport& host, milliseconds deadline);
+  Nccl(const Nccl&) = delete;
+  ~Nccl() override;
+
+  Ticket gather(const Call& call, const std::byte* mine, std::span<const size_t> counts, std::byte* all) override;
+  Ticket swap(const Call& call, const std::byte* mine, std::span<const size_t> cuts, std::byte* received) override;
+  Ticket reduce(const Call& call, std::span<const std::byte> mine, std::byte* result) override;
+  void await(Ticket ticket) noexcept override;
+
+ private:
+  struct Events {
+    cudaEvent_t ready = nullptr, done = nullptr;  // after this rank's work before the exchange; after the exchange
+  };
+
+  template <class Calls> ncclResult_t grouped(Calls calls);
+  template <class Calls> Ticket enqueue(const Call& call, Calls calls);
+  void wait_until_enqueued(const Call& call);
+  void close();
+
+  void begin_watch() override { cudaSetDevice(device_); }
+  Watch::Stage stage(size_t slot) override;
+  std::optional<Fault> error(const Call& call) override;
+  void abort() override;
+
+  const milliseconds deadline_;
+  const int rank_, device_;
+  cudaStream_t stream_ = nullptr;
+  std::array<Events, Watch::capacity> events_;
+  ncclComm_t comm_ = nullptr;
+  std::optional<Watch> watch_;
+};
+
+Nccl::Nccl(Transport& host, milliseconds deadline) : deadline_(deadline), rank_(host.rank()), device_(my_device()) {
+  const Call call = describe(Verb::broadcast, Site::here("NCCL's address"), 0);
+  ncclUniqueId id{};
+  if (rank_ == 0)
+    if (const ncclResult_t result = ncclGetUniqueId(&id); !is_ok(result)) throw fault_of(result, call);
+  const ncclUniqueId mine = id;
+  const Transport::Bytes exposed = std::as_bytes(std::span(&mine, rank_ == 0 ? 1 : 0));
+  host.expose(call, exposed, sizeof id, [&](const Transport::Part& part) {
+    std::memcpy(reinterpret_cast<std::byte*>(&id) + part.first, part.peers[0], part.last - part.first);
+  });
+  int least_priority = 0, greatest_priority = 0;
+  check(cudaDeviceGetStreamPriorityRange(&least_priority, &greatest_priority), "cudaDeviceGetStreamPriorityRange");
+  check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest_priority),
+        "cudaStreamCreateWithPriority");
+  for (Events& events : events_)
+    for (cudaEvent_t* event : {&events.ready, &events.done})
+      check(cudaEventCreateWithFlags(event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+  watch_.emplace(*this, deadline);
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  const ncclResult_t result = [&] {
+    const auto lock = watch_->hold();
+    return ncclCommInitRankConfig(&comm_, host.size(), id, rank_, &config);
+  }();
+  if (!is_ok(result)) watch_->fail(fault_of(result, call));
+  wait_until_enqueued(call);
+}
+
+// Throws a fault that no caller has got yet, because this rank may have computed with wrong values since. Closing waits
+// until peers have received their data. After an exception it does not, because they may never do so.
+Nccl::~Nccl() {
+  if (!std::uncaught_exceptions()) {
+    watch_->throw_unreported();
+    close();
+  }
+  watch_.reset();
+  abort();
+  for (const Events& events : events_) {
+    cudaEventDestroy(events.ready);
+    cudaEventDestroy(events.done);
+  }
+  cudaStreamDestroy(stream_);
+}
+
+void Nccl::close() try {
+  {
+    const auto lock = watch_->hold();
+    ncclCommFinalize(comm_);
+  }
+  wait_until_enqueued(describe(Verb::finalize, Site::here("NCCL")));
+  const auto lock = watch_->hold();
+  ncclCommDestroy(std::exchange(comm_, nullptr));
+} catch (const Fault&) {  // a peer that closes later than the deadline has all it needs from this rank
+}
+
+// Waits until NCCL has enqueued the operation on its stream.
+void Nccl::wait_until_enqueued(const Call& call) {
+  const auto until = std::chrono::steady_clock::now() + deadline_;
+  for (;; let_others_run()) {
+    ncclResult_t state = ncclInProgress;
+    {
+      const auto lock = watch_->hold();
+      ncclCommGetAsyncError(comm_, &state);
+    }
+    if (state == ncclSuccess) return;
+    if (state != ncclInProgress) watch_->fail(fault_of(state, call));
+    if (std::chrono::steady_clock::now() > until)
+      watch_->fail(Fault(exit_codes::deadline, "deadline: NCCL has waited " + text(deadline_.count()) +
+                                                   " ms for its peers in " + call.text()));
+  }
+}
+
+template <class Calls> ncclResult_t Nccl::grouped(Calls calls) {
+  const auto lock = watch_->hold();
+  ncclGroupStart();
+  const ncclResult_t called = calls(), ended = ncclGroupEnd();
+  return is_ok(called) ? ended : called;
+}
+
+template <class Calls> CardExchange::Ticket Nccl::enqueue(const Call& call, Calls calls) {
+  const Ticket ticket = watch_->next();
+  const Events& events = events_[Watch::slot(ticket)];
+  check(cudaEventRecord(events.ready, my_stream()), "cudaEventRecord");
+  check(cudaStreamWaitEvent(stream_, events.ready, 0), "cudaStreamWaitEvent");
+  if (const ncclResult_t result = grouped(calls); !is_ok(result)) watch_->fail(fault_of(result, call));
+  wait_until_enqueued(call);
+  check(cudaEventRecord(events.done, stream_), "cudaEventRecord");
+  watch_->begin(call);
+  return ticket;
+}
+
+void Nccl::await(Ticket ticket) noexcept {
+  if (!watch_->is_done(ticket)) cudaStreamWaitEvent(my_stream(), events_[Watch::slot(ticket)].done, 0);
+}
+
+CardExchange::Ticket Nccl::gather(const Call& call, const std::byte* mine, std::span<const size_t> counts,
+                                  std::byte* all) {
+  const bool even = std::equal(counts.begin() + 1, counts.end(), counts.begin());
+  return enqueue(call, [&] {
+    if (even) return ncclAllGather(mine, all, counts[0], ncclUint8, comm_, stream_);
+    ncclResult_t result = ncclSuccess;
+    std::byte* place = all;
+    for (size_t r = 0; r < counts.size() && is_ok(result); place += counts[r++])
+      if (counts[r] > 0) result = ncclBroadcast(mine, place, counts[r], ncclUint8, static_cast<int>(r), comm_, stream_);
+    return result;
+  });
+}
+
+CardExchange::Ticket Nccl::swap(const Call& call, const std::byte* mine, std::span<const size_t> cuts,
+                                std::byte* received) {
+  const auto me = static_cast<size_t>(rank_), ranks = cuts.size() - 1;
+  const size_t slice = cuts[me + 1] - cuts[me];
+  return enqueue(call, [&] {
+    ncclResult_t result = ncclSuccess;
+    for (size_t r = 0; r < ranks && is_ok(result); ++r) {
+      if (r == me) continue;
+      const int peer = static_cast<int>(r);
+      if (const size_t theirs = cuts[r + 1] - cuts[r])
+        result = ncclSend(mine + cuts[r], theirs, ncclUint8, peer, comm_, stream_);
+      if (slice > 0 && is_ok(result)) result = ncclRecv(received + r * slice, slice, ncclUint8, peer, comm_, stream_);
+    }
+    return result;
+  });
+}
+
+CardExchange::Ticket Nccl::reduce(const Call& call, std::span<const std::byte> mine, std::byte* result) {
+  return enqueue(call, [&] {
+    return ncclAllReduce(mine.data(), result, mine.size() / size_of(call.dtype), nccl_type(call.dtype),
+                         nccl_operation(call.op), comm_, stream_);
+  });
+}
+
+Watch::Stage Nccl::stage(size_t slot) {
+  if (cudaEventQuery(events_[slot].done) != cudaErrorNotReady) return Watch::Stage::done;
+  return cudaEventQuery(events_[slot].ready) == cudaErrorNotReady ? Watch::Stage::queued : Watch::Stage::running;
+}
+
+std::optional<Fault> Nccl::error(const Call& call) {
+  ncclResult_t state = ncclSuccess;
+  if (comm_) ncclCommGetAsyncError(comm_, &state);
+  if (is_ok(state)) return {};
+  return fault_of(state, call);
+}
+
+void Nccl::abort() {
+  if (comm_) ncclCommAbort(std::exchange(comm_, nullptr));
+}
+
+using Card = std::array<char, sizeof(cudaUUID_t)>;
+
+Card my_card() {
+  Card card{};
+  if (!available(Device::cuda)) return card;
+  cudaDeviceProp properties;
+  check(cudaGetDeviceProperties(&properties, my_device()), "cudaGetDeviceProperties");
+  std::memcpy(card.data(), &properties.uuid, sizeof card);
+  return card;
+}
+
+}  // namespace
+
+void take_card(int i) {
+  if (!available(Device::cuda)) return;
+  int count = 0;
+  check(cudaGetDeviceCount(&count), "cudaGetDeviceCount");
+  backend(Device::cuda).use_card(i % count);
+}
+
+std::string obstacle_to_nccl(Transport& group) {
+  const Card mine = my_card();
+  std::vector<Card> cards(static_cast<size_t>(group.size()));
+  group.expose(describe(Verb::all_gather, Site::here("cards")), std::as_bytes(std::span(mine)), sizeof mine,
+               [&](const Transport::Part& part) {
+                 for (size_t r = 0; r < cards.size(); ++r)
+                   std::memcpy(cards[r].data() + part.first, part.peers[r], part.last - part.first);
+               });
+  for (size_t r = 0; r < cards.size(); ++r) {
+    const auto name = [&](size_t i) { return text(group.global({static_cast<int>(i)})); };
+    if (cards[r] == Card{}) return "rank " + name(r) + " has no card";
+    const auto first = static_cast<size_t>(std::find(cards.begin(), cards.end(), cards[r]) - cards.begin());
+    if (first < r) return "ranks " + name(first) + " and " + name(r) + " share a card; NCCL needs one for each";
+  }
+  return "";
+}
+
+std::unique_ptr<Transport> connect_nccl(std::unique_ptr<Transport> group, milliseconds deadline) {
+  const std::string obstacle = obstacle_to_nccl(*group);
+  require(obstacle.empty(), "transport nccl: ", obstacle);
+  const auto connect = [deadline](Transport& host) { return std::make_unique<Nccl>(host, deadline); };
+  return std::make_unique<NcclGroup>(std::move(group), connect, library(), NcclGroup::Where{});
+}
+
+}  // namespace weft

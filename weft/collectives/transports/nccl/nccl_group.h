@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// A group whose ranks have a card each. A CardExchange moves the memory of cards; a host transport does everything
+// else, and compares the ranks' calls before anything is enqueued.
+//
+// Peers' bytes are copies on this rank's own card, written in the order of this rank's stream. So no rank synchronizes
+// a backend, neither before it exposes memory nor before `read` or `fold` returns, and work that is enqueued after a
+// call finds its `result` complete.
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "weft/collectives/transport.h"
+#include "weft/collectives/transports/nccl/card_exchange.h"
+
+namespace weft {
+
+class NcclGroup : public Transport {
+ public:
+  // Makes the exchange of a group. All ranks call it together when it is first needed.
+  using Connect = std::function<std::unique_ptr<CardExchange>(Transport& host)>;
+
+  // Where the exchanged memory is, and how much memory may hold bytes received from peers. Collectives in two halves
+  // ignore the limit, because they read all bytes as one part. Tests set other values.
+  struct Where {
+    Device device = Device::cuda;
+    size_t workspace_bytes = size_t{64} << 20;
+  };
+  // `library` is for the description.
+  NcclGroup(std::unique_ptr<Transport> host, Connect connect, std::string library, Where where);
+
+  int rank() const override { return host_->rank(); }
+  int size() const override { return host_->size(); }
+  GlobalRank global(GroupRank rank) const override { return host_->global(rank); }
+  std::string description() const override { return library_ + " over " + host_->description(); }
+  void expose(const Call& call, Bytes mine, size_t longest, Read read) override;
+  std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest) override;
+  void combine(const Call& call, Bytes mine, std::span<std::byte> result, Fold fold) override;
+  bool combine_in_any_order(const Call& call, Bytes mine, std::span<std::byte> result) override;
+  void send(Call call, GroupRank to, Bytes bytes) override { host_->send(call, to, bytes); }
+  Call receive(Call call, GroupRank from, std::span<std::byte> bytes) override {
+    return host_->receive(call, from, bytes);
+  }
+  std::unique_ptr<Transport> split(int color, int key, Site site) override;
+  std::string busy_with(const std::string& what) override { return host_->busy_with(what); }
+  void finalize(Site site) override { host_->finalize(site); }
+  bool shows_device_memory() const override { return true; }
+  bool keeps_stream_order() const override { return true; }
+  StorageHandle allocate_shown(size_t bytes) override { return host_->allocate_shown(bytes); }
+  StorageHandle allocate_common(size_t bytes, Site site) override { return host_->allocate_common(bytes, site); }
+
+ private:
+  class Gathering;
+
+  bool on_card(const Call& call) const { return call.device == where_.device; }
+  void agree(const Call& call, size_t mine, size_t longest);  // fills sizes_ with the number of bytes of each rank
+  CardExchange& exchange();
+  Tensor workspace(size_t bytes) const;
+  // Gathers the bytes [first, last) of all ranks, and sets peers_ to where they are once the ticket is done.
+  CardExchange::Ticket gather(const Call& call, const std::byte* mine, size_t first, size_t last, std::byte* to);
+  void set_peers(std::byte* packed);  // for bytes in rank order, counts_ of each rank
+
+  const std::unique_ptr<Transport> host_;
+  const Connect connect_;
+  const std::string library_;
+  const Where where_;
+  std::unique_ptr<CardExchange> exchange_;
+  std::vector<size_t> sizes_, counts_, cuts_;
+  std::vector<const std::byte*> peers_;
+};
+
+}  // namespace weft

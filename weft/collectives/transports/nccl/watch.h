@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Aborts work on a card that is stuck. A rank that waits for its card is in the driver, where neither Weft's deadline
+// nor the failure of a peer can end the wait. So a thread checks the work on the card at regular intervals.
+#include <array>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "weft/collectives/transport.h"
+
+namespace weft {
+
+// Pieces of work are numbered from 1 and done in order. At most `capacity` of them are unfinished, each in its slot.
+class Watch {
+ public:
+  static constexpr uint64_t capacity = 64;
+  static size_t slot(uint64_t work) { return work % capacity; }
+
+  enum class Stage { queued, running, done };  // queued work waits for this rank's own work, not for peers
+  // Only one thread calls these at a time, the rank's or the watch's.
+  class Watched {
+   public:
+    virtual ~Watched() = default;
+    virtual void begin_watch() {}  // called on the watch's new thread
+    virtual Stage stage(size_t slot) = 0;
+    virtual std::optional<Fault> error(const Call& call) = 0;  // an error that the library reports
+    virtual void abort() = 0;                                  // ends all work
+  };
+
+  Watch(Watched& watched, std::chrono::milliseconds deadline);
+  Watch(const Watch&) = delete;
+  ~Watch();
+
+  // `next` waits until a slot is free, and returns the number of the next piece of work; `begin` counts it as enqueued.
+  uint64_t next();
+  void begin(const Call& call);
+  bool is_done(uint64_t work);
+
+  // While the caller holds this lock, nothing is aborted. Throws the fault if something was aborted before.
+  std::unique_lock<std::mutex> hold();
+  [[noreturn]] void fail(const Fault& fault);  // aborts all work; the caller must not hold the lock
+  void throw_unreported();                     // throws the fault if no call has thrown it yet
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  [[noreturn]] void throw_fault();
+  void check();
+  void check_until_stopped();
+  void end(const Fault& fault);
+
+  Watched& watched_;
+  const std::chrono::milliseconds deadline_, pause_;  // pause_: between two checks of the thread
+  std::mutex mutex_;                                  // guards all members below, and calls to the watched
+  std::condition_variable stop_;
+  bool stopped_ = false;
+  uint64_t begun_ = 0, done_ = 0;
+  std::array<Call, capacity> calls_;
+  Clock::time_point last_check_ = Clock::now();
+  Clock::time_point running_since_;  // since when, at the latest, the first unfinished piece of work is running
+  std::optional<Fault> fault_;
+  bool reported_ = false;
+  std::thread thread_;
+};
+
+}  // namespace weft

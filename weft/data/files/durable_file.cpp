@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/data/files/durable_file.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstdio>  // rename
+#include <cstring>
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* temporary_suffix = ".weft-tmp";
+
+// A writer holds a lock on its temporary file as long as it lives. On file systems without locks writing works, too,
+// but sweep() removes nothing.
+bool locked_by_another(const Descriptor& file) {
+  return flock(file.number(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+}
+bool unlinked(const Descriptor& file) {
+  struct stat state;
+  return fstat(file.number(), &state) == 0 && state.st_nlink == 0;
+}
+
+// Returns 0, or -1 and sets errno.
+int sync(const Descriptor& file) {
+  int result;
+  do result = fsync(file.number());
+  while (result != 0 && errno == EINTR);
+  return result;
+}
+int sync_folder(const fs::path& path) {
+  const Descriptor folder(open(path.empty() ? "." : path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!folder) return -1;
+  return sync(folder) == 0 || errno == EINVAL ? 0 : -1;  // EINVAL: this file system cannot sync folders
+}
+
+[[noreturn]] void report(const fs::path& path, const char* what, int code) {
+  throw OutputFailure(path.string() + ": " + what + ": " + std::strerror(code));
+}
+
+}  // namespace
+
+DurableFile::DurableFile(fs::path place) : place_(std::move(place)) {
+  // The name has the process id and a counter, since threads may write concurrently and a dead process may have had the
+  // same id.
+  for (int attempt = 0;; ++attempt) {
+    temporary_ = place_;
+    temporary_ += "." + std::to_string(getpid()) + "-" + std::to_string(attempt) + temporary_suffix;
+    file_ = Descriptor(open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    if (!file_ && errno == EEXIST) continue;
+    if (!file_) report(place_, "cannot be created", errno);
+    if (!locked_by_another(file_) && !unlinked(file_)) return;  // otherwise swept before it was locked
+  }
+}
+
+DurableFile::~DurableFile() {
+  if (file_) unlink(temporary_.c_str());
+}
+
+void DurableFile::write(uint64_t offset, const void* bytes, size_t count) {
+  const auto* next = static_cast<const char*>(bytes);
+  while (count > 0) {
+    const ssize_t done = pwrite(file_.number(), next, count, static_cast<off_t>(offset));
+    if (done < 0 && errno == EINTR) continue;
+    if (done <= 0) report(place_, "cannot be written", done < 0 ? errno : ENOSPC);
+    next += done;
+    offset += static_cast<uint64_t>(done);
+    count -= static_cast<size_t>(done);
+  }
+}
+
+void DurableFile::commit() {
+  if (sync(file_) != 0) report(place_, "cannot be brought to the disk", errno);
+  if (rename(temporary_.c_str(), place_.c_str()) != 0) report(place_, "cannot be put in its place", errno);
+  file_ = Descriptor();
+  if (sync_folder(place_.parent_path()) != 0) report(place_, "its folder cannot be brought to the disk", errno);
+}
+
+void DurableFile::sweep(const fs::path& folder) {
+  std::error_code ignored;  // a folder that cannot be listed is not swept
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
+    if (!entry.path().string().ends_with(temporary_suffix)) continue;
+    const Descriptor file(open(entry.path().c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    if (file && flock(file.number(), LOCK_EX | LOCK_NB) == 0) unlink(entry.path().c_str());
+  }
+}
+
+void make_durable_folder(const fs::path& folder) {
+  std::error_code error;
+  if (fs::is_directory(folder, error)) return;
+  const fs::path whole = fs::absolute(folder / "").parent_path();
+  make_durable_folder(whole.parent_path());
+  fs::create_directory(whole, error);
+  if (error) report(folder, "cannot be created", error.value());
+  if (sync_folder(whole.parent_path()) != 0) report(folder, "cannot be brought to the disk", errno);
+}
+
+}  // namespace weft

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/engine/kernels/backend.h"
+
+namespace weft {
+namespace {
+
+struct Devices {
+  std::unique_ptr<Backend> cpu = make_cpu_backend(), cuda = make_cuda_backend();
+};
+// Made once and never destroyed, because static tensors return their memory to the pools at the end of the process.
+const Devices& devices() {
+  static const Devices& all = *new Devices;
+  return all;
+}
+
+}  // namespace
+
+Backend& backend(Device device) {
+  const auto& chosen = device == Device::cpu ? devices().cpu : devices().cuda;
+  require(chosen != nullptr, "device ", device, ": not in this build, or no such device answers on this machine");
+  return *chosen;
+}
+
+TensorDevice& tensor_device(Device device) { return backend(device); }
+
+bool available(Device device) { return device == Device::cpu || devices().cuda != nullptr; }
+
+Tensor staging_for(const Tensor& x) {
+  return Tensor(StorageHandle(backend(x.device()).allocate_staging(x.bytes())), 0, x.shape(), x.dtype());
+}
+
+Tensor staged(const Tensor& x) {
+  if (x.device() == Device::cpu) return x;
+  Tensor host = staging_for(x);
+  host.copy_from(x);
+  return host;
+}
+
+}  // namespace weft

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The CPU as a Backend, with one thread per rank. Each group of verbs is one .cpp file of this folder. The verbs unwrap
+// tensors and dispatch on the element type; the kernels that they call work on plain pointers.
+#include "weft/engine/kernels/backend.h"
+
+namespace weft {
+
+std::unique_ptr<Backend> WEFT_CPU_FACTORY();
+
+class CpuBackend final : public Backend {
+ public:
+  std::string description() const override;
+
+  Storage* allocate(size_t bytes) override;
+  MemoryStatistics memory() const override { return pool::statistics(); }
+  Storage* allocate_staging(size_t bytes) override { return allocate(bytes); }
+  MemoryStatistics staging_memory() const override { return memory(); }
+  void copy(void* to, const void* from, size_t bytes) override;
+  void upload(void* to, const void* from, size_t bytes) override { copy(to, from, bytes); }
+  void download(void* to, const void* from, size_t bytes) override { copy(to, from, bytes); }
+  void synchronize() override {}
+  double multiply_adds() override;  // multiply_adds.cpp
+
+  // elementwise.cpp
+  void fill(double value, Tensor& y) override;
+  void cast(const Tensor& x, Tensor& y) override;
+  void unary(Unary op, Scalars scalars, const Tensor& x, Tensor& y) override;
+  void slope(Unary op, Scalars scalars, const Tensor& saved, const Tensor& g, Tensor& y) override;
+  void curvature(Unary op, Scalars scalars, const Tensor& saved, const Tensor& g, const Tensor& h, Tensor& y) override;
+  void binary(Binary op, const Tensor& a, const Tensor& b, Tensor& y) override;
+  void binary_along(Binary op, const Tensor& a, const Tensor& v, Along along, Tensor& y) override;
+  void compare(Comparison op, const Tensor& a, const Tensor& b, Tensor& y) override;
+  void mark_difference(const Tensor& a, const Tensor& b, Tensor& y) override;
+  void where(const Tensor& condition, const Tensor& a, const Tensor& b, Tensor& y) override;
+  void accumulate(double scale, const Tensor& x, Tensor& y) override;
+
+  // reduce.cpp
+  void reduce(Reduction op, const Tensor& x, Along along, Tensor& y) override;
+  void reduce_outside(const Tensor& x, Along along, Tensor& y) override;
+  void repeat(const Tensor& x, Along along, Tensor& y) override;
+  void arg_reduce(Reduction op, const Tensor& x, Along along, Tensor& y) override;
+  void cumulative_sum(const Tensor& x, Along along, bool reverse, Tensor& y) override;
+  void top_k(const Tensor& x, Along along, int64_t k, bool largest, Tensor& values, Tensor& indices) override;
+  void flip(const Tensor& x, Along along, Tensor& y) override;
+
+  // row_verbs.cpp
+  void normalize_rows(Normalizer kind, const Tensor& x, Tensor& y) override;
+  void normalize_rows_pullback(Normalizer kind, const Tensor& y, const Tensor& g, Tensor& dx) override;
+  void log_sum_exp_rows(const Tensor& x, Tensor& y) override;
+  void standardize_rows(double epsilon, const Tensor& x, Tensor& y, Tensor& rstd) override;
+  void standardize_rows_pullback(const Tensor& y, const Tensor& rstd, const Tensor& g, Tensor& dx) override;
+  void layer_norm_rows(double epsilon, bool relu, const Tensor& x, const Tensor& gamma, const Tensor& beta, Tensor& y,
+                       Tensor& moments) override;
+  void layer_norm_rows_pullback(const NormedRows& saved, const Tensor& g, Tensor& dx, Tensor& dgamma,
+                                Tensor& dbeta) override;
+  void cross_entropy_rows(const Tensor& x, const Tensor& targets, Tensor& losses) override;
+  void cross_entropy_rows_pullback(const Tensor& x, const Tensor& targets, const Tensor& g, Tensor& dx) override;
+
+  // matmul.cpp
+  void matmul(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b, const Epilogue& epilogue,
+              Tensor& y) override;
+  void convolve(const Convolution& c, const Tensor& x, const Tensor& w, const Epilogue& epilogue, Tensor& y) override;
+  void convolve_input_gradient(const Convolution& c, const Tensor& g, const Tensor& w, Tensor& dx) override;
+  void convolve_weight_gradient(const Convolution& c, const Tensor& x, const Tensor& g, Tensor& dw) override;
+
+  // score_verbs.cpp
+  void score_sums(ScoreSum kind, const Scores& z, Tensor& sums) override;
+  void score_gradients(ScoreSum kind, const Scores& z, const Tensor& sums, const Tensor& g,
+                       ScoreGradients& to) override;
+
+  // index.cpp
+  void gather_rows(const Tensor& x, const Tensor& indices, Tensor& y) override;
+  void scatter_add_rows(const Tensor& x, const Tensor& indices, Tensor& y) override;
+  void one_hot(const Tensor& indices, Tensor& y) override;
+  void copy_slab(const Tensor& x, Along from, int64_t from_begin, Tensor& y, Along to, int64_t to_begin,
+                 int64_t count) override;
+  void permute(const Tensor& x, const Shape& order, Tensor& y) override;
+  void unfold(const Convolution& c, const Tensor& x, Tensor& y) override;
+  void fold(const Convolution& c, const Tensor& x, Tensor& y) override;
+
+  // update.cpp
+  void update(UpdateRule rule, std::span<const UpdateRun> runs, Tensor& value, std::span<Tensor> slots,
+              Tensor& rounded) override;
+  void square_sums(std::span<const SquareSumsRun> runs, Tensor& sums) override;
+  void add_exact_parts(const Tensor& x, Tensor& sums) override;
+
+  // nearest.cpp
+  void nearest_rows(const Tensor& x, const Tensor& codes, Tensor& indices) override;
+
+  // random.cpp
+  void uniform(Random random, double low, double high, Tensor& y) override;
+  void normal(Random random, double mean, double deviation, Tensor& y) override;
+};
+
+}  // namespace weft

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/engine/kernels/cpu/products/gemm.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "weft/engine/kernels/cpu/products/gemm_tile.h"
+
+namespace weft::cpu {
+namespace {
+
+// A strip of a (tile_rows x block_k) stays in L1 while it is multiplied with a block of b (block_k x block_n) in L2.
+// The finish hook gets rows of at most `longest_piece` elements, so that a strip of c is still in cache.
+constexpr int64_t largest_block_k = 384;
+template <class T> constexpr int64_t largest_block = 768 * 1024 / int64_t(sizeof(T));
+template <class T> constexpr int64_t longest_piece = 4096 / int64_t(sizeof(T));
+
+constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+constexpr int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
+
+/// The length of nearly equal pieces of `total`, a multiple of `unit`.
+constexpr int64_t piece(int64_t total, int64_t largest, int64_t unit = 1) {
+  return total == 0 ? unit : round_up(ceil_div(total, ceil_div(total, largest)), unit);
+}
+
+/// The length of the blocks of k. It determines the order of summation, so it must depend on k only.
+constexpr int64_t block_length(int64_t k) { return piece(k, largest_block_k); }
+
+/// A matrix to read, in place or packed. Element (i, j) is data[i * stride + j], or data[j * stride + i] if transposed.
+template <class T> struct View {
+  const T* data;
+  int64_t stride;
+  bool transposed;
+
+  View at(int64_t i, int64_t j) const {
+    if (!data) return *this;  // an operand without elements may be without memory
+    return {data + (transposed ? j * stride + i : i * stride + j), stride, transposed};
+  }
+};
+
+/// to[j * step + i] = from[i * stride + j] for a full square of lanes x lanes, by log2(lanes) perfect shuffles of the
+/// rows.
+template <class T> void transpose_square(const T* from, int64_t stride, T* to, int64_t step) {
+  Vector<T> v[lanes<T>], w[lanes<T>];
+  unroll<lanes<T>>([&](auto i) __attribute__((always_inline)) { v[i] = load(from + i * stride); });
+  unroll<std::countr_zero(unsigned(lanes<T>))>([&](auto) __attribute__((always_inline)) {
+    unroll<lanes<T> / 2>([&](auto i) __attribute__((always_inline)) {
+      w[2 * i] = interleave_low<T>(v[i], v[i + lanes<T> / 2]);
+      w[2 * i + 1] = interleave_high<T>(v[i], v[i + lanes<T> / 2]);
+    });
+    unroll<lanes<T>>([&](auto i) __attribute__((always_inline)) { v[i] = w[i]; });
+  });
+  unroll<lanes<T>>([&](auto i) __attribute__((always_inline)) { store(to + i * step, v[i]); });
+}
+
+/// Packs one panel of k rows of `width` elements. The first `n` are copied and the others are zeros.
+template <class T> void pack_panel(const View<T>& b, int64_t n, int64_t k, int64_t width, T* to) {
+  constexpr int64_t square = lanes<T>;
+  if (!b.transposed) {
+    for (int64_t p = 0; p < k; ++p)
+      for (int64_t j = 0; j < width; j += square)
+        store(to + p * width + j, load_next(b.data + p * b.stride + j, n - j));
+    return;
+  }
+  const int64_t squares_n = n / square * square, squares_k = k / square * square;
+  for (int64_t j = 0; j < squares_n; j += square)
+    for (int64_t p = 0; p < squares_k; p += square)
+      transpose_square(b.at(p, j).data, b.stride, to + p * width + j, width);
+  for (int64_t p = 0; p < k; ++p)
+    for (int64_t j = p < squares_k ? squares_n : 0; j < width; ++j)
+      to[p * width + j] = j < n ? b.data[j * b.stride + p] : T(0);
+}
+
+/// The width in vectors of the next panel, when `columns` are left: 64 columns are 32 + 32 rather than 48 + 16.
+template <class T> constexpr int64_t panel_vectors(int64_t columns) {
+  const int64_t vectors = ceil_div(columns, lanes<T>);
+  return vectors == tile_vectors + 1 ? tile_vectors - 1 : std::min<int64_t>(vectors, tile_vectors);
+}
+
+template <class T> void pack_panels(const View<T>& b, int64_t n, int64_t k, T* to) {
+  for (int64_t j = 0; j < n;) {
+    const int64_t width = panel_vectors<T>(n - j) * lanes<T>;
+    pack_panel(b.at(0, j), std::min(n - j, width), k, width, to + j * k);
+    j += width;
+  }
+}
+
+// The stride of a packed strip, by row and by column.
+template <class T> constexpr int64_t strip_stride_rows = largest_block_k + lanes<T>;
+template <class T> constexpr int64_t strip_stride_columns = round_up(tile_rows, lanes<T>);
+template <class T>
+constexpr int64_t strip_size = std::max(tile_rows* strip_stride_rows<T>, largest_block_k* strip_stride_columns<T>);
+
+/// Copies rows x k of `a`. If more of it is readable, whole vectors are copied, which is cheaper than an exact
+/// remainder.
+template <class T>
+View<T> pack_strip(const View<T>& a, int64_t rows, int64_t k, int64_t readable_rows, int64_t readable_k, T* to) {
+  const int64_t stride = a.transposed ? strip_stride_columns<T> : strip_stride_rows<T>;
+  const int64_t outer = a.transposed ? k : rows, inner = a.transposed ? rows : k;
+  const int64_t readable = a.transposed ? readable_rows : readable_k;
+  for (int64_t i = 0; i < outer; ++i) {
+    const T* from = a.data + i * a.stride;
+    T* row = to + i * stride;
+    for (int64_t j = 0; j < inner; j += lanes<T>)
+      if (j + lanes<T> <= readable)
+        store(row + j, load(from + j));
+      else
+        std::copy_n(from + j, inner - j, row + j);
+  }
+  return {to, stride, a.transposed};
+}
+
+/// A block of op(b), as consecutive panels or in place.
+template <class T> struct Block {
+  const T* data;
+  int64_t ldb;
+  bool packed;
+};
+
+/// Computes a tile in a buffer and copies it to c: at the right edge, where a whole vector does not fit, and if there
+/// is a factor.
+template <class T>
+void multiply_aside(Tile<T> tile, int64_t rows, int64_t columns, int64_t k, const View<T>& a, const T* b, int64_t ldb,
+                    const T* next, T alpha, const TileOutput<T>& out) {
+  constexpr int64_t width = tile_columns<T>;
+  alignas(vector_bytes) T sums[tile_rows * width];
+  tile(k, a.data, a.stride, b, ldb, next, {sums, width, nullptr, false});
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t j = 0; j < columns; j += lanes<T>) {
+      T* c = out.c + i * out.ldc + j;
+      Vector<T> start = out.bias ? load_next(out.bias + j, columns - j) : Vector<T>{};
+      if (out.add) start += load_next(c, columns - j);
+      store_next(c, fma(broadcast(alpha), load(sums + i * width + j), start), columns - j);
+    }
+}
+
+/// Multiplies a strip of a with a block of b.
+template <class T>
+void multiply_strip(int64_t rows, int64_t columns, int64_t k, const View<T>& a, const Block<T>& b, const T* next,
+                    T alpha, TileOutput<T> out) {
+  const T* panel = b.data;
+  for (int64_t column = 0; column < columns;) {
+    const int64_t vectors = panel_vectors<T>(columns - column), width = vectors * lanes<T>;
+    const int64_t ldb = b.packed ? width : b.ldb;
+    const Tile<T> tile = tiles<T>[a.transposed][std::size_t(vectors - 1)][std::size_t(rows - 1)];
+    if (alpha == 1 && column + width <= columns)
+      tile(k, a.data, a.stride, panel, ldb, next, out);
+    else
+      multiply_aside(tile, rows, std::min(width, columns - column), k, a, panel, ldb, next, alpha, out);
+    panel += b.packed ? width * k : width;
+    out.advance(width);
+    column += width;
+    next = a.data;  // in cache already, so this prefetch costs little
+  }
+}
+
+/// `packed` is all of op(b) in PackedB's layout, or null.
+template <class T>
+void multiply(const View<T>& a, const View<T>& b, const T* packed, int64_t m, int64_t n, int64_t k, T* c, int64_t ldc,
+              const Epilogue<T>& epilogue) {
+  thread_local Scratch<T> strip_memory, block_memory;
+  if (m == 0 || n == 0) return;
+  const int64_t strips = ceil_div(m, tile_rows);
+  const int64_t block_k = block_length(k);
+  const int64_t block_n = piece(n, std::min(longest_piece<T>, largest_block<T> / block_k), tile_columns<T>);
+  const bool in_place =
+      !packed && !b.transposed && n % lanes<T> == 0 && (strips <= 2 || b.stride <= 2 * tile_columns<T>);
+  const bool copy_strips = a.transposed ? n > 2 * tile_columns<T> : k > block_k && n > 2 * tile_columns<T>;
+  T* const strip = strip_memory.at_least(strip_size<T>);
+
+  for (int64_t column = 0; column < n; column += block_n) {
+    const int64_t columns = std::min(block_n, n - column);
+    for (int64_t p = 0; p == 0 || p < k; p += block_k) {
+      const int64_t depth = std::min(block_k, k - p);
+      const bool first = p == 0, last = p + block_k >= k;
+      Block<T> right{};
+      if (packed) {
+        right = {packed + p * round_up(n, lanes<T>) + column * depth, 0, true};
+      } else if (in_place) {
+        right = {b.at(p, column).data, b.stride, false};
+      } else {
+        T* panels = block_memory.at_least(depth * round_up(columns, lanes<T>));
+        pack_panels(b.at(p, column), columns, depth, panels);
+        right = {panels, 0, true};
+      }
+      for (int64_t s = 0; s < strips; ++s) {
+        const int64_t row = m * s / strips, rows = m * (s + 1) / strips - row;
+        const T* bias = first && epilogue.bias ? epilogue.bias + column : nullptr;
+        const TileOutput<T> out{c + row * ldc + column, ldc, bias, !first || epilogue.accumulate};
+        const View<T> left = a.at(row, p);
+        if (copy_strips) {
+          const View<T> copy = pack_strip(left, rows, depth, m - row, k - p, strip);
+          multiply_strip(rows, columns, depth, copy, right, copy.data, epilogue.alpha, out);
+        } else {
+          // The address to prefetch: the next strip of a, or a part of the next block. It may be past the end of a.
+          const T* next = !a.transposed ? a.at(row + rows, p).data
+                          : last        ? left.data
+                                        : a.at(0, p + depth).data + s * depth * lanes<T>;
+          multiply_strip(rows, columns, depth, left, right, next, epilogue.alpha, out);
+        }
+        if (last && epilogue.finish)
+          for (int64_t i = 0; i < rows; ++i)
+            epilogue.finish(epilogue.context, out.c + i * ldc, row + i, column, columns);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+template <class T>
+void gemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* b,
+          int64_t ldb, T* c, int64_t ldc, const Epilogue<T>& epilogue) {
+  multiply<T>({a, lda, transpose_a}, {b, ldb, transpose_b}, nullptr, m, n, k, c, ldc, epilogue);
+}
+
+template <class T> void PackedB<T>::pack(bool transpose_b, int64_t n, int64_t k, const T* b, int64_t ldb) {
+  n_ = n;
+  k_ = k;
+  const int64_t padded_n = round_up(n, lanes<T>);
+  const int64_t block_k = block_length(k);
+  T* to = panels_.at_least(std::max<int64_t>(padded_n * k, 1));
+  const View<T> whole{b, ldb, transpose_b};
+  for (int64_t p = 0; p < k; p += block_k) pack_panels(whole.at(p, 0), n, std::min(block_k, k - p), to + p * padded_n);
+}
+
+template <class T>
+void gemm(bool transpose_a, int64_t m, const T* a, int64_t lda, const PackedB<T>& b, T* c, int64_t ldc,
+          const Epilogue<T>& epilogue) {
+  multiply<T>({a, lda, transpose_a}, {}, b.data(), m, b.n(), b.k(), c, ldc, epilogue);
+}
+
+template class PackedB<float>;
+template class PackedB<double>;
+template void gemm(bool, bool, int64_t, int64_t, int64_t, const float*, int64_t, const float*, int64_t, float*, int64_t,
+                   const Epilogue<float>&);
+template void gemm(bool, bool, int64_t, int64_t, int64_t, const double*, int64_t, const double*, int64_t, double*,
+                   int64_t, const Epilogue<double>&);
+template void gemm(bool, int64_t, const float*, int64_t, const PackedB<float>&, float*, int64_t,
+                   const Epilogue<float>&);
+template void gemm(bool, int64_t, const double*, int64_t, const PackedB<double>&, double*, int64_t,
+                   const Epilogue<double>&);
+
+}  // namespace weft::cpu

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The state of one rank on its card: a stream, a cuBLAS handle, staging memory for uploads, and the pool of its
+// tensors.
+//
+// A thread leases a context on first use and returns it when it ends; another thread may then lease it. Contexts are
+// never destroyed, so a block can always return to its owner, and its uses stay in the order of one stream.
+#include <cuda_runtime_api.h>
+
+#include <atomic>
+#include <mutex>
+#include <vector>
+
+#include "weft/engine/kernels/cuda/blas.h"
+#include "weft/engine/tensor/pool.h"
+#include "weft/engine/tensor/storage.h"
+
+namespace weft::cuda {
+
+void check(cudaError_t code, const char* call);
+
+class Context;
+
+// A header and its memory, which is device memory, or pinned host memory for staging.
+struct Block : Storage {
+  Block(void* data, int size_class, Device device, Context& owner);
+
+  Block* next = nullptr;
+  Context* const owner;
+  const int size_class;
+  cudaEvent_t last_use = nullptr;  // set if another thread has freed the block, after the work of that thread
+  Context* lender = nullptr;       // the owner of that event
+};
+
+// The blocks of one kind that a context has made: free lists by size class, and statistics.
+struct BlockPool {
+  Block* lists[SizeClass::count] = {};
+  std::atomic<int64_t> live = 0, peak = 0, system_calls = 0;
+
+  void add_to(MemoryStatistics& sum) const;
+};
+
+class Context {
+ public:
+  explicit Context(int device);
+
+  int device() const { return device_; }
+  cudaStream_t stream() const { return stream_; }
+  cublasHandle_t blas();
+
+  Block* take(size_t bytes, Device device = Device::cuda);  // for Device::cpu, pinned memory
+  void upload(void* to, const char* from, size_t bytes);
+  void trim();  // waits for the stream and returns every cached block of the card to the system
+  const BlockPool& pool(Device device) const { return pools_[static_cast<int>(device)]; }
+
+  static void give(Storage* storage);  // Storage::release
+
+ private:
+  static constexpr size_t slot_bytes = size_t{512} << 10;
+  static constexpr int slots = 16;
+
+  BlockPool& pool(Device device) { return pools_[static_cast<int>(device)]; }
+  void keep(Block* block);
+  Block* cached(BlockPool& pool, int size_class);
+  void collect();  // adds the blocks that other threads have freed to the free lists
+  void await(Block& block);
+  void* from_system(size_t bytes);
+  void* pinned_from_system(size_t bytes);
+  cudaEvent_t borrow_event();
+
+  const int device_;
+  cudaStream_t stream_ = nullptr;
+  cublasHandle_t blas_ = nullptr;
+  char* staging_ = nullptr;  // `slots` pinned slots, used cyclically
+  cudaEvent_t slot_free_[slots] = {};
+  int slot_ = 0;
+
+  BlockPool pools_[2];
+
+  std::mutex mutex_;  // guards the members below, which other threads use, too
+  Block* returned_ = nullptr;
+  std::vector<cudaEvent_t> events_;
+};
+
+Context& context();  // of this thread
+
+// Memory for one verb. It may be reused when the verb returns, because its next use comes later on the stream.
+template <class T> class Scratch {
+ public:
+  explicit Scratch(int64_t count) : block_(context().take(static_cast<size_t>(count) * sizeof(T))) {}
+  T* data() const { return static_cast<T*>(block_->data); }
+
+ private:
+  StorageHandle block_;
+};
+
+}  // namespace weft::cuda

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products by cuBLAS, and convolutions as products of unfolded images.
+#include "weft/engine/kernels/cuda/cuda_backend.h"
+#include "weft/engine/kernels/cuda/words.cuh"
+
+namespace weft {
+namespace cuda {
+namespace {
+
+constexpr int64_t unfolded_bytes = int64_t{128} << 20;  // memory for unfolded images; at least one image is unfolded
+
+template <class T> constexpr cudaDataType_t blas_type = CUDA_R_32F;
+template <> constexpr cudaDataType_t blas_type<double> = CUDA_R_64F;
+template <> constexpr cudaDataType_t blas_type<BFloat16> = CUDA_R_16BF;
+
+template <class T> struct Operand {
+  const T* data;
+  bool transpose = false;
+  int64_t step = 0;  // from one matrix to the next
+};
+
+// y (+)= op(a) op(b), row-major, `batch` times. In column-major order a row-major matrix is its transpose, so cuBLAS
+// computes y^T = op(b)^T op(a)^T. X is the type of a and b; y may be wider. m, n and k are not zero.
+struct Product {
+  int64_t m, n, k, batch = 1;
+  bool tf32 = false, accumulate = false;
+
+  template <class X, class Y> void run(const Operand<X>& a, const Operand<X>& b, Y* y) const {
+    using C = Compute<X>;
+    const C one = 1, scale = accumulate ? 1 : 0;
+    const auto operation = [](bool transpose) { return transpose ? CUBLAS_OP_T : CUBLAS_OP_N; };
+    const cublasOperation_t left = operation(b.transpose), right = operation(a.transpose);
+    const int64_t width_a = a.transpose ? m : k, width_b = b.transpose ? k : n;
+    if (batch == 1)  // this call may also split k, unlike the batched one
+      check(cublas().gemm(context().blas(), left, right, n, m, k, &one, b.data, blas_type<X>, width_b, a.data,
+                          blas_type<X>, width_a, &scale, y, blas_type<Y>, n, compute<X>(), CUBLAS_GEMM_DEFAULT),
+            "cublasGemmEx");
+    else
+      check(cublas().gemm_strided_batched(context().blas(), left, right, n, m, k, &one, b.data, blas_type<X>, width_b,
+                                          b.step, a.data, blas_type<X>, width_a, a.step, &scale, y, blas_type<Y>, n,
+                                          m * n, batch, compute<X>(), CUBLAS_GEMM_DEFAULT),
+            "cublasGemmStridedBatchedEx");
+  }
+  // TF32 is for f32 only. Products of bf16 values are exact in f32, the only type that cuBLAS has for them.
+  template <class X> cublasComputeType_t compute() const {
+    if constexpr (std::is_same_v<X, double>) return CUBLAS_COMPUTE_64F;
+    return std::is_same_v<X, float> && tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+  }
+};
+
+// y[b][oy][ox][tap][channel word] = x if the tap is inside the image, else zero.
+template <class Word> struct Unfold {
+  Convolution c;
+  int64_t words;  // per pixel
+  const Word* x;
+  Word* y;
+  __device__ void operator()(int64_t i) const {
+    const auto [window_tap, w] = split(i, words);
+    const auto [window, tap] = split(window_tap, c.kernel_height * c.kernel_width);
+    const auto [ky, kx] = split(tap, c.kernel_width);
+    const auto [line, ox] = split(window, c.out_width);
+    const auto [b, oy] = split(line, c.out_height);
+    const int64_t row = oy * c.stride_y - c.pad_y + ky * c.dilation_y;
+    const int64_t column = ox * c.stride_x - c.pad_x + kx * c.dilation_x;
+    const bool inside = 0 <= row && row < c.height && 0 <= column && column < c.width;
+    y[i] = inside ? x[((b * c.height + row) * c.width + column) * words + w] : Word{};
+  }
+};
+
+// The adjoint as a gather: each pixel sums the taps that read it, in the order of the taps.
+template <class X, class Y> struct Fold {
+  Convolution c;
+  const X* x;
+  Y* y;
+  __device__ void operator()(int64_t i) const {
+    const auto [pixel, channel] = split(i, c.channels);
+    const auto [line, column] = split(pixel, c.width);
+    const auto [b, row] = split(line, c.height);
+    Compute<X> sum = 0;
+    for (int64_t ky = 0; ky < c.kernel_height; ++ky) {
+      const int64_t oy = window(row + c.pad_y - ky * c.dilation_y, c.stride_y, c.out_height);
+      for (int64_t kx = 0; oy >= 0 && kx < c.kernel_width; ++kx) {
+        const int64_t ox = window(column + c.pad_x - kx * c.dilation_x, c.stride_x, c.out_width);
+        if (ox < 0) continue;
+        const int64_t place = ((b * c.out_height + oy) * c.out_width + ox) * c.kernel_height + ky;
+        sum += Compute<X>(x[(place * c.kernel_width + kx) * c.channels + channel]);
+      }
+    }
+    y[i] = static_cast<Y>(sum);
+  }
+  // The window whose tap is `offset` after the first tap of the first window; -1 if there is none.
+  __device__ static int64_t window(int64_t offset, int64_t stride, int64_t count) {
+    if (offset < 0) return -1;
+    const auto [index, between] = split(offset, stride);
+    return between == 0 && index < count ? index : -1;
+  }
+};
+
+// The extents of a convolution as a product: (windows x taps) (taps x out_channels).
+struct Windows {
+  int64_t per_image, taps, pixels;
+  explicit Windows(const Convolution& c)
+      : per_image(c.out_height * c.out_width),
+        taps(c.kernel_height * c.kernel_width * c.channels),
+        pixels(c.height * c.width) {}
+};
+// Whether unfolding the images would not change them.
+bool pointwise(const Convolution& c) {
+  return c.kernel_height * c.kernel_width == 1 && c.stride_y == 1 && c.stride_x == 1 && c.pad_y == 0 && c.pad_x == 0 &&
+         c.out_height == c.height && c.out_width == c.width;
+}
+
+template <class T> void unfold(const Convolution& c, const T* x, T* y) {
+  const void* const from = x;
+  void* const to = y;
+  const int64_t pixel = c.channels * static_cast<int64_t>(sizeof(T));
+  const int64_t taps = c.batch * c.out_height * c.out_width * c.kernel_height * c.kernel_width;
+  Grain().with(from).with(to).with(pixel).visit([&]<class Word>() {
+    const int64_t words = in_words<Word>(pixel);
+    for_each(taps * words, Unfold<Word>{c, words, in_words<Word>(from), in_words<Word>(to)});
+  });
+}
+
+// Calls run(geometry of some images, index of the first) for as many images at a time as unfold into unfolded_bytes.
+template <class F> void for_images(const Convolution& c, size_t value_bytes, const F& run) {
+  const Windows windows(c);
+  const int64_t bytes = std::max<int64_t>(windows.per_image * windows.taps * static_cast<int64_t>(value_bytes), 1);
+  const int64_t images = pointwise(c) ? c.batch : std::max<int64_t>(unfolded_bytes / bytes, 1);
+  for (int64_t first = 0; first < c.batch; first += images) {
+    Convolution part = c;
+    part.batch = std::min(images, c.batch - first);
+    run(part, first);
+  }
+}
+
+// The unfolded images, or the images themselves if unfolding does not change them.
+template <class T> class Unfolded {
+ public:
+  Unfolded(const Convolution& c, const T* x)
+      : memory_(pointwise(c) ? 0 : c.batch * Windows(c).per_image * Windows(c).taps),
+        data_(pointwise(c) ? x : memory_.data()) {
+    if (!pointwise(c)) unfold(c, x, memory_.data());
+  }
+  const T* data() const { return data_; }
+
+ private:
+  Scratch<T> memory_;
+  const T* data_;
+};
+
+}  // namespace
+}  // namespace cuda
+
+void CudaBackend::matmul(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b, const Epilogue& epilogue,
+                         Tensor& y) {
+  if (y.size() == 0) return;
+  const int64_t n = y.shape()[-1], k = a.shape()[transpose_a ? -2 : -1];
+  int64_t m = y.shape()[-2], batch = y.shape().product(0, y.shape().rank() - 2);
+  const bool a_shared = a.shape().rank() == 2, b_shared = b.shape().rank() == 2;
+  if (b_shared && !a_shared && !transpose_a) {  // one tall matrix
+    m *= batch;
+    batch = 1;
+  }
+  if (k == 0)
+    fill(0, y);
+  else
+    visit_floating(y.dtype(), [&]<class T>() {
+      const cuda::Operand<T> left = {a.data<T>(), transpose_a, a_shared ? 0 : m * k};
+      const cuda::Operand<T> right = {b.data<T>(), transpose_b, b_shared ? 0 : k * n};
+      cuda::Product{m, n, k, batch, tf32_}.run(left, right, y.mutate<T>());
+    });
+  finish(epilogue, n, y);
+}
+
+void CudaBackend::convolve(const Convolution& c, const Tensor& x, const Tensor& w, const Epilogue& epilogue,
+                           Tensor& y) {
+  if (y.size() == 0) return;
+  const cuda::Windows windows(c);
+  if (windows.taps == 0)
+    fill(0, y);
+  else
+    visit_floating(y.dtype(), [&]<class T>() {
+      T* const to = y.mutate<T>();
+      cuda::for_images(c, sizeof(T), [&](const Convolution& part, int64_t first) {
+        const cuda::Unfolded<T> columns(part, x.data<T>() + first * windows.pixels * c.channels);
+        const cuda::Product product{part.batch * windows.per_image, c.out_channels, windows.taps, 1, tf32_};
+        product.run(cuda::Operand<T>{columns.data()}, cuda::Operand<T>{w.data<T>()},
+                    to + first * windows.per_image * c.out_channels);
+      });
+    });
+  finish(epilogue, c.out_channels, y);
+}
+
+// The columns stay in Compute<T>, so that the sum in each pixel is rounded once.
+void CudaBackend::convolve_input_gradient(const Convolution& c, const Tensor& g, const Tensor& w, Tensor& dx) {
+  if (g.size() == 0 || w.size() == 0) return fill(0, dx);
+  const cuda::Windows windows(c);
+  visit_floating(dx.dtype(), [&]<class T>() {
+    using C = Compute<T>;
+    T* const to = dx.mutate<T>();
+    cuda::for_images(c, sizeof(C), [&](const Convolution& part, int64_t first) {
+      const cuda::Product product{part.batch * windows.per_image, windows.taps, c.out_channels, 1, tf32_};
+      const cuda::Operand<T> slopes{g.data<T>() + first * windows.per_image * c.out_channels};
+      const cuda::Operand<T> weights{w.data<T>(), true};
+      T* const images = to + first * windows.pixels * c.channels;
+      if (cuda::pointwise(c)) return product.run(slopes, weights, images);
+      const cuda::Scratch<C> columns(product.m * product.n);
+      product.run(slopes, weights, columns.data());
+      cuda::for_each(part.batch * windows.pixels * c.channels, cuda::Fold<C, T>{part, columns.data(), images});
+    });
+  });
+}
+
+// The sum over the parts is in Compute<T>, and rounded once.
+void CudaBackend::convolve_weight_gradient(const Convolution& c, const Tensor& x, const Tensor& g, Tensor& dw) {
+  if (g.size() == 0 || dw.size() == 0) return fill(0, dw);
+  const cuda::Windows windows(c);
+  visit_floating(dw.dtype(), [&]<class T>() {
+    using C = Compute<T>;
+    constexpr bool rounded = !std::is_same_v<T, C>;
+    Tensor wide = rounded ? Tensor(dw.shape(), dtype_of<C>, Device::cuda) : Tensor();
+    Tensor& sum = rounded ? wide : dw;
+    C* const to = sum.mutate<C>();
+    cuda::for_images(c, sizeof(T), [&](const Convolution& part, int64_t first) {
+      const cuda::Unfolded<T> columns(part, x.data<T>() + first * windows.pixels * c.channels);
+      const cuda::Operand<T> slopes{g.data<T>() + first * windows.per_image * c.out_channels};
+      const cuda::Product product{windows.taps, c.out_channels, part.batch * windows.per_image, 1, tf32_, first > 0};
+      product.run(cuda::Operand<T>{columns.data(), true}, slopes, to);
+    });
+    if constexpr (rounded) cast(sum, dw);
+  });
+}
+
+void CudaBackend::unfold(const Convolution& c, const Tensor& x, Tensor& y) {
+  visit_floating(x.dtype(), [&]<class T>() { cuda::unfold(c, x.data<T>(), y.mutate<T>()); });
+}
+
+void CudaBackend::fold(const Convolution& c, const Tensor& x, Tensor& y) {
+  visit_floating(x.dtype(), [&]<class T>() {
+    cuda::for_each(y.size(), cuda::Fold<T, T>{c, x.data<T>(), y.mutate<T>()});
+  });
+}
+
+}  // namespace weft

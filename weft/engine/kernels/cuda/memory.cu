@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+// Contexts, the pool, and the verbs that move bytes.
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "weft/engine/kernels/cuda/context.h"
+#include "weft/engine/kernels/cuda/cuda_backend.h"
+#include "weft/engine/tensor/out_of_memory.h"
+
+namespace weft {
+namespace cuda {
+namespace {
+
+constexpr size_t alignment = 256;                    // what cudaMalloc gives
+constexpr size_t blas_workspace = size_t{32} << 20;  // what NVIDIA recommends for Hopper
+
+// All contexts, and those that no thread leases. Never destroyed, because blocks come back while the program ends.
+struct Contexts {
+  std::mutex mutex;
+  std::vector<Context*> all, idle;
+};
+Contexts& contexts() {
+  static Contexts& instance = *new Contexts;
+  return instance;
+}
+
+// These have no destructors, so that a static tensor can still read them after this thread's Lease has been destroyed.
+thread_local int chosen_device = 0;
+thread_local Context* leased = nullptr;
+
+struct Lease {
+  ~Lease() { end(); }
+  static void begin() {
+    std::lock_guard lock(contexts().mutex);
+    auto& [mutex, all, idle] = contexts();
+    check(cudaSetDevice(chosen_device), "cudaSetDevice");
+    const auto free = std::find_if(idle.begin(), idle.end(), [](Context* c) { return c->device() == chosen_device; });
+    if (free != idle.end()) {
+      leased = *free;
+      idle.erase(free);
+    } else {
+      leased = all.emplace_back(new Context(chosen_device));
+    }
+  }
+  static void end() {
+    if (!leased) return;
+    std::lock_guard lock(contexts().mutex);
+    contexts().idle.push_back(std::exchange(leased, nullptr));
+  }
+};
+
+}  // namespace
+
+void check(cudaError_t code, const char* call) {
+  if (code == cudaSuccess) [[likely]]
+    return;
+  cudaGetLastError();  // clears an error that is not sticky, so that the next call does not report it again
+  fail({"cuda: ", call, " failed: ", cudaGetErrorString(code)});
+}
+
+Context& context() {
+  if (!leased) [[unlikely]] {
+    thread_local Lease lease;
+    Lease::begin();
+  }
+  return *leased;
+}
+
+Block::Block(void* data, int size_class, Device device, Context& owner)
+    : Storage(data, SizeClass::bytes(size_class), device, &Context::give), owner(&owner), size_class(size_class) {}
+
+Context::Context(int device) : device_(device) {
+  check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+}
+
+cublasHandle_t Context::blas() {
+  if (!blas_) [[unlikely]] {
+    check(cublas().create(&blas_), "cublasCreate");
+    check(cublas().set_stream(blas_, stream_), "cublasSetStream");  // first, because it resets the workspace
+    check(cublas().set_workspace(blas_, from_system(blas_workspace), blas_workspace), "cublasSetWorkspace");
+    const int exact = CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION;
+    check(cublas().set_math_mode(blas_, static_cast<cublasMath_t>(exact)), "cublasSetMathMode");
+  }
+  return blas_;
+}
+
+void BlockPool::add_to(MemoryStatistics& sum) const {
+  sum.live_bytes += live.load(std::memory_order_relaxed);
+  sum.peak_bytes += peak.load(std::memory_order_relaxed);
+  sum.system_calls += system_calls.load(std::memory_order_relaxed);
+}
+
+Block* Context::take(size_t bytes, Device device) {
+  const int size_class = SizeClass::of(std::max(bytes, alignment));
+  require(size_class < SizeClass::count, "cuda: no card has memory for ", bytes, " bytes");
+  const int64_t size = static_cast<int64_t>(SizeClass::bytes(size_class));
+  BlockPool& pool = this->pool(device);
+  Block* block = cached(pool, size_class);
+  if (!block) {
+    const auto whole = static_cast<size_t>(size);
+    void* memory = device == Device::cuda ? from_system(whole) : pinned_from_system(whole);
+    block = new (pool::take(sizeof(Block))) Block(memory, size_class, device, *this);
+  }
+  block->renew(bytes);
+  const int64_t live = pool.live.fetch_add(size, std::memory_order_relaxed) + size;
+  if (live > pool.peak.load(std::memory_order_relaxed)) pool.peak.store(live, std::memory_order_relaxed);
+  return block;
+}
+
+// A block that its owner's thread frees can be reused at once, because its next use comes later on the same stream. The
+// stream of another thread may still use the blocks that this thread frees, so they come back with an event to wait
+// for. Staging memory needs none, because its users wait for their copies. Destructors call this, so it reports no
+// error if the device can no longer record events.
+void Context::give(Storage* storage) {
+  Block* block = static_cast<Block*>(storage);
+  Context* owner = block->owner;
+  owner->pool(block->device)
+      .live.fetch_sub(static_cast<int64_t>(SizeClass::bytes(block->size_class)), std::memory_order_relaxed);
+  if (leased == owner) return owner->keep(block);
+  if (leased && block->device == Device::cuda) {  // without a lease, this thread has no stream
+    block->last_use = leased->borrow_event();
+    block->lender = leased;
+    cudaEventRecord(block->last_use, leased->stream_);
+  }
+  std::lock_guard lock(owner->mutex_);
+  block->next = std::exchange(owner->returned_, block);
+}
+
+void Context::keep(Block* block) { block->next = std::exchange(pool(block->device).lists[block->size_class], block); }
+
+Block* Context::cached(BlockPool& pool, int size_class) {
+  Block*& list = pool.lists[size_class];
+  if (!list) collect();
+  Block* block = list;
+  if (!block) return nullptr;
+  list = block->next;
+  await(*block);
+  return block;
+}
+
+void Context::collect() {
+  std::unique_lock lock(mutex_);
+  Block* block = std::exchange(returned_, nullptr);
+  lock.unlock();
+  while (block) keep(std::exchange(block, block->next));
+}
+
+void Context::await(Block& block) {
+  if (!block.last_use) return;
+  check(cudaStreamWaitEvent(stream_, block.last_use, 0), "cudaStreamWaitEvent");
+  std::lock_guard lock(block.lender->mutex_);
+  block.lender->events_.push_back(std::exchange(block.last_use, nullptr));
+}
+
+cudaEvent_t Context::borrow_event() {
+  std::unique_lock lock(mutex_);
+  cudaEvent_t event = nullptr;
+  if (events_.empty()) {
+    cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
+  } else {
+    event = events_.back();
+    events_.pop_back();
+  }
+  return event;
+}
+
+void* Context::from_system(size_t bytes) {
+  void* memory = nullptr;
+  pool(Device::cuda).system_calls.fetch_add(1, std::memory_order_relaxed);
+  if (cudaMalloc(&memory, bytes) == cudaSuccess) return memory;
+  cudaGetLastError();
+  {
+    std::lock_guard lock(contexts().mutex);
+    trim();
+    for (Context* other : contexts().idle)
+      if (other->device_ == device_) other->trim();
+  }
+  if (cudaMalloc(&memory, bytes) == cudaSuccess) return memory;
+  const std::string reason = cudaGetErrorString(cudaGetLastError());
+  size_t free = 0, total = 0;
+  cudaMemGetInfo(&free, &total);
+  throw OutOfMemory("cuda: no memory for " + text(bytes) + " bytes: " + text(pool(Device::cuda).live.load()) +
+                    " are live in this rank, " + text(free) + " of " + text(total) + " are free on card " +
+                    text(device_) + " (" + reason + ")");
+}
+
+void* Context::pinned_from_system(size_t bytes) {
+  void* memory = nullptr;
+  pool(Device::cpu).system_calls.fetch_add(1, std::memory_order_relaxed);
+  check(cudaHostAlloc(&memory, bytes, cudaHostAllocPortable), "cudaHostAlloc");
+  return memory;
+}
+
+void Context::trim() {
+  collect();
+  for (Block* list : pool(Device::cuda).lists)
+    for (Block* block = list; block; block = block->next) await(*block);
+  check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+  for (Block*& list : pool(Device::cuda).lists)
+    while (list) {
+      Block* block = std::exchange(list, list->next);
+      check(cudaFree(block->data), "cudaFree");
+      block->~Block();
+      pool::give(block, sizeof(Block));
+    }
+}
+
+static cudaPointerAttributes attributes_of(const void* memory) {
+  cudaPointerAttributes attributes;
+  check(cudaPointerGetAttributes(&attributes, memory), "cudaPointerGetAttributes");
+  return attributes;
+}
+
+// Copies through pinned memory, because an asynchronous copy from pageable memory would first wait for the stream. If
+// the source is pinned already, waiting for its copy costs less than another copy by the host.
+void Context::upload(void* to, const char* from, size_t bytes) {
+  if (bytes > slot_bytes && attributes_of(from).type == cudaMemoryTypeHost) {
+    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_), "upload");
+    return check(cudaStreamSynchronize(stream_), "upload");
+  }
+  if (!staging_) [[unlikely]] {
+    for (cudaEvent_t& event : slot_free_)
+      check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+    check(cudaMallocHost(&staging_, slots * slot_bytes), "cudaMallocHost");
+  }
+  for (size_t done = 0; done < bytes; slot_ = (slot_ + 1) % slots) {
+    const size_t part = std::min(bytes - done, slot_bytes);
+    char* slot = staging_ + static_cast<size_t>(slot_) * slot_bytes;
+    check(cudaEventSynchronize(slot_free_[slot_]), "cudaEventSynchronize");
+    std::memcpy(slot, from + done, part);
+    check(cudaMemcpyAsync(static_cast<char*>(to) + done, slot, part, cudaMemcpyHostToDevice, stream_), "upload");
+    check(cudaEventRecord(slot_free_[slot_], stream_), "cudaEventRecord");
+    done += part;
+  }
+}
+
+static MemoryStatistics statistics(Device device) {
+  std::lock_guard lock(contexts().mutex);
+  MemoryStatistics sum;
+  for (const Context* context : contexts().all) context->pool(device).add_to(sum);
+  return sum;
+}
+
+}  // namespace cuda
+
+std::string CudaBackend::description() const {
+  cudaDeviceProp properties;
+  cuda::check(cudaGetDeviceProperties(&properties, cuda::context().device()), "cudaGetDeviceProperties");
+  return std::string(properties.name) + ", " + text(properties.totalGlobalMem >> 30) + " GiB";
+}
+
+Storage* CudaBackend::allocate(size_t bytes) { return cuda::context().take(bytes); }
+
+Storage* CudaBackend::allocate_staging(size_t bytes) { return cuda::context().take(bytes, Device::cpu); }
+
+MemoryStatistics CudaBackend::memory() const { return cuda::statistics(Device::cuda); }
+MemoryStatistics CudaBackend::staging_memory() const { return cuda::statistics(Device::cpu); }
+
+// If `from` is on another card, CUDA selects the way of the copy.
+void CudaBackend::copy(void* to, const void* from, size_t bytes) {
+  if (bytes == 0) return;
+  cuda::check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, cuda::context().stream()), "copy");
+}
+
+void CudaBackend::upload(void* to, const void* from, size_t bytes) {
+  cuda::context().upload(to, static_cast<const char*>(from), bytes);
+}
+
+void CudaBackend::download(void* to, const void* from, size_t bytes) {
+  if (bytes > 0)
+    cuda::check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, cuda::context().stream()), "download");
+  synchronize();
+}
+
+void CudaBackend::synchronize() { cuda::check(cudaStreamSynchronize(cuda::context().stream()), "synchronize"); }
+
+void CudaBackend::use_card(int index) {
+  int count = 0;
+  cuda::check(cudaGetDeviceCount(&count), "cudaGetDeviceCount");
+  require(index >= 0 && index < count, "cuda: there is no card ", index, " among ", count);
+  if (std::exchange(cuda::chosen_device, index) != index) cuda::Lease::end();
+}
+
+bool CudaBackend::reaches(const void* memory) { return cuda::attributes_of(memory).device == cuda::context().device(); }
+
+void* CudaBackend::queue() { return cuda::context().stream(); }
+
+// Returns nothing unless there is a card that these kernels run on: Ampere or later.
+std::unique_ptr<Backend> make_cuda_backend() {
+  int count = 0, generation = 0;
+  const bool answers = cudaGetDeviceCount(&count) == cudaSuccess && count > 0 &&
+                       cudaDeviceGetAttribute(&generation, cudaDevAttrComputeCapabilityMajor, 0) == cudaSuccess;
+  cudaGetLastError();
+  return answers && generation >= 8 ? std::make_unique<CudaBackend>() : nullptr;
+}
+
+}  // namespace weft

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+// Verbs along an axis that combine or order its elements.
+#include <limits>
+
+#include "weft/engine/kernels/cuda/cuda_backend.h"
+#include "weft/engine/kernels/cuda/launch.cuh"
+
+namespace weft {
+namespace cuda {
+namespace {
+
+// The binary ops, with the value of an empty reduction.
+template <class T> using Limits = std::numeric_limits<T>;
+struct Sum : Add {
+  template <class T> static constexpr T identity = 0;
+};
+struct Product : Multiply {
+  template <class T> static constexpr T identity = 1;
+};
+struct Largest : Maximum {
+  template <class T>
+  static constexpr T identity = Limits<T>::has_infinity ? -Limits<T>::infinity() : Limits<T>::lowest();
+};
+struct Smallest : Minimum {
+  template <class T> static constexpr T identity = Limits<T>::has_infinity ? Limits<T>::infinity() : Limits<T>::max();
+};
+template <class F> void with(Reduction op, F&& run) {
+  switch (op) {
+    case Reduction::sum: return run(Sum{});
+    case Reduction::product: return run(Product{});
+    case Reduction::maximum: return run(Largest{});
+    case Reduction::minimum: return run(Smallest{});
+  }
+}
+
+// The axis divided into parts of equal length, so that reductions with few outputs keep the card busy, too. The
+// division depends only on the axis, so the bits of a line do not depend on other lines.
+struct Parts {
+  int64_t count = 1, length;
+  static Parts whole(const Along& a) { return {1, a.extent}; }
+  static Parts of(const Along& a) {
+    const int64_t most = std::clamp<int64_t>(a.extent / (a.inner == 1 ? 4096 : 128), 1, 1024);
+    const int64_t length = ceil_divide(a.extent, most);
+    return {length > 0 ? ceil_divide(a.extent, length) : 1, length};
+  }
+};
+
+// y[outer][part] over contiguous values, with one team per result.
+template <class F, class X, class Y> struct ReduceRows {
+  const X* x;
+  Along along;
+  Parts parts;
+  Y* y;
+  template <class Team> __device__ void operator()(Team team, int64_t row) const {
+    using C = Compute<X>;
+    const auto [o, part] = split(row, parts.count);
+    const int64_t begin = part * parts.length, left = along.extent - begin;
+    C sum = F::template identity<C>;
+    for_each_value(
+        team, left < parts.length ? left : parts.length, [&](int64_t, X value) { sum = F{}(sum, C(value)); },
+        x + o * along.extent + begin);
+    sum = team.reduce(sum, F{});
+    if (team.lane() == 0) y[row] = static_cast<Y>(sum);
+  }
+};
+// y[outer][part][inner], with one thread per result; consecutive threads are adjacent along inner.
+template <class F, class X, class Y> struct ReduceColumns {
+  const X* x;
+  Along along;
+  Parts parts;
+  Y* y;
+  __device__ void operator()(int64_t i) const {
+    using C = Compute<X>;
+    const auto [segment, j] = split(i, along.inner);
+    const auto [o, part] = split(segment, parts.count);
+    const int64_t begin = part * parts.length, past = begin + parts.length;
+    const int64_t end = past < along.extent ? past : along.extent;
+    C sum = F::template identity<C>;
+#pragma unroll 8
+    for (int64_t e = begin; e < end; ++e) sum = F{}(sum, C(x[(o * along.extent + e) * along.inner + j]));
+    y[i] = static_cast<Y>(sum);
+  }
+};
+template <class F, class X, class Y> void reduce_parts(const X* x, Along along, Parts parts, Y* y) {
+  const int64_t outputs = along.outer * parts.count * along.inner;
+  if (along.inner == 1 && parts.length > 16)
+    for_each_row(outputs, parts.length, ReduceRows<F, X, Y>{x, along, parts, y});
+  else
+    for_each(outputs, ReduceColumns<F, X, Y>{x, along, parts, y});
+}
+template <class F, class X, class Y> void reduce_along(const X* x, Along along, Y* y) {
+  const Parts parts = Parts::of(along);
+  if (parts.count == 1) return reduce_parts<F>(x, along, parts, y);
+  const Scratch<Compute<X>> of_parts(along.outer * parts.count * along.inner);
+  const Along rest(along.outer, parts.count, along.inner);
+  reduce_parts<F>(x, along, parts, of_parts.data());
+  reduce_parts<F>(static_cast<const Compute<X>*>(of_parts.data()), rest, Parts::whole(rest), y);
+}
+
+// A value and its index; -1 if there is none. The type is trivial, because it is in shared memory.
+template <class T> struct Candidate {
+  T value;
+  int64_t index;
+};
+template <class T> __device__ Candidate<T> swap_lanes(Candidate<T> c, int distance) {
+  return {cuda::swap_lanes(c.value, distance), cuda::swap_lanes(c.index, distance)};
+}
+// Whether a precedes b in descending (or ascending) order, in which NaN is the largest value.
+template <bool descending, class T> __device__ bool precedes(T a, T b) {
+  const bool less = a < b || (b != b && a == a), greater = a > b || (a != a && b == b);
+  return descending ? greater : less;
+}
+// The better candidate. NaN is the best, and of equal candidates the first is better.
+template <bool largest> struct Better {
+  template <class T> __device__ Candidate<T> operator()(const Candidate<T>& a, const Candidate<T>& b) const {
+    if (a.index < 0 || b.index < 0) return a.index < 0 ? b : a;
+    const bool a_nan = a.value != a.value, b_nan = b.value != b.value;
+    if (a_nan != b_nan) return a_nan ? a : b;
+    if (largest ? a.value > b.value : a.value < b.value) return a;
+    if (largest ? b.value > a.value : b.value < a.value) return b;
+    return a.index < b.index ? a : b;
+  }
+};
+template <bool largest, class T> struct ArgRows {
+  const T* x;
+  int64_t extent;
+  int64_t* y;
+  template <class Team> __device__ void operator()(Team team, int64_t row) const {
+    using C = Compute<T>;
+    Candidate<C> best = {C(0), -1};
+    const auto visit = [&](int64_t e, T value) { best = Better<largest>{}(best, Candidate<C>{C(value), e}); };
+    for_each_value(team, extent, visit, x + row * extent);
+    best = team.reduce(best, Better<largest>{});
+    if (team.lane() == 0) y[row] = best.index;
+  }
+};
+template <bool largest, class T> struct ArgColumns {
+  const T* x;
+  Along along;
+  int64_t* y;
+  __device__ void operator()(int64_t i) const {
+    using C = Compute<T>;
+    const auto [o, j] = split(i, along.inner);
+    Candidate<C> best = {C(0), -1};
+    for (int64_t e = 0; e < along.extent; ++e)
+      best = Better<largest>{}(best, Candidate<C>{C(x[(o * along.extent + e) * along.inner + j]), e});
+    y[i] = best.index;
+  }
+};
+template <bool largest, class T> void arg_reduce(const T* x, Along along, int64_t* y) {
+  if (along.inner == 1)
+    for_each_row(along.outer, along.extent, ArgRows<largest, T>{x, along.extent, y});
+  else
+    for_each(along.outer * along.inner, ArgColumns<largest, T>{x, along, y});
+}
+
+// Floating-point sums are in double, as on the CPU, because there are no pairwise sums to keep the error small.
+template <class T> using Running = std::conditional_t<std::is_integral_v<T>, T, double>;
+
+template <class T> struct CumulateRows {
+  const T* x;
+  int64_t extent;
+  bool reverse;
+  T* y;
+  template <class Team> __device__ void operator()(Team team, int64_t row) const {
+    Running<T> before = 0;
+    for (int64_t first = 0; first < extent; first += Team::size) {  // all threads loop alike, because scan needs them
+      const int64_t e = first + team.lane(), at = row * extent + (reverse ? extent - 1 - e : e);
+      Running<T> total;
+      const Running<T> sum = before + team.scan(e < extent ? static_cast<Running<T>>(x[at]) : Running<T>(0), total);
+      if (e < extent) y[at] = static_cast<T>(static_cast<Compute<T>>(sum));
+      before += total;
+    }
+  }
+};
+template <class T> struct CumulateColumns {
+  const T* x;
+  Along along;
+  bool reverse;
+  T* y;
+  __device__ void operator()(int64_t i) const {
+    const auto [o, j] = split(i, along.inner);
+    Running<T> sum = 0;
+    for (int64_t e = 0; e < along.extent; ++e) {
+      const int64_t at = (o * along.extent + (reverse ? along.extent - 1 - e : e)) * along.inner + j;
+      sum += static_cast<Running<T>>(x[at]);
+      y[at] = static_cast<T>(static_cast<Compute<T>>(sum));
+    }
+  }
+};
+
+// The position of an element is the number of elements that precede it. This needs no sorting and no shared state, but
+// extent^2 comparisons per line.
+template <bool largest, class T> struct Rank {
+  const T* x;
+  Along along;
+  int64_t k;
+  T* values;
+  int64_t* indices;
+  __device__ void operator()(int64_t i) const {
+    using C = Compute<T>;
+    const auto [line, j] = split(i, along.inner);
+    const auto [o, e] = split(line, along.extent);
+    const T* const first = x + o * along.extent * along.inner + j;
+    const C mine = C(first[e * along.inner]);
+    int64_t place = 0;
+    for (int64_t other = 0; other < along.extent; ++other) {
+      const C value = C(first[other * along.inner]);
+      place += precedes<largest>(value, mine) || (other < e && !precedes<largest>(mine, value));
+    }
+    if (place >= k) return;
+    const int64_t at = (o * k + place) * along.inner + j;
+    values[at] = x[i];
+    indices[at] = e;
+  }
+};
+
+}  // namespace
+}  // namespace cuda
+
+void CudaBackend::reduce(Reduction op, const Tensor& x, Along along, Tensor& y) {
+  visit(x.dtype(), [&]<class T>() {
+    cuda::with(op, [&]<class F>(F) { cuda::reduce_along<F>(x.data<T>(), along, y.mutate<T>()); });
+  });
+}
+
+void CudaBackend::reduce_outside(const Tensor& x, Along along, Tensor& y) {
+  const int64_t outer = along.outer, extent = along.extent, inner = along.inner;
+  visit(x.dtype(), [&]<class T>() {
+    using C = Compute<T>;
+    if (inner == 1) return cuda::reduce_along<cuda::Sum>(x.data<T>(), Along(1, outer, extent), y.mutate<T>());
+    if (outer == 1) return cuda::reduce_along<cuda::Sum>(x.data<T>(), Along(extent, inner, 1), y.mutate<T>());
+    const cuda::Scratch<C> inside(outer * extent);
+    cuda::reduce_along<cuda::Sum>(x.data<T>(), Along(outer * extent, inner, 1), inside.data());
+    cuda::reduce_along<cuda::Sum>(static_cast<const C*>(inside.data()), Along(1, outer, extent), y.mutate<T>());
+  });
+}
+
+void CudaBackend::arg_reduce(Reduction op, const Tensor& x, Along along, Tensor& y) {
+  visit(x.dtype(), [&]<class T>() {
+    if (op == Reduction::maximum)
+      cuda::arg_reduce<true>(x.data<T>(), along, y.mutate<int64_t>());
+    else
+      cuda::arg_reduce<false>(x.data<T>(), along, y.mutate<int64_t>());
+  });
+}
+
+void CudaBackend::cumulative_sum(const Tensor& x, Along along, bool reverse, Tensor& y) {
+  const int64_t outer = along.outer, extent = along.extent, inner = along.inner;
+  visit(x.dtype(), [&]<class T>() {
+    const T* const from = x.data<T>();
+    T* const to = y.mutate<T>();
+    if (inner == 1)
+      cuda::for_each_row(outer, extent, cuda::CumulateRows<T>{from, extent, reverse, to});
+    else
+      cuda::for_each(outer * inner, cuda::CumulateColumns<T>{from, along, reverse, to});
+  });
+}
+
+void CudaBackend::top_k(const Tensor& x, Along along, int64_t k, bool largest, Tensor& values, Tensor& indices) {
+  visit(x.dtype(), [&]<class T>() {
+    T* const to = values.mutate<T>();
+    int64_t* const places = indices.mutate<int64_t>();
+    if (largest)
+      cuda::for_each(x.size(), cuda::Rank<true, T>{x.data<T>(), along, k, to, places});
+    else
+      cuda::for_each(x.size(), cuda::Rank<false, T>{x.data<T>(), along, k, to, places});
+  });
+}
+
+}  // namespace weft

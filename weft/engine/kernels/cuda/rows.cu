@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// Softmax, log-softmax, log-sum-exp and cross entropy of rows.
+#include <limits>
+
+#include "weft/engine/kernels/cuda/cuda_backend.h"
+#include "weft/engine/kernels/cuda/rows.cuh"
+
+namespace weft {
+namespace cuda {
+namespace {
+
+template <class Team, class T> __device__ Compute<T> greatest(Team team, const T* row, int64_t n) {
+  Compute<T> top = -std::numeric_limits<Compute<T>>::infinity();
+  for_each_value(
+      team, n, [&](int64_t, T value) { top = Maximum{}(top, Compute<T>(value)); }, row);
+  return team.reduce(top, Maximum{});
+}
+template <class Team, class T> __device__ Compute<T> sum_exp(Team team, const T* row, int64_t n, Compute<T> shift) {
+  return sum_over(
+      team, n, [&](Compute<T> value) { return maths::exp(value - shift); }, row);
+}
+
+// log(sum of exp(row)) as shift + rest. A maximum that is not finite is not used as the shift, because inf - inf is
+// NaN.
+template <class C> struct LogSumExp { C shift, rest; };
+template <class Team, class T> __device__ LogSumExp<Compute<T>> log_sum_exp(Team team, const T* row, int64_t n) {
+  using C = Compute<T>;
+  const C top = greatest(team, row, n), shift = maths::abs(top) < std::numeric_limits<C>::infinity() ? top : C(0);
+  return {shift, maths::log(sum_exp(team, row, n, shift))};
+}
+
+template <Normalizer kind, class T> struct Normalize {
+  int64_t n;
+  const T* x;
+  T* y;
+  template <class Team> __device__ void operator()(Team team, int64_t row) const {
+    using C = Compute<T>;
+    const C top = greatest(team, x + row * n, n), sum = sum_exp(team, x + row * n, n, top), log_sum = maths::log(sum);
+    const auto finish = [&](T value) {
+      if constexpr (kind == Normalizer::softmax)
+        return T(maths::exp(C(value) - top) / sum);
+      else
+        return T(C(value) - top - log_sum);
+    };
+    map_row(team, n, finish, y + row * n, x + row * n);
+  }
+};
+
+template <Normalizer kind, class T> struct NormalizePullback {
+  int64_t n;
+  const T *y, *g;
+  T* dx;
+  template <class Team> __device__ void operator()(Team team, int64_t row) const {
+    using C = Compute<T>;
+    const T *const values = y + row * n, *const slopes = g + row * n;
+    if constexpr (kind == Normalizer::softmax) {
+      const C sum = sum_over(team, n, Multiply{}, slopes, values);
+      const auto finish = [&](T value, T slope) { return T(C(value) * (C(slope) - sum)); };
+      map_row(team, n, finish, dx + row * n, values, slopes);
+    } else {
+      const C sum = sum_over(team, n, Constant{}, slopes);
+      const auto finish = [&](T value, T slope) { return T(C(slope) - maths::exp(C(value)) * sum); };
+      map_row(team, n, finish, dx + row * n, values, slopes);
+    }
+  }
+};
+
+template <class T, class Y> struct LogSumExpRows {
+  int64_t n;
+  const T* x;
+  Y* y;
+  template <class Team> __device__ void operator()(Team team, int64_t row) const {
+    const auto total = log_sum_exp(team, x + row * n, n);
+    if (team.lane() == 0) y[row] = Y(Compute<Y>(total.shift) + Compute<Y>(total.rest));
+  }
+};
+
+template <class T> struct CrossEntropy {
+  int64_t n;
+  const T* x;
+  const int64_t* targets;
+  T* losses;
+  template <class Team> __device__ void operator()(Team team, int64_t row) const {
+    const auto total = log_sum_exp(team, x + row * n, n);
+    if (team.lane() == 0) losses[row] = T(total.rest + (total.shift - Compute<T>(x[row * n + targets[row]])));
+  }
+};
+
+template <class T> struct CrossEntropyPullback {
+  int64_t n;
+  const T* x;
+  const int64_t* targets;
+  const T* g;
+  T* dx;
+  template <class Team> __device__ void operator()(Team team, int64_t row) const {
+    using C = Compute<T>;
+    const T* const values = x + row * n;
+    const C top = greatest(team, values, n), sum = sum_exp(team, values, n, top), slope = C(g[row]);
+    const auto share = [&](T value) { return maths::exp(C(value) - top) / sum; };
+    map_row(
+        team, n, [&](T value) { return T(slope * share(value)); }, dx + row * n, values);
+    const int64_t target = targets[row];
+    if (writes<T, T>(team, target)) dx[row * n + target] = T(slope * (share(values[target]) - C(1)));
+  }
+};
+
+}  // namespace
+}  // namespace cuda
+
+using cuda::for_rows_of;
+
+void CudaBackend::normalize_rows(Normalizer kind, const Tensor& x, Tensor& y) {
+  visit_floating(x.dtype(), [&]<class T>() {
+    const T* from = x.data<T>();
+    T* to = y.mutate<T>();
+    using enum Normalizer;
+    if (kind == softmax)
+      for_rows_of(x, [&](int64_t n) { return cuda::Normalize<softmax, T>{n, from, to}; });
+    else
+      for_rows_of(x, [&](int64_t n) { return cuda::Normalize<log_softmax, T>{n, from, to}; });
+  });
+}
+void CudaBackend::normalize_rows_pullback(Normalizer kind, const Tensor& y, const Tensor& g, Tensor& dx) {
+  visit_floating(y.dtype(), [&]<class T>() {
+    const T *out = y.data<T>(), *slopes = g.data<T>();
+    T* to = dx.mutate<T>();
+    using enum Normalizer;
+    using cuda::NormalizePullback;
+    if (kind == softmax)
+      for_rows_of(y, [&](int64_t n) { return NormalizePullback<softmax, T>{n, out, slopes, to}; });
+    else
+      for_rows_of(y, [&](int64_t n) { return NormalizePullback<log_softmax, T>{n, out, slopes, to}; });
+  });
+}
+void CudaBackend::log_sum_exp_rows(const Tensor& x, Tensor& y) {
+  visit_floating(x.dtype(), [&]<class T>() {
+    const auto rows = [&]<class Y>() {
+      for_rows_of(x, [&](int64_t n) { return cuda::LogSumExpRows<T, Y>{n, x.data<T>(), y.mutate<Y>()}; });
+    };
+    y.dtype() == x.dtype() ? rows.template operator()<T>() : rows.template operator()<double>();
+  });
+}
+void CudaBackend::cross_entropy_rows(const Tensor& x, const Tensor& targets, Tensor& losses) {
+  visit_floating(x.dtype(), [&]<class T>() {
+    for_rows_of(x, [&](int64_t n) {
+      return cuda::CrossEntropy<T>{n, x.data<T>(), targets.data<int64_t>(), losses.mutate<T>()};
+    });
+  });
+}
+void CudaBackend::cross_entropy_rows_pullback(const Tensor& x, const Tensor& targets, const Tensor& g, Tensor& dx) {
+  visit_floating(x.dtype(), [&]<class T>() {
+    for_rows_of(x, [&](int64_t n) {
+      return cuda::CrossEntropyPullback<T>{n, x.data<T>(), targets.data<int64_t>(), g.data<T>(), dx.mutate<T>()};
+    });
+  });
+}
+
+}  // namespace weft

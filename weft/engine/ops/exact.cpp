@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/engine/ops/exact.h"
+
+#include "weft/engine/kernels/backend.h"
+#include "weft/engine/ops/elementwise.h"
+
+namespace weft {
+
+Tensor exact_parts(const Tensor& x) {
+  Tensor parts = Tensor::zeros(exact_shape(x.shape()), DType::f64, x.device());
+  add_exactly(x, parts);
+  return parts;
+}
+
+void add_exactly(const Tensor& x, Tensor& sum) {
+  require(is_floating(x.dtype()), "add_exactly: floating values, not ", x.dtype());
+  require(sum.dtype() == DType::f64 && sum.shape() == exact_shape(x.shape()) && sum.device() == x.device(),
+          "add_exactly: to a sum of values ", x.shape(), " on ", x.device(), " belongs f64 ", exact_shape(x.shape()),
+          " there, not ", sum.dtype(), " ", sum.shape(), " on ", sum.device());
+  backend(x.device()).add_exact_parts(x, sum);
+}
+
+// Adds the smallest parts first, so that the total is rounded little.
+Tensor exact_total(const Tensor& parts, DType dtype) {
+  require(parts.dtype() == DType::f64 && parts.shape().rank() > 0 && parts.shape()[0] == 4,
+          "exact_total: parts are f64 (4, ...), not ", parts.dtype(), " ", parts.shape());
+  const auto part = [&](int64_t i) { return Var(parts.slice(i, i + 1).reshape(parts.shape().without(0))); };
+  return (part(3) + part(2) + part(1) + part(0)).value().to(dtype);
+}
+
+}  // namespace weft

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/engine/ops/scores.h"
+
+#include <cmath>
+
+#include "weft/engine/kernels/backend.h"
+#include "weft/engine/ops/elementwise.h"
+#include "weft/engine/ops/matmul.h"
+#include "weft/engine/ops/reduce.h"
+#include "weft/engine/ops/shape_ops.h"
+#include "weft/engine/tape/checks.h"
+#include "weft/engine/tape/fused_gradients.h"
+#include "weft/engine/tape/record.h"
+
+namespace weft {
+namespace {
+
+Var columns(const Var& like, const Shape& shape, const std::vector<double>& values) {
+  return replicated_constant(Tensor::from(shape, values, DType::i64, like.device()));
+}
+Var some_excluded(const Var& like) { return columns(like, {3, 2}, {-1, 1, 3, 0, 2, -1}); }
+Var some_targets(const Var& like) { return columns(like, {3}, {2, -1, 1}); }
+
+// One sample a line.
+// clang-format off
+const Op score_log_sum_exp_op{"score_log_sum_exp", {
+    {"", {{3, 2}, {4, 2}, {}}, [](auto x) { return score_log_sum_exp(x[0], x[1], x[2]); }},
+    {"excluded", {{3, 2}, {4, 2}, {}}, [](auto x) { return score_log_sum_exp(x[0], x[1], x[2], some_excluded(x[0])); }},
+    {"targets", {{3, 2}, {4, 2}, {}},
+     [](auto x) { return score_log_sum_exp(x[0], x[1], x[2], {}, some_targets(x[0])); }},
+    {"excluded, targets", {{3, 2}, {4, 2}, {}},
+     [](auto x) { return score_log_sum_exp(x[0], x[1], x[2], some_excluded(x[0]), some_targets(x[0])); }},
+    {"of itself", {{3, 2}, {}}, [](auto x) { return score_log_sum_exp(x[0], x[0], x[1]); }},
+}};
+const Op log_sum_exp_both_op{"score_log_sum_exp_both", {
+    {"", {{3, 2}, {4, 2}, {}}, [](auto x) { return score_log_sum_exp_both(x[0], x[1], x[2]); }},
+    {"targets", {{3, 2}, {4, 2}, {}},
+     [](auto x) { return score_log_sum_exp_both(x[0], x[1], x[2], some_targets(x[0])); }},
+}};
+const Op softplus_sum_op{"score_softplus_sum", {
+    {"", {{3, 2}, {4, 2}, {}, {}}, [](auto x) { return score_softplus_sum(x[0], x[1], x[2], x[3]); }},
+    {"targets", {{3, 2}, {4, 2}, {}, {}},
+     [](auto x) { return score_softplus_sum(x[0], x[1], x[2], x[3], some_targets(x[0])); }},
+}};
+// clang-format on
+
+// Repeats a scalar for every element.
+Var everywhere(const Var& scalar, const Var& like) {
+  return reshape(repeat(reshape(scalar, {}), 0, like.size()), like.shape());
+}
+
+// The gradients of a sum of scores.
+struct Rule {
+  ScoreSum kind;
+  Var q, k, scale, shift, excluded, targets;  // those after `scale` may be undefined
+  Var sums = {};
+
+  int64_t count_sums() const { return q.shape()[0] + (kind == ScoreSum::log_sum_exp_both ? k.shape()[0] : 0); }
+  // Whether the scores of the targets follow the sums.
+  bool scores_of_targets() const { return targets.defined() && kind != ScoreSum::softplus; }
+
+  Scores scores() const {
+    const auto optional = [](const Var& x) { return x.defined() ? &x.value() : nullptr; };
+    return {q.value(), k.value(), scale.value(), optional(shift), optional(excluded), optional(targets)};
+  }
+
+  std::array<Tensor, 4> fused(const Tensor& g) const {
+    const auto if_tracked = [](const Var& x) { return x.tracked() ? Tensor::like(x.value()) : Tensor(); };
+    ScoreGradients to{if_tracked(q), if_tracked(k), if_tracked(scale), if_tracked(shift)};
+    backend(g.device()).score_gradients(kind, scores(), sums.value(), g, to);
+    return {to.q, to.k, to.scale, to.shift};
+  }
+
+  Var composed(size_t input, const Var& g) const {
+    const Var products = matmul(q, k, Transpose::no, Transpose::yes);
+    const Var slopes = score_slopes(products, cast(g, products.dtype()));
+    switch (input) {
+      case 0: return matmul(slopes, k) * everywhere(scale, q);
+      case 1: return matmul(slopes, q, Transpose::yes) * everywhere(scale, k);
+      case 2: return reshape(sum(slopes * products), scale.shape());
+      default: return reshape(sum(slopes), shift.shape());
+    }
+  }
+
+ private:
+  Var score_slopes(const Var& products, const Var& g) const {
+    const int64_t m = q.shape()[0], n = k.shape()[0];
+    const Var z = products * everywhere(scale, products);
+    if (kind == ScoreSum::softplus) return softplus_slopes(z + everywhere(shift, z), g);
+    const Var sum_slopes = log_sum_exp_slopes(z, g);
+    if (!targets.defined()) return sum_slopes;
+    const Var chosen = constant_like(mask(targets, m, n).to(z.dtype()), targets);
+    return sum_slopes + mul_along(chosen, slice(g, 0, count_sums(), count_sums() + m), 0);
+  }
+  Var softplus_slopes(const Var& z, const Var& g) const {
+    if (!targets.defined()) return mul_along(sigmoid(z), g, 0);
+    const Var signs =
+        constant_like(affine(mask(targets, z.shape()[0], z.shape()[1]).to(z.dtype()), -2, 1).value(), targets);
+    return mul_along(sigmoid(z * signs) * signs, g, 0);
+  }
+  Var log_sum_exp_slopes(Var z, const Var& g) const {
+    const int64_t m = q.shape()[0], n = k.shape()[0];
+    if (excluded.defined())
+      z = where(constant_like(mask(excluded, m, n), excluded),
+                constant_like(Tensor::full(z.shape(), -INFINITY, z.dtype(), z.device()), z), z);
+    const Var row_slopes = mul_along(shares(z, 0), slice(g, 0, 0, m), 0);
+    return kind == ScoreSum::log_sum_exp ? row_slopes : row_slopes + mul_along(shares(z, 1), slice(g, 0, m, m + n), 1);
+  }
+  // e^z divided by its sum, which may be empty.
+  static Var shares(const Var& z, int axis) {
+    const Var sums = log_sum_exp(z, 1 - axis);
+    const Var zeros = constant_like(Tensor::zeros(sums.shape(), z.dtype(), z.device()), sums);
+    const Tensor nothing = Tensor::full(sums.shape(), -INFINITY, z.dtype(), z.device());
+    return exp(sub_along(z, where(constant_like(equal(sums.value(), nothing), sums), zeros, sums), axis));
+  }
+  // A mask with ones at the columns of each row, computed on the host.
+  static Tensor mask(const Var& columns, int64_t m, int64_t n) {
+    const Tensor named = columns.value().to(Device::cpu);
+    Tensor mask = Tensor::zeros({m, n}, DType::u8);
+    const int64_t per_row = m > 0 ? named.size() / m : 0;
+    for (int64_t i = 0; i < named.size(); ++i)
+      if (const int64_t j = named.data<int64_t>()[i]; j >= 0) mask.mutate<uint8_t>()[i / per_row * n + j] = 1;
+    return mask.to(columns.device());
+  }
+};
+
+void check_columns(const Op& op, const char* what, const Var& columns, const Rule& x) {
+  const int64_t m = x.q.shape()[0], n = x.k.shape()[0];
+  require(columns.dtype() == DType::i64 && columns.shape().rank() > 0 && columns.shape()[0] == m, op.name, ": the ",
+          what, " must be i64, for ", m, " rows, not ", columns.dtype(), " ", columns.shape());
+  check_one_device(op, x.q.device(), columns.device());
+  if (columns.device() != Device::cpu) return;
+  const int64_t* column = columns.value().data<int64_t>();
+  for (int64_t i = 0; i < columns.size(); ++i)
+    require(column[i] < n, op.name, ": ", what, " ", column[i], " is not one of ", n, " columns");
+}
+
+void check(const Op& op, const Rule& x) {
+  check_floating(op, x.q);
+  const auto fits = [&](const Var& v) { return v.dtype() == x.q.dtype() && v.device() == x.q.device(); };
+  const Shape &q = x.q.shape(), &k = x.k.shape();
+  require(q.rank() == 2 && k.rank() == 2 && q[1] == k[1] && fits(x.k), op.name,
+          ": rows of one width, type and device are needed, not ", x.q.dtype(), " ", q, " on ", x.q.device(), " and ",
+          x.k.dtype(), " ", k, " on ", x.k.device());
+  if (x.kind == ScoreSum::softplus) check_defined(op, x.shift);
+  for (const Var* scalar : {&x.scale, &x.shift})
+    require(!scalar->defined() || (scalar->size() == 1 && fits(*scalar)), op.name, ": scale and shift must be ",
+            x.q.dtype(), " scalars on ", x.q.device(), ", not ", scalar->dtype(), " ", scalar->shape(), " on ",
+            scalar->device());
+  if (x.excluded.defined()) {
+    require(x.excluded.shape().rank() == 2, op.name, ": the excluded columns must be (rows, count), not ",
+            x.excluded.shape());
+    check_columns(op, "excluded columns", x.excluded, x);
+  }
+  if (x.targets.defined()) {
+    require(x.targets.shape().rank() == 1, op.name, ": the targets must be (rows), not ", x.targets.shape());
+    check_columns(op, "targets", x.targets, x);
+  }
+}
+
+Var summed(const Op& op, Rule rule) {
+  check(op, rule);
+  const int64_t count = rule.count_sums() + (rule.scores_of_targets() ? rule.q.shape()[0] : 0);
+  Tensor sums({count}, DType::f64, rule.q.device());
+  backend(rule.q.device()).score_sums(rule.kind, rule.scores(), sums);
+  rule.sums = sums;
+  const FusedGradients fused(rule);
+  return record(op, sums, from(rule.q, fused.part(0)), from(rule.k, fused.part(1)), from(rule.scale, fused.part(2)),
+                from(rule.shift, fused.part(3)), data(rule.excluded), data(rule.targets));
+}
+
+}  // namespace
+
+Var score_log_sum_exp(const Var& q, const Var& k, const Var& scale, const Var& excluded, const Var& targets) {
+  return summed(score_log_sum_exp_op, {ScoreSum::log_sum_exp, q, k, scale, {}, excluded, targets});
+}
+
+Var score_log_sum_exp_both(const Var& q, const Var& k, const Var& scale, const Var& targets) {
+  return summed(log_sum_exp_both_op, {ScoreSum::log_sum_exp_both, q, k, scale, {}, {}, targets});
+}
+
+Var score_softplus_sum(const Var& q, const Var& k, const Var& scale, const Var& shift, const Var& targets) {
+  return summed(softplus_sum_op, {ScoreSum::softplus, q, k, scale, shift, {}, targets});
+}
+
+}  // namespace weft

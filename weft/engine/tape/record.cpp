@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/engine/tape/record.h"
+
+#include "weft/engine/tape/observer.h"
+
+namespace weft {
+
+static Placements combined(const Op& op, std::span<const Var* const> inputs, size_t terms, int groups) {
+  const Placements first = inputs[0]->placements();
+  bool alike = !first.anywhere(Placement::partial);
+  for (const Var* input : inputs) alike = alike && (input->placements() == first || !input->defined());
+  if (alike) return first;
+  Combination combination;
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (inputs[i]->defined()) combination.add(inputs[i]->placements(), i < terms ? Role::term : Role::data);
+  return combination.result(op, groups);
+}
+
+static std::string input_of(const Op& op, size_t number) { return op.name + ": input " + text(number + 1); }
+
+static Origin newest(Origin a, Origin b) {
+  const bool first = a.tape > b.tape || (a.tape == b.tape && a.collective);
+  return first ? a : b;
+}
+
+Recording::Recording(const Op& op, Tensor value, std::span<const Var* const> inputs, size_t terms)
+    : always_(op.replay == Replay::always && is_floating(value.dtype())) {
+  Tape* tape = nullptr;
+  bool tracked = false;
+  uint32_t origins = 0;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Var& input = *inputs[i];
+    if (i < terms) origins |= input.value_.origin_bits();
+    if (!input.slot_) continue;
+    if (input.stale() || (tape && tape != input.slot_->tape)) [[unlikely]]
+      reject(op, inputs, i);
+    tape = input.slot_->tape;
+    tracked = tracked || (i < terms && input.tracked());
+  }
+  const bool placing = !tape || tape->mode_.placements, recording = !tape || tape->mode_.recording;
+  output_.placements_ = placing ? combined(op, inputs, terms, tape ? tape->group_count_ : 0) : Placements();
+  if (!recording) tape->replay_skipped_ = tape->replay_skipped_ || always_;
+  active_ = tape && recording && (tracked || always_);
+  const bool exchanged = origins & 1;
+  if (active_ && tracked && exchanged) [[unlikely]]
+    for (size_t i = 0; i < terms; ++i) tape->reject_exchanged(inputs[i]->value_, input_of(op, i));
+  // The members of the output and the node are set one by one, because copying whole objects costs more than the rest
+  // of this function.
+  if (tape) {
+    output_.slot_ = tape->slot_;
+    output_.number_ = tape->slot_->number.load(std::memory_order_relaxed);
+  }
+  output_.version_ = value.version();
+  if (active_) {
+    tape->require_usable(op.name.c_str());
+    tape->replays_ = tape->replays_ || always_;
+    output_.id_ = static_cast<int>(tape->nodes_.size());
+    Tape::Node& node = tape->nodes_.emplace_back();
+    node.op = &op;
+    node.kind = Tape::Kind::op;
+    node.dtype = value.dtype();
+    node.device = value.device();
+    node.placements = output_.placements_;
+    node.shape = value.shape();
+  }
+  output_.value_ = std::move(value);
+  Tensor& y = output_.value_;
+  if (!recording || (active_ && (tracked || !exchanged)))
+    y.set_origin({active_ ? tape->number_ : 0});
+  else if (origins != 0)
+    for (size_t i = 0; i < terms; ++i) y.set_origin(newest(y.origin(), inputs[i]->value_.origin()));
+  if (tape && !tape->observers_.empty() && placing) [[unlikely]]
+    notify_observers(op, inputs);
+}
+
+void Recording::reject(const Op& op, std::span<const Var* const> inputs, size_t number) {
+  const Var& input = *inputs[number];
+  if (input.stale()) input.report_stale(input_of(op, number));
+  fail({input_of(op, number), ", ", text(input.dtype()), " ", text(input.shape()),
+        ", belongs to another tape than those before; use its value(), or watch that on this tape"});
+}
+
+void Recording::notify_observers(const Op& op, std::span<const Var* const> inputs) const {
+  for (Tape::Observer* observer : tape().observers_) observer->computed(output_, op, inputs);
+}
+
+void Recording::link(Tape::Pullback* pullback) {
+  (last_ ? last_->next : tape().nodes_.back().pullbacks) = pullback;
+  last_ = pullback;
+}
+
+}  // namespace weft

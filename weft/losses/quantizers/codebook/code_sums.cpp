@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/losses/quantizers/codebook/code_sums.h"
+
+#include <cmath>
+
+#include "weft/engine/kernels/backend.h"
+#include "weft/engine/ops/exact.h"
+#include "weft/engine/ops/index.h"
+#include "weft/engine/ops/reduce.h"
+
+namespace weft {
+
+CodeSums::CodeSums(int64_t codes, int64_t dim, Device device)
+    : codes_(codes),
+      dim_(dim),
+      memory_(Tensor::zeros({exact_shape({codes, dim}).size() + codes}, DType::f64, device)) {}
+
+void CodeSums::add(const Tensor& tokens, const Tensor& indices) {
+  const int64_t count = tokens.shape()[0], each = codes_ * dim_;
+  const Tensor parts = exact_parts(tokens);
+  const int64_t kinds = parts.shape()[0];
+  const auto accumulate = [&](const Tensor& terms, int64_t begin, int64_t end) {
+    Tensor sum = memory_.slice(begin, end);
+    const Tensor of_codes = scatter_add_rows(terms, indices, codes_).value();
+    backend(memory_.device()).accumulate(1, of_codes.reshape({end - begin}), sum);
+  };
+  for (int64_t i = 0; i < kinds; ++i)
+    accumulate(parts.slice(i, i + 1).reshape({count, dim_}), i * each, (i + 1) * each);
+  accumulate(Tensor::full({count}, 1, DType::f64, tokens.device()), kinds * each, memory_.size());
+}
+
+CodeSums::Total CodeSums::over(Communicator& comm, DType dtype, Site site) const {
+  const Tensor all = comm.all_reduce(memory_, ReduceOp::sum, site);
+  const Shape parts = exact_shape({codes_, dim_});
+  const Tensor counts = all.slice(parts.size(), all.size());
+  const double most = max(counts).value().item();
+  require(most <= 0x1p20, "CodeSums: ", most, " tokens of one code; at most 2^20 can be added up exactly");
+  const Tensor sums = exact_total(all.slice(0, parts.size()).reshape(parts), dtype);
+  require(std::isfinite(sum(Var(sums)).value().item()),
+          "CodeSums: a token is not finite, or not below 2^24; more cannot be added up exactly");
+  return {counts.to(dtype), sums, static_cast<int64_t>(sum(counts).value().item())};
+}
+
+}  // namespace weft

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Networks that encode every image (n, height, width, channels) as a row of features. Layer norms are per pixel or row,
+// so the features of an image do not depend on its batch.
+#include "weft/engine/nn/init.h"
+#include "weft/engine/nn/sequential.h"
+
+namespace weft {
+
+// Three convolutions that halve height and width, each followed by a layer norm and a relu; then the mean and the
+// maximum of each channel: 2 x 4 `width` features.
+std::unique_ptr<Sequential> conv_encoder(const std::string& name, int64_t channels, int64_t width, const Init& init);
+
+// Two linear layers, from all pixels to `width` features and from these to `width`, each followed by a layer norm and a
+// relu.
+std::unique_ptr<Sequential> mlp_encoder(const std::string& name, int64_t pixels, int64_t width, const Init& init);
+
+// Maps features to the input of a contrastive loss: linear, layer norm, relu, linear.
+std::unique_ptr<Sequential> projection_head(const std::string& name, int64_t features, int64_t hidden, int64_t out,
+                                            const Init& init);
+
+// The floating-point operations in products and convolutions of such layers when training on one image: forward, and
+// backward with respect to weights and inputs, but not the image. `side` is the height and width of the image in
+// pixels.
+double training_flops(const std::vector<Parameter*>& parameters, int64_t side);
+
+}  // namespace weft
