@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The program `weft` as its users start it: dumps whose gradients are finite differences of a CLIP loss written here, in
+plain Python, and what it prints and returns for them.
+
+    tests/verify/tool.py PROGRAM
+"""
+import json
+import math
+import pathlib
+import random
+import struct
+import subprocess
+import sys
+import tempfile
+
+ranks, width, rows, scale = 3, 4, (3, 2, 4), 2.5
+program = sys.argv[1]
+failures = 0
+
+
+def clip(images, texts, scale):
+    """The loss of the whole batch."""
+    def picks(queries, keys):
+        total = 0
+        for i, query in enumerate(queries):
+            scores = [scale * sum(a * b for a, b in zip(query, key)) for key in keys]
+            total += math.log(sum(map(math.exp, scores))) - scores[i]
+        return total
+    return (picks(images, texts) + picks(texts, images)) / (2 * len(images))
+
+
+def difference(f, at, step=1e-5):
+    """df/dx of f(x), where `at` says how to set x by an offset."""
+    return (f(*at(step)) - f(*at(-step))) / (2 * step)
+
+
+def truth(images, texts):
+    def moved(tower, i, j):
+        def at(offset):
+            towers = [[list(row) for row in images], [list(row) for row in texts]]
+            towers[tower][i][j] += offset
+            return (*towers, scale)
+        return at
+    gradients = [[[difference(clip, moved(tower, i, j)) for j in range(width)] for i in range(len(images))] for tower in (0, 1)]
+    return gradients, difference(clip, lambda offset: (images, texts, scale + offset))
+
+
+def write_safetensors(path, tensors):
+    """`tensors` are shapes and f32 values by name."""
+    header, data = {}, b""
+    for name, (shape, values) in tensors.items():
+        begin = len(data)
+        data += struct.pack(f"<{len(values)}f", *values)
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [begin, len(data)]}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+def flat(matrix):
+    return [x for row in matrix for x in row]
+
+
+def dump(folder, factor_of_features, factor_of_scale=1.0, leave_out=()):
+    """Of a framework whose reducer averages: each rank's features get W times the truth."""
+    folder.mkdir()
+    generator = random.Random(5)
+    images, texts = ([[struct.unpack("f", struct.pack("f", generator.uniform(-1, 1)))[0] for _ in range(width)]
+                      for _ in range(sum(rows))] for _ in range(2))
+    (of_images, of_texts), of_scale = truth(images, texts)
+    files, first = [], 0
+    for rank, count in enumerate(rows):
+        part = slice(first, first + count)
+        first += count
+        shape = [count, width]
+        tensors = {"images": (shape, flat(images[part])), "texts": (shape, flat(texts[part])),
+                   "images.grad": (shape, [ranks * factor_of_features * g for g in flat(of_images[part])]),
+                   "texts.grad": (shape, [ranks * factor_of_features * g for g in flat(of_texts[part])]),
+                   "scale": ([], [scale]), "scale.grad": ([], [factor_of_scale * of_scale])}
+        files.append(folder / f"rank{rank}.safetensors")
+        write_safetensors(files[-1], {name: tensor for name, tensor in tensors.items() if name not in leave_out})
+    return files
+
+
+def check(name, holds, run):
+    global failures
+    if not holds:
+        failures += 1
+        print(f"FAILED: {name}: exit code {run.returncode}\n{run.stdout}{run.stderr}")
+
+
+def weft(*words):
+    return subprocess.run([program, *map(str, words)], capture_output=True, text=True, timeout=60)
+
+
+with tempfile.TemporaryDirectory() as name:
+    folder = pathlib.Path(name)
+    right = weft("verify", "clip", "--dump", *dump(folder / "right", 1))
+    check("a right gradient", right.returncode == 0 and "verdict: correct" in right.stdout, right)
+    for factor, of_scale, signature in ((ranks, ranks, "S8"), (1 / ranks, 1 / ranks, "S9"), (1 / ranks, 1, "S3")):
+        wrong = weft("verify", "clip", "--dump", *dump(folder / signature, factor, of_scale))
+        check(signature, wrong.returncode == 1 and f"wrong: signature {signature}:" in wrong.stdout, wrong)
+    unknown = weft("verify", "clip", "--dump", *dump(folder / "unknown", 0.77))
+    check("an unknown cause", unknown.returncode == 1 and "wrong, unknown cause" in unknown.stdout, unknown)
+
+    (folder / "S3/manifest.json").write_text('{"weft_manifest": 1, "loss": {"name": "clip"}}')
+    read = weft("verify", folder / "S3", "--json")
+    found = json.loads(read.stdout)
+    check("JSON", read.returncode == 1 and found["verdicts"][0]["best"]["signature"] == "S3", read)
+    power = weft("power", folder / "S3")
+    check("power", power.returncode == 0 and "every signature would show" in power.stdout, power)
+
+    for what, words, code, said in (
+            ("no manifest", ["verify", folder], 66, "manifest.json"),
+            ("no gradient", ["verify", "clip", "--dump", *dump(folder / "less", 1, leave_out=("texts.grad",))], 65, "'texts.grad'"),
+            ("no scalar", ["verify", "clip", "--dump", *dump(folder / "no scale", 1, leave_out=("scale",))], 65, "'scale'"),
+            ("no such loss", ["verify", "clop", "--dump", folder / "right/rank0.safetensors"], 65, "no loss is called 'clop'"),
+            ("no such file", ["verify", "clip", "--dump", folder / "nowhere"], 66, "nowhere"),
+            ("no subcommand", [], 64, "subcommand")):
+        run = weft(*words)
+        check(what, run.returncode == code and said in run.stdout + run.stderr, run)
+    (folder / "S3/manifest.json").write_text('{"weft_manifest": 1, "loss": {"name": "clip"}, "tensors": {"x": {"role": "y"}}}')
+    check("no such role", weft("verify", folder / "S3").returncode == 65, weft("verify", folder / "S3"))
+    (folder / "S3/manifest.json").write_text("{")
+    check("no JSON", weft("verify", folder / "S3").returncode == 65, weft("verify", folder / "S3"))
+    for words in (["cases"], ["signatures"], ["--help"]):
+        check(str(words), weft(*words).returncode == 0, weft(*words))
+sys.exit(1 if failures else 0)

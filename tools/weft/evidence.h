@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What a framework has dumped, in a form that hypotheses can be held against.
+#include <filesystem>
+#include <optional>
+
+#include "tools/weft/truth.h"
+
+namespace weft::verify {
+
+enum class Reducer { mean, sum };
+
+// The precision of dumped numbers: the relative distance of neighbours, and its name.
+struct Precision {
+  std::string name = "f64";
+  double epsilon = 0x1p-52;
+};
+
+// Gradients at the features of a loss, by tower and rank, as they reach the encoder, and of its shared scalars, by
+// rank.
+struct SeamEvidence {
+  const Loss* loss = nullptr;
+  Batch batch;
+  std::vector<std::vector<Matrix>> gradients;
+  std::map<std::string, std::vector<double>> scalars;  // before the reducer
+  Precision precision;
+};
+
+// The gradient of one parameter on its way through the reducer. Flattened.
+struct ParameterEvidence {
+  std::string name, group;                 // `group`: its class, such as "experts"
+  std::vector<std::vector<Matrix>> local;  // by rank and micro-batch, before the reducer: (1, n)
+  std::vector<Matrix> reduced;             // by rank, after it
+  std::vector<Matrix> previous;            // by rank, what the reducer made in the step before; may be empty
+  std::vector<std::string> hashes;         // by rank, of the parameter itself; may be empty
+  Precision precision;
+};
+
+struct Dump {
+  Reducer reducer = Reducer::mean;
+  int ranks = 0, micro_batches = 1;
+  std::vector<int64_t> rows;  // samples of each rank, over all micro-batches; empty if nobody has said
+  std::optional<SeamEvidence> seam;
+  std::vector<ParameterEvidence> parameters;
+  std::vector<std::filesystem::path> files;
+};
+
+// A folder with a manifest.json (docs/manifest.md), or files of which the loss is named.
+Dump read_dump(const std::filesystem::path& folder);
+struct NamedDump {
+  std::string loss;
+  std::vector<std::filesystem::path> files;  // of each rank, in rank order
+  Reducer reducer = Reducer::mean;
+  Options options;
+};
+Dump read_dump(const NamedDump& named);
+
+}  // namespace weft::verify

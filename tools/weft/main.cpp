@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// weft: tells any framework whether its distributed gradient is right, and if not, which mistake it has.
+#include <CLI/CLI.hpp>
+#include <iostream>
+
+#include "tools/weft/print.h"
+#include "weft/data/idx.h"
+#include "weft/engine/tensor/error.h"
+
+namespace {
+
+using namespace weft::verify;
+
+struct Arguments {
+  std::string subject;             // a folder, or a loss
+  std::vector<std::string> files;  // --dump
+  std::vector<std::string> options;
+  std::string reducer = "mean";
+  bool json = false;
+
+  Dump dump() const {
+    if (files.empty()) return read_dump(std::filesystem::path(subject));
+    NamedDump named{subject, {files.begin(), files.end()}, reducer == "sum" ? Reducer::sum : Reducer::mean, {}};
+    for (const std::string& each : options) {
+      const size_t equals = each.find('=');
+      weft::require(equals != std::string::npos, "--option is NAME=NUMBER, not '", each, "'");
+      named.options[each.substr(0, equals)] = std::stod(each.substr(equals + 1));
+    }
+    return read_dump(named);
+  }
+};
+
+int exit_code(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::correct: return 0;
+    case Outcome::wrong: return 1;
+    default: return 2;
+  }
+}
+
+int verify(const Arguments& arguments) {
+  const Dump dump = arguments.dump();
+  const std::vector<Verdict> all = verdicts(dump);
+  std::cout << (arguments.json ? json_of(all, dump) : text_of(all, dump));
+  return exit_code(overall(all));
+}
+
+int power(const Arguments& arguments) {
+  const Dump dump = arguments.dump();
+  const std::vector<Verdict> all = verdicts(dump);
+  std::cout << (arguments.json ? json_of(all, dump) : power_of(all, dump));
+  return all.empty() ? 2 : 0;
+}
+
+int list_cases() {
+  for (const Loss& loss : losses()) {
+    std::cout << loss.name << "\n  " << loss.formula << "\n  features:";
+    for (const std::string& tower : loss.towers) std::cout << ' ' << tower;
+    for (const std::string& scalar : loss.scalars) std::cout << "  scalar: " << scalar;
+    for (const auto& [name, value] : loss.options) std::cout << "  option: " << name << "=" << value;
+    std::cout << "\n";
+  }
+  return 0;
+}
+
+int list_signatures() {
+  for (const Signature& each : signatures())
+    std::cout << each.id << "  " << each.name << "\n      " << each.effect << "\n      "
+              << (each.repair.empty() ? "" : "repair: " + each.repair + "\n");
+  return 0;
+}
+
+void add_dump(CLI::App& command, Arguments& arguments) {
+  command
+      .add_option("FOLDER|LOSS", arguments.subject, "a folder with manifest.json, or the name of a loss with --dump")
+      ->required();
+  command.add_option("--dump", arguments.files, "a safetensors file of each rank, in rank order");
+  command.add_option("--option", arguments.options, "of the loss: NAME=NUMBER");
+  command.add_option("--reducer", arguments.reducer, "what makes one gradient of those of all ranks")
+      ->check(CLI::IsMember({"mean", "sum"}));
+  command.add_flag("--json", arguments.json, "for programs");
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("Tells any framework whether its distributed gradient is right, and if not, which mistake it has.",
+               "weft");
+  app.require_subcommand(1);
+  Arguments arguments;
+  int code = 0;
+  CLI::App& of_verify =
+      *app.add_subcommand("verify", "compares a dump of all ranks with one process that has the whole batch");
+  add_dump(of_verify, arguments);
+  of_verify.callback([&] { code = verify(arguments); });
+  CLI::App& of_power = *app.add_subcommand("power", "says which mistakes a dump could not show");
+  add_dump(of_power, arguments);
+  of_power.callback([&] { code = power(arguments); });
+  app.add_subcommand("cases", "the losses whose truth is known")->callback([&] { code = list_cases(); });
+  app.add_subcommand("signatures", "the mistakes that have a name")->callback([&] { code = list_signatures(); });
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 64;
+  }
+  return code;
+}
+
+}  // namespace
+
+// 0: correct, 1: wrong, 2: cannot tell; 64 and above: there is no verdict.
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const weft::MissingInput& error) {
+    std::cerr << "weft: " << error.what() << "\n";
+    return 66;
+  } catch (const std::exception& error) {
+    std::cerr << "weft: " << error.what() << "\n";
+    return 65;
+  }
+}

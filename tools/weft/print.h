@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <string>
+
+#include "tools/weft/verdict.h"
+
+namespace weft::verify {
+
+// For people: a table for each subject, and what the verdict means for them.
+std::string text_of(const std::vector<Verdict>& verdicts, const Dump& dump);
+// The same for programs.
+std::string json_of(const std::vector<Verdict>& verdicts, const Dump& dump);
+// What this dump could not tell.
+std::string power_of(const std::vector<Verdict>& verdicts, const Dump& dump);
+
+const char* name(Outcome outcome);
+
+}  // namespace weft::verify
