@@ -64,9 +64,10 @@ int list_cases() {
 }
 
 int list_signatures() {
-  for (const Signature& each : signatures())
-    std::cout << each.id << "  " << each.name << "\n      " << each.effect << "\n      "
-              << (each.repair.empty() ? "" : "repair: " + each.repair + "\n");
+  for (const Signature& each : signatures()) {
+    std::cout << each.id << "  " << each.name << "\n      " << each.effect << "\n";
+    if (!each.repair.empty()) std::cout << "      repair: " << each.repair << "\n";
+  }
   return 0;
 }
 
