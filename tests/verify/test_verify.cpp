@@ -123,6 +123,7 @@ TEST_CASE("every mistake at the seam of CLIP is named, and nothing else explains
         CHECK(found(verdict) == mistake.id);
         CHECK((verdict.outcome == Outcome::wrong) == (std::string(mistake.id) != "S0"));
         CHECK(verdict.same_as_best.empty());
+        if (verdict.outcome == Outcome::wrong) CHECK((verdict.runner_up && verdict.runner_up->error > verify::limit));
       }
 }
 

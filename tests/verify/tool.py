@@ -124,6 +124,16 @@ with tempfile.TemporaryDirectory() as name:
     check("no such role", weft("verify", folder / "S3").returncode == 65, weft("verify", folder / "S3"))
     (folder / "S3/manifest.json").write_text("{")
     check("no JSON", weft("verify", folder / "S3").returncode == 65, weft("verify", folder / "S3"))
+    (folder / "S3/manifest.json").write_text('{"weft_manifest": 1, "tensors": {"images": {"role": "feature"}}}')
+    check("a role without a loss", weft("verify", folder / "S3").returncode == 65, weft("verify", folder / "S3"))
+    (folder / "S3/manifest.json").write_text('{"weft_manifest": 1}')
+    nothing = weft("verify", folder / "S3")
+    check("nothing to compare", nothing.returncode == 2 and "nothing was compared" in nothing.stdout, nothing)
+    not_finite = weft("verify", "clip", "--dump", *dump(folder / "nan", math.nan))
+    check("not finite", not_finite.returncode == 1 and "is not finite" in not_finite.stdout, not_finite)
+    for option in ("temperature=x", "temperature", "heat=1"):
+        run = weft("verify", "nt_xent", "--option", option, "--dump", folder / "right/rank0.safetensors")
+        check(option, run.returncode == 65 and "std" not in run.stderr and option.split("=")[0] in run.stderr, run)
     for words in (["cases"], ["signatures"], ["--help"]):
         check(str(words), weft(*words).returncode == 0, weft(*words))
 sys.exit(1 if failures else 0)

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/weft/evidence.h"
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "tools/weft/roles.h"
 #include "weft/data/files/safetensors.h"
 #include "weft/data/idx.h"
 
@@ -12,56 +14,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// What a tensor of a dump is. By its name, unless a manifest says otherwise:
-//   images  images.grad  scale  scale.grad          features of a loss, its scalars, and their gradients
-//   local/NAME  local/NAME/K  reduced/NAME  previous/NAME   a parameter's gradient (of micro-batch K)
-struct Role {
-  enum class Kind {
-    none,
-    feature,
-    seam_gradient,
-    scalar,
-    scalar_gradient,
-    local_gradient,
-    reduced_gradient,
-    previous_gradient
-  };
-  Kind kind = Kind::none;
-  std::string of;
-  size_t micro_batch = 0;
-};
-
-const std::map<std::string, Role::Kind> kinds = {{"feature", Role::Kind::feature},
-                                                 {"seam_gradient", Role::Kind::seam_gradient},
-                                                 {"scalar", Role::Kind::scalar},
-                                                 {"scalar_gradient", Role::Kind::scalar_gradient},
-                                                 {"local_gradient", Role::Kind::local_gradient},
-                                                 {"reduced_gradient", Role::Kind::reduced_gradient},
-                                                 {"previous_gradient", Role::Kind::previous_gradient}};
-
-bool is_one_of(const std::vector<std::string>& names, const std::string& name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
-Role role_by_name(const std::string& name, const Loss* loss) {
-  const auto behind = [&](std::string_view prefix) { return name.substr(prefix.size()); };
-  if (name.starts_with("local/")) {
-    const std::string rest = behind("local/");
-    const size_t slash = rest.rfind('/');
-    const bool numbered = slash != std::string::npos && slash + 1 < rest.size() && rest.size() - slash <= 7 &&
-                          rest.find_first_not_of("0123456789", slash + 1) == std::string::npos;
-    if (!numbered) return {Role::Kind::local_gradient, rest, 0};
-    return {Role::Kind::local_gradient, rest.substr(0, slash), std::stoul(rest.substr(slash + 1))};
-  }
-  if (name.starts_with("reduced/")) return {Role::Kind::reduced_gradient, behind("reduced/"), 0};
-  if (name.starts_with("previous/")) return {Role::Kind::previous_gradient, behind("previous/"), 0};
-  if (!loss) return {};
-  const bool gradient = name.ends_with(".grad");
-  const std::string of = gradient ? name.substr(0, name.size() - 5) : name;
-  if (is_one_of(loss->towers, of)) return {gradient ? Role::Kind::seam_gradient : Role::Kind::feature, of, 0};
-  if (is_one_of(loss->scalars, of)) return {gradient ? Role::Kind::scalar_gradient : Role::Kind::scalar, of, 0};
-  return {};
-}
+constexpr size_t max_micro_batches = 1 << 16;
 
 Precision precision_of(DType dtype) {
   switch (dtype) {
@@ -71,48 +24,62 @@ Precision precision_of(DType dtype) {
   }
 }
 
+void lower(Precision& of_all, DType dtype) {
+  const Precision here = precision_of(dtype);
+  if (here.epsilon > of_all.epsilon) of_all = here;
+}
+
 // Rows of the last axis; a vector is one row.
-Matrix matrix_of(const Tensor& tensor, bool flattened) {
+Matrix matrix_of(const Tensor& tensor) {
   const std::vector<double> values = tensor.to(DType::f64).values();
-  const auto size = static_cast<Eigen::Index>(values.size());
-  const int rank = tensor.shape().rank();
-  const Eigen::Index columns = flattened || rank == 0 ? std::max<Eigen::Index>(size, 0) : tensor.shape()[rank - 1];
-  const Eigen::Index rows = flattened ? 1 : columns == 0 ? 0 : size / std::max<Eigen::Index>(columns, 1);
-  Matrix result(rows, columns);
+  const int axes = tensor.shape().rank();
+  const Eigen::Index columns = axes == 0 ? 1 : tensor.shape()[axes - 1];
+  Matrix result(columns == 0 ? 1 : static_cast<Eigen::Index>(values.size()) / columns, columns);
   std::copy(values.begin(), values.end(), result.data());
   return result;
 }
 
-struct Reader {
+// Puts the tensors of all files where they belong, and then checks that nothing is missing.
+class Reader {
+ public:
   Dump dump;
   const Loss* loss = nullptr;
   Options options;
   std::map<std::string, Role> roles;  // of the manifest
   std::map<std::string, std::vector<std::string>> hashes;
-  std::map<std::string, std::string> groups;
 
   void read(const std::vector<std::filesystem::path>& files) {
     require(!files.empty(), "verify: there is no dump of any rank");
     dump.files = files;
     dump.ranks = static_cast<int>(files.size());
-    if (loss) {
-      dump.seam.emplace();
-      dump.seam->loss = loss;
-      dump.seam->batch.features.resize(loss->towers.size());
-      dump.seam->gradients.resize(loss->towers.size());
-      dump.seam->batch.options = loss->options;
-      for (const auto& [name, value] : options) {
-        require(loss->options.contains(name), "verify: ", loss->name, " has no option ", name);
-        dump.seam->batch.options[name] = value;
+    if (loss) prepare_seam();
+    for (size_t rank = 0; rank < files.size(); ++rank) {
+      const SafetensorsFile file(files[rank]);
+      for (const SafetensorsFile::Entry& entry : file.tensors()) {
+        const Role role = role_of(entry.name);
+        if (role.kind != Role::Kind::none) place(role, file.read(entry.name), rank, entry.name);
       }
-      for (auto& of_ranks : dump.seam->batch.features) of_ranks.resize(files.size());
-      for (auto& of_ranks : dump.seam->gradients) of_ranks.resize(files.size());
     }
-    for (size_t rank = 0; rank < files.size(); ++rank) read_rank(files[rank], rank);
-    check();
+    if (loss) check_seam();
+    for (const ParameterEvidence& p : dump.parameters) check_parameter(p);
   }
 
  private:
+  std::string where(size_t rank) const { return dump.files[rank].string(); }
+
+  void prepare_seam() {
+    SeamEvidence& seam = dump.seam.emplace();
+    seam.loss = loss;
+    seam.batch.features.assign(loss->towers.size(), std::vector<Matrix>(dump.files.size()));
+    seam.gradients = seam.batch.features;
+    seam.batch.options = loss->options;
+    for (const auto& [name, value] : options) {
+      require(loss->options.contains(name), "verify: ", loss->name, " has no option '", name, "'");
+      require(name != "temperature" || value > 0, "verify: a temperature is positive, not ", value);
+      seam.batch.options[name] = value;
+    }
+  }
+
   Role role_of(const std::string& name) const {
     const auto found = roles.find(name);
     return found != roles.end() ? found->second : role_by_name(name, loss);
@@ -123,109 +90,109 @@ struct Reader {
       if (each.name == name) return each;
     ParameterEvidence& added = dump.parameters.emplace_back();
     added.name = name;
-    added.local.resize(static_cast<size_t>(dump.ranks));
-    added.reduced.resize(static_cast<size_t>(dump.ranks));
-    if (groups.contains(name)) added.group = groups.at(name);
+    added.local.resize(dump.files.size());
+    added.reduced.resize(dump.files.size());
     if (hashes.contains(name)) added.hashes = hashes.at(name);
     return added;
   }
 
-  static void worse(Precision& of_all, DType dtype) {
-    const Precision here = precision_of(dtype);
-    if (here.epsilon > of_all.epsilon) of_all = here;
+  void place(const Role& role, const Tensor& tensor, size_t rank, const std::string& name) {
+    switch (role.kind) {
+      case Role::Kind::feature:
+      case Role::Kind::seam_gradient: return place_features(role, tensor, rank, name);
+      case Role::Kind::scalar:
+      case Role::Kind::scalar_gradient: return place_scalar(role, tensor, rank, name);
+      default: return place_parameter(role, tensor, rank);
+    }
   }
 
-  void read_rank(const std::filesystem::path& path, size_t rank) {
-    const SafetensorsFile file(path);
-    for (const SafetensorsFile::Entry& entry : file.tensors()) {
-      const Role role = role_of(entry.name);
-      if (role.kind == Role::Kind::none) continue;
-      const auto place = [&](const std::vector<std::string>& names) {
-        return static_cast<size_t>(std::find(names.begin(), names.end(), role.of) - names.begin());
+  void place_features(const Role& role, const Tensor& tensor, size_t rank, const std::string& name) {
+    require(loss && is_one_of(loss->towers, role.of), where(rank), ": '", name, "' belongs to features '", role.of,
+            "', which ", loss ? loss->name + " does not have" : "need a loss");
+    const auto tower =
+        static_cast<size_t>(std::find(loss->towers.begin(), loss->towers.end(), role.of) - loss->towers.begin());
+    const bool gradient = role.kind == Role::Kind::seam_gradient;
+    (gradient ? dump.seam->gradients : dump.seam->batch.features)[tower][rank] = matrix_of(tensor);
+    if (gradient) lower(dump.seam->precision, tensor.dtype());
+  }
+
+  void place_scalar(const Role& role, const Tensor& tensor, size_t rank, const std::string& name) {
+    require(loss && is_one_of(loss->scalars, role.of), where(rank), ": '", name, "' belongs to the scalar '", role.of,
+            "', which ", loss ? loss->name + " does not have" : "needs a loss");
+    require(tensor.size() == 1, where(rank), ": '", name, "' is one number, not ", tensor.shape());
+    const double value = tensor.to(DType::f64).values()[0];
+    if (role.kind == Role::Kind::scalar_gradient) {
+      auto& of_ranks = dump.seam->scalars[role.of];
+      of_ranks.push_back(value);
+      lower(dump.seam->precision, tensor.dtype());
+      require(of_ranks.size() == rank + 1, where(rank), ": an earlier rank has no gradient of '", role.of, "'");
+      return;
+    }
+    const double first = dump.seam->batch.scalars.emplace(role.of, value).first->second;
+    require(first == value, where(rank), ": '", role.of, "' is ", value, ", on an earlier rank ", first,
+            ": the replicas have diverged (S26)");
+  }
+
+  void place_parameter(const Role& role, const Tensor& tensor, size_t rank) {
+    ParameterEvidence& p = parameter(role.of);
+    const Matrix values = matrix_of(tensor.reshape({1, tensor.size()}));
+    if (role.kind == Role::Kind::previous_gradient) {
+      p.previous.resize(dump.files.size());
+      p.previous[rank] = values;
+      return;
+    }
+    lower(p.precision, tensor.dtype());
+    if (role.kind == Role::Kind::reduced_gradient) {
+      p.reduced[rank] = values;
+      return;
+    }
+    require(role.micro_batch < max_micro_batches, where(rank), ": '", role.of, "' has a micro-batch ", role.micro_batch,
+            ", but there are at most ", max_micro_batches);
+    if (p.local[rank].size() <= role.micro_batch) p.local[rank].resize(role.micro_batch + 1);
+    p.local[rank][role.micro_batch] = values;
+  }
+
+  void check_seam() {
+    SeamEvidence& seam = *dump.seam;
+    for (size_t tower = 0; tower < loss->towers.size(); ++tower)
+      for (size_t r = 0; r < dump.files.size(); ++r) check_features(loss->towers[tower], tower, r);
+    require(seam.batch.all_rows() > 0, "verify: the batch of all ranks has no rows");
+    for (const std::string& name : loss->scalars)
+      require(seam.batch.scalars.contains(name), where(0), ": ", loss->name, " needs its scalar '", name, "'");
+    for (const auto& [name, of_ranks] : seam.scalars)
+      require(of_ranks.size() == dump.files.size(), where(dump.files.size() - 1), ": there is no gradient of '", name,
+              "'");
+    if (dump.rows.empty())
+      for (int r = 0; r < dump.ranks; ++r) dump.rows.push_back(seam.batch.rows(r));
+  }
+
+  void check_features(const std::string& name, size_t tower, size_t r) const {
+    const SeamEvidence& seam = *dump.seam;
+    const Matrix &x = seam.batch.features[tower][r], &g = seam.gradients[tower][r];
+    require(x.cols() > 0, where(r), ": there are no features '", name, "' of ", loss->name);
+    require(g.cols() > 0, where(r), ": there is no gradient '", name, ".grad'");
+    require(x.rows() == g.rows() && x.cols() == g.cols(), where(r), ": '", name, "' has ", x.rows(), " x ", x.cols(),
+            " elements, its gradient ", g.rows(), " x ", g.cols());
+    require(x.rows() == seam.batch.features[0][r].rows() && x.cols() == seam.batch.features[0][0].cols(), where(r),
+            ": '", name, "' is ", x.rows(), " x ", x.cols(), ", unlike other features of this loss");
+    require(x.allFinite(), where(r), ": '", name, "' has numbers that are not finite");
+  }
+
+  void check_parameter(const ParameterEvidence& p) {
+    const size_t passes = p.local[0].size();
+    const Eigen::Index size = p.reduced[0].size();
+    dump.micro_batches = std::max(dump.micro_batches, static_cast<int>(passes));
+    for (size_t r = 0; r < dump.files.size(); ++r) {
+      require(p.reduced[r].rows() > 0, where(r), ": there is no 'reduced/", p.name, "'");
+      require(passes > 0 && p.local[r].size() == passes, where(r), ": '", p.name, "' has local gradients of ",
+              p.local[r].size(), " micro-batches, on rank 0 of ", passes);
+      const auto check_size = [&](const char* what, const Matrix& m) {
+        require(m.rows() > 0 && m.size() == size, where(r), ": the ", what, " gradient of '", p.name, "' has ",
+                m.size(), " elements, the reduced one of rank 0 ", size);
       };
-      const Tensor tensor = file.read(entry.name);
-      switch (role.kind) {
-        case Role::Kind::feature:
-          require(is_one_of(loss->towers, role.of), path.string(), ": ", loss->name, " has no features '", role.of,
-                  "'");
-          dump.seam->batch.features[place(loss->towers)][rank] = matrix_of(tensor, false);
-          break;
-        case Role::Kind::seam_gradient:
-          require(is_one_of(loss->towers, role.of), path.string(), ": ", loss->name, " has no features '", role.of,
-                  "'");
-          dump.seam->gradients[place(loss->towers)][rank] = matrix_of(tensor, false);
-          worse(dump.seam->precision, entry.dtype);
-          break;
-        case Role::Kind::scalar:
-          require(tensor.size() == 1, path.string(), ": '", entry.name, "' is a scalar of the loss, not ",
-                  tensor.shape());
-          dump.seam->batch.scalars[role.of] = tensor.to(DType::f64).values()[0];
-          break;
-        case Role::Kind::scalar_gradient:
-          require(tensor.size() == 1, path.string(), ": '", entry.name, "' is a scalar's gradient, not ",
-                  tensor.shape());
-          dump.seam->scalars[role.of].resize(static_cast<size_t>(dump.ranks));
-          dump.seam->scalars[role.of][rank] = tensor.to(DType::f64).values()[0];
-          break;
-        case Role::Kind::local_gradient: {
-          ParameterEvidence& p = parameter(role.of);
-          if (p.local[rank].size() <= role.micro_batch) p.local[rank].resize(role.micro_batch + 1);
-          p.local[rank][role.micro_batch] = matrix_of(tensor, true);
-          worse(p.precision, entry.dtype);
-          break;
-        }
-        case Role::Kind::reduced_gradient:
-          parameter(role.of).reduced[rank] = matrix_of(tensor, true);
-          worse(parameter(role.of).precision, entry.dtype);
-          break;
-        case Role::Kind::previous_gradient: {
-          ParameterEvidence& p = parameter(role.of);
-          p.previous.resize(static_cast<size_t>(dump.ranks));
-          p.previous[rank] = matrix_of(tensor, true);
-          break;
-        }
-        case Role::Kind::none: break;
-      }
-    }
-  }
-
-  // That nothing is missing, and that all shapes fit.
-  void check() {
-    if (dump.seam) {
-      SeamEvidence& seam = *dump.seam;
-      for (size_t tower = 0; tower < loss->towers.size(); ++tower)
-        for (size_t r = 0; r < dump.files.size(); ++r) {
-          const Matrix& x = seam.batch.features[tower][r];
-          const Matrix& g = seam.gradients[tower][r];
-          const std::string& name = loss->towers[tower];
-          const std::string file = dump.files[r].string();
-          require(x.cols() > 0, file, ": there are no features '", name, "' of ", loss->name);
-          require(g.cols() > 0, file, ": there is no gradient '", name, ".grad'");
-          require(x.rows() == g.rows() && x.cols() == g.cols(), file, ": '", name, "' has ", x.rows(), " x ", x.cols(),
-                  " elements, its gradient ", g.rows(), " x ", g.cols());
-          require(x.rows() == seam.batch.features[0][r].rows() && x.cols() == seam.batch.features[0][0].cols(), file,
-                  ": '", name, "' is ", x.rows(), " x ", x.cols(), ", unlike '", loss->towers[0], "'");
-        }
-      for (const std::string& name : loss->scalars)
-        require(seam.batch.scalars.contains(name), dump.files[0].string(), ": ", loss->name, " needs its scalar '",
-                name, "'");
-      if (dump.rows.empty())
-        for (int r = 0; r < dump.ranks; ++r) dump.rows.push_back(seam.batch.rows(r));
-    }
-    for (ParameterEvidence& p : dump.parameters) {
-      const size_t passes = p.local[0].size();
-      dump.micro_batches = std::max(dump.micro_batches, static_cast<int>(passes));
-      for (size_t r = 0; r < dump.files.size(); ++r) {
-        const std::string file = dump.files[r].string();
-        require(p.reduced[r].size() > 0 || p.reduced[0].size() == 0, file, ": there is no 'reduced/", p.name, "'");
-        require(p.local[r].size() == passes && passes > 0, file, ": '", p.name, "' has local gradients of ",
-                p.local[r].size(), " micro-batches, on rank 0 of ", passes);
-        for (const Matrix& m : p.local[r])
-          require(m.size() == p.reduced[r].size(), file, ": a local gradient of '", p.name, "' has ", m.size(),
-                  " elements, the reduced one ", p.reduced[r].size());
-        if (!p.previous.empty())
-          require(p.previous[r].size() == p.reduced[r].size(), file, ": 'previous/", p.name, "' has another size");
-      }
+      check_size("reduced", p.reduced[r]);
+      for (const Matrix& m : p.local[r]) check_size("local", m);
+      if (!p.previous.empty()) check_size("previous", p.previous[r]);
     }
   }
 };
@@ -267,11 +234,10 @@ Dump read_dump(const std::filesystem::path& folder) {
     const Json none = Json::object();
     for (const auto& [name, tensor] : (manifest.contains("tensors") ? manifest.at("tensors") : none).items()) {
       const auto kind = tensor.at("role").template get<std::string>();
-      require(kinds.contains(kind), where, ": tensor '", name, "' has the role '", kind, "', which is none");
-      reader.roles[name] = {kinds.at(kind), tensor.value("of", name), tensor.value("micro_batch", size_t{0})};
+      require(kinds_by_name().contains(kind), where, ": tensor '", name, "' has the role '", kind, "', which is none");
+      reader.roles[name] = {kinds_by_name().at(kind), tensor.value("of", name), tensor.value("micro_batch", size_t{0})};
     }
     if (manifest.contains("hashes")) reader.hashes = manifest.at("hashes").get<decltype(reader.hashes)>();
-    if (manifest.contains("groups")) reader.groups = manifest.at("groups").get<decltype(reader.groups)>();
     std::vector<std::filesystem::path> files;
     if (manifest.contains("files"))
       for (const Json& each : manifest.at("files")) files.push_back(folder / each.get<std::string>());

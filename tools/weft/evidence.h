@@ -28,7 +28,7 @@ struct SeamEvidence {
 
 // The gradient of one parameter on its way through the reducer. Flattened.
 struct ParameterEvidence {
-  std::string name, group;                 // `group`: its class, such as "experts"
+  std::string name;
   std::vector<std::vector<Matrix>> local;  // by rank and micro-batch, before the reducer: (1, n)
   std::vector<Matrix> reduced;             // by rank, after it
   std::vector<Matrix> previous;            // by rank, what the reducer made in the step before; may be empty
@@ -39,14 +39,15 @@ struct ParameterEvidence {
 struct Dump {
   Reducer reducer = Reducer::mean;
   int ranks = 0, micro_batches = 1;
-  std::vector<int64_t> rows;  // samples of each rank, over all micro-batches; empty if nobody has said
+  std::vector<int64_t> rows;  // samples of each rank, over all micro-batches; empty if unknown
   std::optional<SeamEvidence> seam;
   std::vector<ParameterEvidence> parameters;
   std::vector<std::filesystem::path> files;
 };
 
-// A folder with a manifest.json (docs/manifest.md), or files of which the loss is named.
+// Reads a folder with a manifest.json (docs/manifest.md).
 Dump read_dump(const std::filesystem::path& folder);
+// Reads files without a manifest, of a loss that the caller names.
 struct NamedDump {
   std::string loss;
   std::vector<std::filesystem::path> files;  // of each rank, in rank order

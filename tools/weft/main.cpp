@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // weft: tells any framework whether its distributed gradient is right, and if not, which mistake it has.
 #include <CLI/CLI.hpp>
+#include <charconv>
+#include <cmath>
 #include <iostream>
 
 #include "tools/weft/print.h"
@@ -24,7 +26,12 @@ struct Arguments {
     for (const std::string& each : options) {
       const size_t equals = each.find('=');
       weft::require(equals != std::string::npos, "--option is NAME=NUMBER, not '", each, "'");
-      named.options[each.substr(0, equals)] = std::stod(each.substr(equals + 1));
+      const std::string number = each.substr(equals + 1);
+      double value = 0;
+      const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), value);
+      weft::require(error == std::errc() && end == number.data() + number.size() && std::isfinite(value), "--option ",
+                    each, ": '", number, "' is not a number");
+      named.options[each.substr(0, equals)] = value;
     }
     return read_dump(named);
   }

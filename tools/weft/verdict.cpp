@@ -94,6 +94,9 @@ Verdict judge(std::string subject, const Observed& dumped, const Precision& prec
     result.remarks.push_back("no elements were compared: dump gradients of at least one feature or parameter");
     return result;
   }
+  for (size_t t = 0; t < dumped.tensors.size(); ++t)
+    if (!dumped.tensors[t].allFinite())
+      result.remarks.push_back(dumped.names[t] + ": the dumped gradient is not finite");
   for (size_t h = 1; h < all.size(); ++h)
     if (judged.alike(0, h)) result.blind_to.push_back(title(all[h]));
   std::vector<std::pair<double, size_t>> errors;

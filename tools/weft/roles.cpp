@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/weft/roles.h"
+
+#include <algorithm>
+
+namespace weft::verify {
+
+const std::map<std::string, Role::Kind>& kinds_by_name() {
+  static const std::map<std::string, Role::Kind> kinds = {{"feature", Role::Kind::feature},
+                                                          {"seam_gradient", Role::Kind::seam_gradient},
+                                                          {"scalar", Role::Kind::scalar},
+                                                          {"scalar_gradient", Role::Kind::scalar_gradient},
+                                                          {"local_gradient", Role::Kind::local_gradient},
+                                                          {"reduced_gradient", Role::Kind::reduced_gradient},
+                                                          {"previous_gradient", Role::Kind::previous_gradient}};
+  return kinds;
+}
+
+bool is_one_of(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+Role role_by_name(const std::string& name, const Loss* loss) {
+  const auto behind = [&](std::string_view prefix) { return name.substr(prefix.size()); };
+  if (name.starts_with("local/")) {
+    const std::string rest = behind("local/");
+    const size_t slash = rest.rfind('/');
+    const bool numbered = slash != std::string::npos && slash + 1 < rest.size() && rest.size() - slash <= 7 &&
+                          rest.find_first_not_of("0123456789", slash + 1) == std::string::npos;
+    if (!numbered) return {Role::Kind::local_gradient, rest, 0};
+    return {Role::Kind::local_gradient, rest.substr(0, slash), std::stoul(rest.substr(slash + 1))};
+  }
+  if (name.starts_with("reduced/")) return {Role::Kind::reduced_gradient, behind("reduced/"), 0};
+  if (name.starts_with("previous/")) return {Role::Kind::previous_gradient, behind("previous/"), 0};
+  if (!loss) return {};
+  const bool gradient = name.ends_with(".grad");
+  const std::string of = gradient ? name.substr(0, name.size() - 5) : name;
+  if (is_one_of(loss->towers, of)) return {gradient ? Role::Kind::seam_gradient : Role::Kind::feature, of, 0};
+  if (is_one_of(loss->scalars, of)) return {gradient ? Role::Kind::scalar_gradient : Role::Kind::scalar, of, 0};
+  return {};
+}
+
+}  // namespace weft::verify
