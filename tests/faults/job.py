@@ -13,8 +13,37 @@ import uuid
 
 deadline = 1.0  # seconds, of the ranks' waits
 
-# code: None if the job never ended. orphans: processes that were left.
-Outcome = collections.namedtuple("Outcome", "code seconds output orphans")
+# code: None if the job never ended. orphans: processes that were left. slowdown: by how much other processes can have
+# stretched the job's time, 1 on a quiet machine.
+Outcome = collections.namedtuple("Outcome", "code seconds output orphans slowdown")
+max_slowdown = 5
+
+
+class Load:
+    """The CPU time that others take beside a job: other processes, and other machines on the same processor. Deadlines
+    count the time that a rank could have used, so on a busy machine they come later."""
+
+    def __init__(self):
+        self.before, self.begin = self.cpu_ticks(), time.monotonic()
+
+    @staticmethod
+    def cpu_ticks():
+        """By process, with its children that have ended; what other machines take is "steal"."""
+        ticks = {"steal": int(pathlib.Path("/proc/stat").read_text().split()[8])}
+        for entry in pathlib.Path("/proc").iterdir():
+            if entry.name.isdigit() and entry.name != os.readlink("/proc/self"):
+                try:
+                    ticks[entry.name] = sum(map(int, (entry / "stat").read_text().rpartition(")")[2].split()[11:15]))
+                except OSError:
+                    pass  # gone
+        return ticks
+
+    def slowdown(self, token):
+        """`token` is in the environment of the job's processes."""
+        seconds, cores, job = time.monotonic() - self.begin, os.cpu_count(), set(map(str, processes_with(token)))
+        ticks = sum(max(0, now - self.before.get(name, 0)) for name, now in self.cpu_ticks().items() if name not in job)
+        others = ticks / os.sysconf("SC_CLK_TCK") / max(seconds, 0.01)
+        return cores / max(cores - others, cores / max_slowdown)
 
 
 def processes_with(token):
@@ -34,7 +63,7 @@ def run(command, environment=None, disturb=None, limit=40):
     token = f"WEFT_TEST={uuid.uuid4()}"
     name, value = token.split("=")
     environment = {**os.environ, "WEFT_TIMEOUT": str(deadline), **(environment or {}), "MPIEXEC_TIMEOUT": "30", name: value}
-    begin = time.monotonic()
+    load, begin = Load(), time.monotonic()
     job = subprocess.Popen(list(map(str, command)), env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                            stderr=subprocess.STDOUT)
     disturber = threading.Thread(target=disturb or (lambda _: None), args=[token.encode()])
@@ -45,13 +74,13 @@ def run(command, environment=None, disturb=None, limit=40):
         for each in processes_with(token.encode()):
             os.kill(each, signal.SIGKILL)
         output, code = job.communicate()[0], None
-    seconds = time.monotonic() - begin
+    seconds, slowdown = time.monotonic() - begin, load.slowdown(token.encode())
     disturber.join()
     for _ in range(200):  # mpiexec is gone before the ranks are
         if not processes_with(token.encode()):
             break
         time.sleep(0.01)
-    return Outcome(code, seconds, output.decode(errors="replace"), processes_with(token.encode()))
+    return Outcome(code, seconds, output.decode(errors="replace"), processes_with(token.encode()), slowdown)
 
 
 def named_files(output):

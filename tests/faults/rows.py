@@ -139,21 +139,21 @@ def command(bench, row, way, ranks, odd):
     return on_ranks(bench.foreign if row.foreign else bench.mpiexec, ranks, program)
 
 
-def limit(bench, row):
-    return row.waits + max(bench.start_up + 0.5, 5 * bench.start_up)
+def limit(bench, row, outcome):
+    return outcome.slowdown * (row.waits + max(bench.start_up + 0.5, 5 * bench.start_up))
 
 
 def outcome_in_time(bench, row, run_once, run_healthy):
-    """A busy machine can make any job slow, but not each time."""
-    outcome = run_once()
-    for _ in range(5):
-        if outcome.code is None or outcome.seconds <= limit(bench, row):
+    """A busy machine can make any job slow, but not each time by more than others took of its cores."""
+    for _ in range(6):
+        outcome = run_once()
+        if outcome.code is None or outcome.seconds <= limit(bench, row, outcome):
             return outcome, []
         bench.start_up = run_healthy().seconds
-        if outcome.seconds <= limit(bench, row):
+        if outcome.seconds <= limit(bench, row, outcome):
             return outcome, []
-        outcome = run_once()
-    return outcome, [f"took {outcome.seconds:.2f} s, a job without a fault {bench.start_up:.2f}"]
+    return outcome, [f"took {outcome.seconds:.2f} s, at most {limit(bench, row, outcome):.2f} s are allowed; a job without a "
+                     f"fault takes {bench.start_up:.2f}, and others slowed this one down by {outcome.slowdown:.2f}"]
 
 
 def file_complaints(outcome, row):
