@@ -58,7 +58,7 @@ TEST_CASE("a collective in two halves is one call, and costs what its halves do"
   on_counted_ranks([](Communicator& comm, Traffic& traffic) {
     comm.barrier();
     Pending sum = comm.start(AllReduce{}, data_of(number(comm), {5}));
-    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
     comm.barrier();
     const double before = traffic[Verb::all_reduce].seconds;
     const Tensor x = sum.wait();
@@ -66,7 +66,7 @@ TEST_CASE("a collective in two halves is one call, and costs what its halves do"
     expect_same_bits(x, comm.all_reduce(data_of(number(comm), {5})));
     expect_count(traffic, Verb::all_reduce, 2, 2 * 5 * 8);
     expect(before > 0 && after > before, "both halves take time");
-    expect(before < 0.03, "what lies between the halves is not counted");
+    expect(before < 0.3, "what lies between the halves is not counted");
   });
 }
 
@@ -89,11 +89,11 @@ TEST_CASE("a rank's waiting is counted as its time") {
     Traffic traffic;
     Communicator comm(counted(std::move(transport), traffic));
     comm.barrier();
-    if (number(comm) == 1) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    if (number(comm) == 1) std::this_thread::sleep_for(std::chrono::milliseconds(600));
     const double before = traffic.total().seconds;
     comm.all_reduce(data_of(number(comm), {3}));
     const double waited = traffic.total().seconds - before;
-    expect(number(comm) == 1 ? waited < 0.05 : waited > 0.04, "rank " + text(number(comm)) + ": " + text(waited));
+    expect(number(comm) == 1 ? waited < 0.3 : waited > 0.3, "rank " + text(number(comm)) + ": " + text(waited));
   });
 }
 
