@@ -10,45 +10,58 @@ using namespace weft;
 
 namespace {
 
-// Every part is a copy with NaN behind it, so what is read in another place shows.
+// Brings what is read in pieces, each a copy with NaN behind it, so what is read in another place shows. A rank is shown
+// nothing but the ranges that it reads, if there are any.
 class PartedTransport final : public ForwardingTransport {
  public:
   using ForwardingTransport::ForwardingTransport;
 
-  void expose(const Call& call, Bytes mine, size_t longest, Read read) override {
-    const std::vector<size_t> sizes = everyones(mine.size());
-    ForwardingTransport::expose(call, mine, longest, [&](const Part& whole) {
-      for (size_t first = whole.first; first < whole.last; first += step)
-        show({first, std::min(first + step, whole.last), whole.peers}, first - whole.first, sizes, longest, read);
+  void exchange(const Call& call, Bytes mine, size_t longest, Reads reads, Read read) override {
+    std::vector<Range> ranges(reads.of_peers.begin(), reads.of_peers.end());
+    if (ranges.empty()) ranges = everything(mine.size());
+    size_t end = 0;
+    for (const Range& range : ranges) end = std::max(end, range.size());
+    ForwardingTransport::exchange(call, mine, longest, {}, [&](const Part& whole) {
+      require(whole.first == 0 && whole.last == longest, "threads bring one part");
+      for (size_t at = 0; at < end; at += step) {
+        const Shown shown(whole, ranges, at, std::min(step, end - at));
+        if (reads.of_peers.empty())
+          read({at, at + shown.length, shown.peers});
+        else
+          read({0, shown.length, shown.peers, shown.begins});
+      }
     });
   }
 
  private:
   static constexpr size_t step = 16;  // bytes: two elements of the cases
 
-  std::vector<size_t> everyones(size_t mine) {
-    std::vector<size_t> sizes;
-    ForwardingTransport::expose(describe(Verb::barrier, Site::here()), std::as_bytes(std::span(&mine, 1)), sizeof mine,
-                                [&](const Part& part) {
-                                  sizes.resize(part.peers.size());
-                                  for (size_t r = 0; r < sizes.size(); ++r)
-                                    std::memcpy(&sizes[r], part.peers[r], sizeof mine);
-                                });
-    return sizes;
+  std::vector<Range> everything(size_t mine) {
+    std::vector<Range> all;
+    const auto read = [&](const Part& part) {
+      for (const std::byte* peer : part.peers) std::memcpy(&all.emplace_back().last, peer, sizeof mine);
+    };
+    const auto bytes = std::as_bytes(std::span(&mine, 1));
+    ForwardingTransport::exchange(describe(Verb::barrier, Site::here()), bytes, bytes.size(), {}, read);
+    return all;
   }
 
-  // `at` is where the part begins in what the peers' addresses show.
-  static void show(const Part& part, size_t at, const std::vector<size_t>& sizes, size_t longest, Read read) {
+  struct Shown {
+    size_t length;
     std::vector<std::vector<std::byte>> copies;
     std::vector<const std::byte*> peers;
-    for (size_t r = 0; r < sizes.size(); ++r) {
-      auto& copy = copies.emplace_back(longest + step, std::byte{0xff});
-      for (size_t i = part.first; i < std::min(part.last, sizes[r]); ++i)
-        copy[i - part.first] = part.peers[r][at + i - part.first];
-      peers.push_back(copy.data());
+    std::vector<size_t> begins;
+
+    Shown(const Part& whole, const std::vector<Range>& ranges, size_t at, size_t length) : length(length) {
+      for (size_t r = 0; r < ranges.size(); ++r) {
+        const Range piece = ranges[r].piece(at, length);
+        auto& copy = copies.emplace_back(length + step, std::byte{0xff});
+        std::copy(whole.peers[r] + piece.first, whole.peers[r] + piece.last, copy.begin());
+        peers.push_back(copy.data());
+        begins.push_back(piece.first);
+      }
     }
-    read({part.first, part.last, peers});
-  }
+  };
 };
 
 // Adds from the last rank down, and leaves a mean as the sum, as MPI does.
@@ -79,7 +92,7 @@ template <class Transport> void on_ranks_with(Reductions reductions, const std::
 
 }  // namespace
 
-TEST_CASE("every distributed case does what its specification says where what is shown comes in parts") {
+TEST_CASE("every distributed case does what its specification says where what is read comes in parts") {
   on_ranks_with<PartedTransport>(Reductions::ordered, [](Communicator& comm) {
     for (const DistributedCase* c : DistributedCase::all()) check_specification(*c, comm);
   });

@@ -3,6 +3,7 @@
 #include "tests/support/on_ranks.h"
 #include "weft/collectives/checks/debug.h"
 #include "weft/collectives/collectives.h"
+#include "weft/collectives/started.h"
 #include "weft/collectives/placement_conversions.h"
 #include "weft/engine/nn/norm_layers.h"
 #include "weft/engine/ops/activation_checkpoint.h"

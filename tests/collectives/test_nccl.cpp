@@ -64,7 +64,7 @@ TEST_CASE("NCCL's own reductions agree up to the order, and in place") {
           for (const ReduceOp op :
                {ReduceOp::sum, ReduceOp::mean, ReduceOp::product, ReduceOp::maximum, ReduceOp::minimum}) {
             if (op == ReduceOp::mean && !is_floating(type)) continue;
-            const Tensor x = mine(comm, {123'457}, type), ordered = comm.run(Scan{true, false, op}, x);
+            const Tensor x = mine(comm, {123'457}, type), ordered = comm.run(Scan{op}, x);
             Tensor y = x.to(Device::cuda);
             comm.all_reduce(y, y, op);
             const Tensor whole = comm.broadcast(ordered, {comm.size() - 1});

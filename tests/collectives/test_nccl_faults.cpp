@@ -22,8 +22,8 @@ class Disturbed final : public ForwardingTransport {
   using Disturb = std::function<void(const Call&)>;
   Disturbed(std::unique_ptr<Transport> inner, Disturb disturb)
       : ForwardingTransport(std::move(inner)), disturb_(std::move(disturb)) {}
-  void expose(const Call& call, Bytes mine, size_t longest, Read read) override {
-    ForwardingTransport::expose(call, mine, longest, read);
+  void exchange(const Call& call, Bytes mine, size_t longest, Reads reads, Read read) override {
+    ForwardingTransport::exchange(call, mine, longest, reads, read);
     disturb_(call);
   }
 

@@ -42,15 +42,17 @@ class Pretended : public CardExchange {
     });
   }
 
-  Ticket swap(const Call& call, const std::byte* mine, std::span<const size_t> cuts, std::byte* received) override {
-    const size_t begin = cuts[me()], end = cuts[me() + 1], whole = cuts.back();
+  Ticket swap(const Call& call, const std::byte* mine, std::span<const Transport::Range> out,
+              std::span<const size_t> counts, std::byte* received) override {
+    const std::vector<Transport::Range> ranges(out.begin(), out.end());
+    const std::vector<size_t> sizes(counts.begin(), counts.end());
     return post([=, this] {
-      between_->expose(call, {mine, whole}, whole, [&](const Transport::Part& part) {
-        const size_t first = std::max(begin, part.first), last = std::min(end, part.last);
-        for (size_t r = 0; r < part.peers.size() && first < last; ++r)
-          if (r != me())
-            std::memcpy(received + r * (end - begin) + first - begin, part.peers[r] + first - part.first, last - first);
-      });
+      const auto peer = [](size_t r) { return GroupRank{static_cast<int>(r)}; };
+      for (size_t r = 0; r < ranges.size(); ++r)
+        if (r != me() && ranges[r].size()) between_->send(call, peer(r), {mine + ranges[r].first, ranges[r].size()});
+      std::byte* place = received;
+      for (size_t r = 0; r < sizes.size(); place += sizes[r++])
+        if (sizes[r]) between_->receive(call, peer(r), {place, sizes[r]});
     });
   }
 

@@ -5,6 +5,7 @@
 #include "tests/support/forwarding_transport.h"
 #include "tests/support/on_ranks.h"
 #include "weft/collectives/collectives.h"
+#include "weft/collectives/started.h"
 #include "weft/collectives/placement_conversions.h"
 #include "weft/collectives/run_ranks.h"
 #include "weft/engine/ops/reduce.h"
@@ -20,9 +21,9 @@ using Notes = std::vector<std::string>;
 class Noting final : public ForwardingTransport {
  public:
   Noting(std::unique_ptr<Transport> inner, Notes& log) : ForwardingTransport(std::move(inner)), log_(log) {}
-  std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest) override {
+  std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest, Reads reads) override {
     log_.push_back("start " + text(call.verb));
-    return std::make_unique<Half>(ForwardingTransport::start(call, std::move(mine), longest), log_);
+    return std::make_unique<Half>(ForwardingTransport::start(call, std::move(mine), longest, reads), log_);
   }
 
  private:
@@ -76,8 +77,8 @@ TEST_CASE("a started extreme or product, whose gradient needs more than a verb, 
     for (const ReduceOp op : {ReduceOp::maximum, ReduceOp::minimum, ReduceOp::product}) {
       const std::string what = "the " + text(op) + " has no gradient here; take ";
       expect_refusal([&] { start(AllReduce{op}, x, comm); }, {"all_reduce: ", (what + "all_reduce, in").c_str()});
-      expect_refusal([&] { start(Scan{.op = op}, x, comm); }, {"scan: ", (what + "scan, in one piece").c_str()});
-      expect_refusal([&] { start(Scan{false, false, op}, x, comm); }, {"exscan: ", what.c_str()});
+      expect_refusal([&] { start(Scan{op}, x, comm); }, {"scan: ", (what + "scan, in one piece").c_str()});
+      expect_refusal([&] { start(Exscan{op}, x, comm); }, {"exscan: ", what.c_str()});
       expect_refusal([&] { start(ReduceScatter{{}, op}, x, comm); }, {"reduce_scatter: ", (what + "all_").c_str()});
       expect_refusal([&] { start(Reduce{{0}, op}, x, comm); }, {"reduce: ", (what + "all_reduce and use").c_str()});
       const Tensor whole = comm.all_reduce(plain, op);

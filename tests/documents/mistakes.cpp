@@ -7,6 +7,7 @@
 #include "weft/collectives/checks/debug_finite.h"
 #include "weft/collectives/checks/scale.h"
 #include "weft/collectives/collectives.h"
+#include "weft/collectives/started.h"
 #include "weft/engine/ops/elementwise.h"
 #include "weft/engine/ops/reduce.h"
 

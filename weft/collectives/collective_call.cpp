@@ -99,22 +99,21 @@ void fold_part(const Transport::Part& part, int64_t first, int64_t count, std::s
 
 }  // namespace
 
-CollectiveCall::CollectiveCall(const Call& call, Tensor x, size_t longest, Tensor y, Windows windows)
+CollectiveCall::CollectiveCall(const Call& call, Tensor x, size_t longest, Tensor y, Moves moves)
     : call_(call),
       origin_(result_origin(x, call)),
       x_(std::move(x)),
       longest_(longest),
       y_(std::move(y)),
-      windows_(std::move(windows)),
-      fold_{} {}
-
-CollectiveCall::CollectiveCall(const Call& call, Tensor x, Tensor y, Fold fold)
-    : call_(call),
-      origin_(result_origin(x, call)),
-      x_(std::move(x)),
-      longest_(x_.bytes()),
-      y_(std::move(y)),
-      fold_(std::move(fold)) {}
+      moves_(std::move(moves)) {
+  int at_beginning = 0;
+  for (size_t r = 0; r < moves_.to.size(); ++r) {
+    if (moves_.of_peers[r].size() == 0) continue;
+    sources_.push_back(static_cast<int>(r));
+    at_beginning += moves_.to[r] == 0;
+  }
+  folds_ = at_beginning > 1;
+}
 
 void CollectiveCall::prepare(const Transport& transport) {
   const Device device = exposure_device(transport, x_);
@@ -126,13 +125,13 @@ void CollectiveCall::prepare(const Transport& transport) {
 
 Tensor CollectiveCall::run(Transport& transport) {
   prepare(transport);
-  transport.expose(call_, bytes_of(x_), longest_, [this](const Transport::Part& part) { read(part); });
+  transport.exchange(call_, bytes_of(x_), longest_, reads(), [this](const Transport::Part& part) { read(part); });
   return result();
 }
 
 std::unique_ptr<Transport::Started> CollectiveCall::start(Transport& transport) {
   prepare(transport);
-  return transport.start(call_, std::move(x_), longest_);
+  return transport.start(call_, std::move(x_), longest_, reads());
 }
 
 Tensor CollectiveCall::finish(Transport::Started& started) {
@@ -141,34 +140,37 @@ Tensor CollectiveCall::finish(Transport::Started& started) {
 }
 
 Tensor CollectiveCall::result() {
-  const bool changed = !windows_.empty() || !fold_.ranks.empty();
-  if (changed && y_.device() != staging_.device()) y_.copy_from(staging_.reshape(y_.shape()));
+  if (!sources_.empty() && y_.device() != staging_.device()) y_.copy_from(staging_.reshape(y_.shape()));
   y_.set_origin(origin_);
   return y_;
 }
 
 void CollectiveCall::read(const Transport::Part& part) {
-  for (const Window& window : windows_) copy(part, window);
-  if (!fold_.ranks.empty()) {
-    const auto element = static_cast<int64_t>(size_of(staging_.dtype()));
-    const int64_t first = static_cast<int64_t>(part.first) / element, last = static_cast<int64_t>(part.last) / element;
-    const int64_t from = std::max(fold_.begin, first), to = std::min(fold_.begin + staging_.size(), last);
-    if (from < to) {
-      Tensor range = staging_.slice(from - fold_.begin, to - fold_.begin);
-      fold_part(part, from - first, to - from, fold_.ranks, fold_.op, !must_synchronize_, range);
-    }
-  }
+  if (folds_)
+    fold(part);
+  else
+    for (const int source : sources_) copy(part, source);
   if (must_synchronize_) backend(staging_.device()).synchronize();
 }
 
-void CollectiveCall::copy(const Transport::Part& part, const Window& w) {
-  const auto element = static_cast<int64_t>(size_of(staging_.dtype()));
-  const auto first = static_cast<int64_t>(part.first), last = static_cast<int64_t>(part.last);
-  const int64_t begin = std::max(w.from * element, first), end = std::min((w.from + w.count) * element, last);
-  if (begin < end)
+void CollectiveCall::copy(const Transport::Part& part, int source) {
+  const auto r = static_cast<size_t>(source);
+  const Transport::Range all = moves_.of_peers[r], here = part.of(r);
+  const size_t first = std::max(all.first, here.first), last = std::min(all.last, here.last);
+  if (first < last)
     backend(staging_.device())
-        .copy(staging_.mutate<std::byte>() + w.to * element + begin - w.from * element,
-              part.peers[static_cast<size_t>(w.rank)] + (begin - first), static_cast<size_t>(end - begin));
+        .copy(staging_.mutate<std::byte>() + moves_.to[r] + (first - all.first), part.peers[r] + (first - here.first),
+              last - first);
+}
+
+void CollectiveCall::fold(const Transport::Part& part) {
+  const auto r = static_cast<size_t>(sources_[0]);  // the ranges of all sources are equal
+  const Transport::Range all = moves_.of_peers[r], here = part.of(r);
+  const size_t first = std::max(all.first, here.first), last = std::min(all.last, here.last);
+  if (first >= last) return;
+  const auto elements = [&](size_t bytes) { return static_cast<int64_t>(bytes / size_of(staging_.dtype())); };
+  Tensor range = staging_.slice(elements(first - all.first), elements(last - all.first));
+  fold_part(part, elements(first - here.first), range.size(), sources_, call_.op, !must_synchronize_, range);
 }
 
 void all_reduce(Transport& transport, const Call& call, const Tensor& x, Tensor& y, std::span<const int> everyone,

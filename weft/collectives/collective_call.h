@@ -10,23 +10,16 @@ namespace weft {
 
 class CollectiveCall {
  public:
-  // `count` elements of one rank's tensor, copied from element `from` to element `to` of the result.
-  struct Window {
-    int rank;
-    int64_t from, count, to;
-  };
-  using Windows = std::vector<Window, pool::Allocator<Window>>;
-  // The fold of y.size() elements of these ranks' tensors, from element `begin` on. If there are no ranks, y is not
-  // changed.
-  struct Fold {
-    int64_t begin;
-    std::vector<int, pool::Allocator<int>> ranks;
-    ReduceOp op;
+  // What moves, in bytes: Transport::Reads, and where in the result each rank's bytes are. If bytes of several ranks are
+  // at the beginning, the result is their reduction. Nothing else overlaps.
+  struct Moves {
+    template <class T> using List = std::vector<T, pool::Allocator<T>>;  // by rank
+    List<Transport::Range> of_peers, by_peers;
+    List<size_t> to;
   };
 
   // `longest` is the largest number of bytes that any rank exposes.
-  CollectiveCall(const Call& call, Tensor x, size_t longest, Tensor y, Windows windows);
-  CollectiveCall(const Call& call, Tensor x, Tensor y, Fold fold);
+  CollectiveCall(const Call& call, Tensor x, size_t longest, Tensor y, Moves moves);
 
   Tensor run(Transport& transport);  // the whole collective; returns its result
   std::unique_ptr<Transport::Started> start(Transport& transport);
@@ -34,8 +27,10 @@ class CollectiveCall {
 
  private:
   void prepare(const Transport& transport);
+  Transport::Reads reads() const { return {moves_.of_peers, moves_.by_peers}; }
   void read(const Transport::Part& part);
-  void copy(const Transport::Part& part, const Window& window);
+  void copy(const Transport::Part& part, int rank);
+  void fold(const Transport::Part& part);
   Tensor result();
 
   Call call_;
@@ -45,8 +40,9 @@ class CollectiveCall {
   Tensor y_;
   Tensor staging_;                // y_, or host memory if the transport does not expose the memory of y's device
   bool must_synchronize_ = true;  // whether to wait for the card before peers read its memory, and after reading theirs
-  Windows windows_;
-  Fold fold_;
+  Moves moves_;
+  Moves::List<int> sources_;  // the ranks of which this one reads anything
+  bool folds_ = false;
 };
 
 // Writes the reduction of x over all ranks to y, by `Transport::combine`, or in any order.

@@ -11,11 +11,8 @@
 namespace weft {
 namespace {
 
-const CollectiveOp all_reduce_op{"all_reduce"}, all_reduce_extreme_op{"all_reduce extreme"},
-    all_reduce_product_op{"all_reduce product"}, reduce_scatter_op{"reduce_scatter"}, reduce_op{"reduce"},
-    scan_op{"scan"}, exscan_op{"exscan"}, all_gather_op{"all_gather"}, gather_op{"gather"}, scatter_op{"scatter"},
-    broadcast_op{"broadcast"}, all_to_all_op{"all_to_all"}, permute_op{"permute"}, send_op{"send"},
-    receive_op{"receive"};
+const CollectiveOp all_reduce_extreme_op{"all_reduce extreme"}, all_reduce_product_op{"all_reduce product"},
+    send_op{"send"}, receive_op{"receive"};
 
 using namespace placement_letters;
 
@@ -49,17 +46,6 @@ Var all_reduce_product(const Var& x, Communicator& comm, Site site) {
 }
 
 }  // namespace
-
-const CollectiveOp& op_of(const AllReduce&) { return all_reduce_op; }
-const CollectiveOp& op_of(const ReduceScatter&) { return reduce_scatter_op; }
-const CollectiveOp& op_of(const AllGather&) { return all_gather_op; }
-const CollectiveOp& op_of(const Reduce&) { return reduce_op; }
-const CollectiveOp& op_of(const Broadcast&) { return broadcast_op; }
-const CollectiveOp& op_of(const Gather&) { return gather_op; }
-const CollectiveOp& op_of(const Scatter&) { return scatter_op; }
-const CollectiveOp& op_of(const AllToAll&) { return all_to_all_op; }
-const CollectiveOp& op_of(const Permute&) { return permute_op; }
-const CollectiveOp& op_of(const Scan& scan) { return scan.inclusive ? scan_op : exscan_op; }
 
 void check_summable(const Op& op, const Var& x, const Communicator& comm) {
   require(x.defined(), op.name, ": the input is an empty Var");
@@ -137,8 +123,8 @@ Var receive(Tape& tape, const Shape& shape, DType dtype, Device device, GroupRan
 }
 
 Var scan(const Var& x, Communicator& comm, ReduceOp op, Site site) {
-  if (op == ReduceOp::sum || op == ReduceOp::mean) return run_linear(Scan{.op = op}, x, comm, site);
-  check_movable(scan_op, x, comm);
+  if (op == ReduceOp::sum || op == ReduceOp::mean) return run_linear(Scan{op}, x, comm, site);
+  check_movable(linear_op<Scan>, x, comm);
   const Var all = as_varying(all_gather(reshape(x, x.shape().with_inserted(0, 1)), comm, site), comm);
   const Var before = slice(all, 0, 0, comm.rank().value + 1);
   switch (op) {
@@ -147,6 +133,6 @@ Var scan(const Var& x, Communicator& comm, ReduceOp op, Site site) {
     default: return min(before, 0);
   }
 }
-Var exscan(const Var& x, Communicator& comm, Site site) { return run_linear(Scan{false}, x, comm, site); }
+Var exscan(const Var& x, Communicator& comm, Site site) { return run_linear(Exscan{}, x, comm, site); }
 
 }  // namespace weft

@@ -53,22 +53,6 @@ Var send(const Var& x, GroupRank to, Communicator& comm, Site site = Site::here(
 Var receive(Tape& tape, const Shape& shape, DType dtype, Device device, GroupRank from, Communicator& comm,
             Site site = Site::here());
 
-// Any collective of verbs.h in two halves, such as start(AllGather{}, x, comm); between them this rank does other work.
-// In backward the adjoint is in two halves, too: it starts when the gradient of the result is complete, and is waited
-// for when the gradient of x is needed. Every started collective must be waited for.
-class Started {
- public:
-  Var wait();
-
-  struct State;
-  Started(std::shared_ptr<State> state, Var token) : state_(std::move(state)), token_(std::move(token)) {}
-
- private:
-  std::shared_ptr<State> state_;
-  Var token_;  // connects the two halves on the tape
-};
-template <class Verb> Started start(const Verb& verb, const Var& x, Communicator& comm, Site site = Site::here());
-
 // sum_r w_r x_r / sum_r w_r with one scalar weight per rank: the mean for uneven counts of tokens or samples.
 Var weighted_mean(const Var& x, const Var& weight, Communicator& comm, Site site = Site::here());
 Var all_reduce_norm(const Var& x, Communicator& comm, Site site = Site::here());         // zero gradient at zero

@@ -79,10 +79,10 @@ class Communicator {  // must outlive the tapes it is used on, and the collectiv
   }
   // Rank r gets the reduction over ranks 0..r (scan) or 0..r-1 (exscan; rank 0 gets the operation's neutral element).
   Tensor scan(const Tensor& x, ReduceOp op = ReduceOp::sum, Site site = Site::here()) {
-    return run(Scan{true, false, op}, x, site);
+    return run(Scan{op}, x, site);
   }
   Tensor exscan(const Tensor& x, ReduceOp op = ReduceOp::sum, Site site = Site::here()) {
-    return run(Scan{false, false, op}, x, site);
+    return run(Exscan{op}, x, site);
   }
 
   // All blocks in rank order, on every rank or on the root (the others get an empty block).
@@ -131,28 +131,65 @@ class Communicator {  // must outlive the tapes it is used on, and the collectiv
   }
 
  private:
-  CollectiveCall plan(const AllReduce& verb, Tensor x, Site site) const;
-  CollectiveCall plan(const ReduceScatter& verb, Tensor x, Site site) const;
-  CollectiveCall plan(const Reduce& verb, Tensor x, Site site) const;
-  CollectiveCall plan(const Scan& verb, Tensor x, Site site) const;
-  CollectiveCall plan(const AllGather& verb, Tensor x, Site site) const;
-  CollectiveCall plan(const Gather& verb, Tensor x, Site site) const;
-  CollectiveCall plan(const Scatter& verb, Tensor x, Site site) const;
-  CollectiveCall plan(const Broadcast& verb, Tensor x, Site site) const;
-  CollectiveCall plan(const AllToAll& verb, Tensor x, Site site) const;
-  CollectiveCall plan(const Permute& verb, Tensor x, Site site) const;
-  CollectiveCall gathered(const Call& call, Tensor x, const Rows& rows, std::optional<GroupRank> root) const;
+  // The collective on this rank, from the portions of its verb.
+  template <class Verb> CollectiveCall plan(const Verb& verb, Tensor x, Site site) const;
 
-  using Ranks = decltype(CollectiveCall::Fold::ranks);
-  Ranks ranks(int first, int last) const;
+  // The verb with counts of rows, checked against x: the given ones, or equal ones.
+  template <class Verb> Verb with_counts_of(Verb verb, const Tensor& x) const;
+  AllToAll with_counts_of(AllToAll verb, const Tensor& x) const;
+  Permute with_counts_of(Permute verb, const Tensor& x) const;
   // The given counts, or equal ones. Axis 0 of x must be their sum if `whole`, otherwise this rank's own count.
   Rows checked_rows(const char* verb, const Rows& rows, const Tensor& x, bool whole) const;
   void check_rank(const char* verb, GroupRank rank) const;
+  void check_reducible(const Tensor& x, ReduceOp op) const;
 
   std::unique_ptr<Transport> transport_;
   Reductions reductions_;
-  Ranks everyone_;  // 0, 1, ..., size - 1
+  CollectiveCall::Moves::List<int> everyone_;  // 0, 1, ..., size - 1
 };
+
+// A tensor without elements that has the type, device and origin of x.
+Tensor nothing_like(const Tensor& x);
+// The value of a reduction of nothing.
+double neutral(ReduceOp op, DType dtype);
+
+template <class Verb> Verb Communicator::with_counts_of(Verb verb, const Tensor& x) const {
+  if constexpr (Rooted<Verb>) check_rank(Verb::op_name, verb.root);
+  if constexpr (Reducing<Verb>) check_reducible(x, verb.op);
+  if constexpr (HasRows<Verb>) {
+    bool here = true;  // whether the counts apply to x: not if it is what another rank's is scattered to
+    if constexpr (Rooted<Verb> && Verb::divides) here = rank() == verb.root || verb.rows.empty();
+    if (here) verb.rows = checked_rows(Verb::op_name, verb.rows, x, Verb::divides);
+  }
+  return verb;
+}
+
+template <class Verb> CollectiveCall Communicator::plan(const Verb& requested, Tensor x, Site site) const {
+  const Verb verb = with_counts_of(requested, x);
+  const int me = rank().value;
+  const auto row = static_cast<size_t>(Verb::by_rows ? x.shape().product(1, x.shape().rank()) : x.size());
+  const size_t unit = row * size_of(x.dtype());
+  CollectiveCall::Moves moves;
+  size_t longest = 0;
+  int64_t units = 0;  // of the result
+  for (int r = 0; r < size(); ++r) {
+    const Portion in = verb.portion(me, r), out = verb.portion(r, me);
+    const auto bytes = [&](int64_t n) { return static_cast<size_t>(n) * unit; };
+    moves.of_peers.push_back({bytes(in.from), bytes(in.from + in.count)});
+    moves.by_peers.push_back({bytes(out.from), bytes(out.from + out.count)});
+    moves.to.push_back(bytes(in.to));
+    units = std::max(units, sum_of_extents({in.to, in.count}));
+    const Shape exposed = Verb::by_rows ? x.shape().with(0, verb.exposed(r)) : x.shape();
+    longest = std::max(longest, static_cast<size_t>(exposed.size()) * size_of(x.dtype()));
+  }
+  const Shape shape = Verb::by_rows ? x.shape().with(0, units) : x.shape();
+  double nothing = 0;  // what the result is if this rank reads nothing
+  if constexpr (Reducing<Verb> && !Verb::sums) nothing = units > 0 ? 0 : neutral(verb.op, x.dtype());
+  Tensor y = units > 0 ? Tensor(shape, x.dtype(), x.device()) : Tensor::full(shape, nothing, x.dtype(), x.device());
+  const Call call = describe_call(requested, x, site);
+  if (verb.exposed(me) == 0) x = nothing_like(x);
+  return CollectiveCall(call, std::move(x), longest, std::move(y), std::move(moves));
+}
 
 // Calls `body` on n ranks that are threads of this process; see run_ranks.h.
 void run_ranks(int n, const std::function<void(Communicator&)>& body);

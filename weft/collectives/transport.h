@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The interface of what connects a group of ranks: two ways to read each other's memory, and messages.
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <span>
@@ -31,11 +32,36 @@ class Transport {
  public:
   using Bytes = std::span<const std::byte>;
 
-  // The bytes [first, last) of every rank: peers[r] is the address of byte `first` of rank r. The pointer to a rank
-  // that exposes fewer bytes is valid only up to the end of its bytes.
+  // The bytes [first, last) of a rank's memory.
+  struct Range {
+    size_t first = 0, last = 0;
+    size_t size() const { return last - first; }
+    // At most `bytes` of it, from `skipped` bytes after its beginning on.
+    Range piece(size_t skipped, size_t bytes) const {
+      return {std::min(first + skipped, last), std::min(first + skipped + bytes, last)};
+    }
+    // The r-th of n slices of about equal size, cut at multiples of 64 bytes from its beginning.
+    Range slice(size_t r, size_t n) const {
+      const size_t each = (size() + n * 64 - 1) / (n * 64) * 64;
+      return piece(r * each, each);
+    }
+  };
+  // Which bytes move: those of each rank's memory that this rank reads, and those of its own that each rank reads. All
+  // ranks know both from the arguments of the call. If they are empty, every rank reads all bytes of all ranks.
+  struct Reads {
+    std::span<const Range> of_peers, by_peers;
+  };
+
+  // The bytes [first, last) of every rank: peers[r] is the address of byte `first` of rank r. If there are `begins`,
+  // it is the address of byte begins[r], and as many bytes follow. A pointer is valid only for bytes that its rank
+  // exposes and this rank reads.
   struct Part {
     size_t first, last;
     std::span<const std::byte* const> peers;
+    std::span<const size_t> begins = {};
+    Range of(size_t rank) const {
+      return begins.empty() ? Range{first, last} : Range{begins[rank], begins[rank] + last - first};
+    }
   };
   using Read = FunctionRef<void(const Part&)>;
   // Writes to `to` the elementwise reduction of the bytes [first, last) of all ranks, in rank order. `to` may be one of
@@ -48,7 +74,7 @@ class Transport {
   class Started {
    public:
     virtual ~Started() = default;
-    virtual bool ready() const { return false; }
+    virtual bool ready() { return false; }
     virtual void finish(Read read) = 0;
   };
 
@@ -61,16 +87,18 @@ class Transport {
   virtual GlobalRank global(GroupRank rank) const = 0;
   virtual std::string description() const = 0;  // "threads (4 ranks)", ...
 
-  // The collective that all others are made of: every rank exposes its bytes `mine`, and reads any of the other ranks'.
-  // `read` is called with consecutive parts in ascending order that together cover [0, longest). No rank's bytes change
-  // before all ranks have read them. The ranks first compare their calls; a mismatch, a deadline or a failed rank ends
-  // the call with a Fault. `longest` is the largest size that any rank exposes, the same number on every rank.
-  virtual void expose(const Call& call, Bytes mine, size_t longest, Read read) = 0;
+  // The collective that all others are made of: every rank exposes its bytes `mine`, and reads other ranks'. `read` is
+  // called with consecutive parts in ascending order that together cover [0, longest), or what `reads` names. No rank's
+  // bytes change before all ranks have read them. The ranks first compare their calls; a mismatch, a deadline or a
+  // failed rank ends the call with a Fault. `longest` is the largest size that any rank exposes, the same number on
+  // every rank. `expose` is the exchange in which every rank reads all bytes of all ranks.
+  virtual void exchange(const Call& call, Bytes mine, size_t longest, Reads reads, Read read) = 0;
+  void expose(const Call& call, Bytes mine, size_t longest, Read read) { exchange(call, mine, longest, {}, read); }
 
-  // The same in two halves. Between them a rank may do anything else, other collectives included, and ranks may finish
+  // An exchange in two halves. Between them a rank may do anything else, other collectives included, and ranks may finish
   // several in any order. No rank waits for one that never finishes. `mine` is copied unless the caller has given up
   // its only reference. The transport must outlive the result.
-  virtual std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest) = 0;
+  virtual std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest, Reads reads = {}) = 0;
 
   // A reduction with the same result on every rank: result = fold over the bytes of all ranks. One rank folds a given
   // element and the others copy it, so the work does not grow with the group, and all ranks get the same bits. All

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The linear collectives as values. Each holds the parameters on which its ranks must agree, and gives its adjoint,
-// which is also one of these:
+// The linear collectives as values. Each is a matrix of portions: `portion(reader, source)` tells which part of the
+// source's tensor the reader takes, and where it is in the reader's result. Portions of several sources that fall on the
+// same place are added. Everything else follows from this: what each rank sends to which, the shape of the result, and
+// the gradient, because the adjoint of a matrix is its transpose:
 //
 //   AllReduce      <->  AllReduce        sums to all ranks
 //   ReduceScatter  <->  AllGather        sums divided among ranks; the rows of all ranks to all ranks
@@ -11,9 +13,13 @@
 //   Permute        <->  Permute          another rank's values; the reverse sums them at their source
 //   Scan           <->  Scan             sums over the ranks before; sums over the ranks after
 //
-// The adjoints hold for sums and for moving data. A mean is a sum divided by `terms`, the number of terms on this rank.
-// Maximum, minimum and product, which these verbs also accept, have no adjoint here; `instead` names an op that has
-// one.
+// The adjoints hold for sums and for moving data. A mean is a sum divided by the number of its terms. Maximum, minimum
+// and product, which these verbs also accept, have no adjoint here; `instead` names an op that has one.
+//
+// A verb also tells its name in calls (`verb`) and on the tape (`op_name`), the placement of its result, whether its
+// input is a term of a sum over the group (`sums`), and whether its unit is a row (`by_rows`) or the whole tensor. If it
+// is a row, `divides` tells whether the rows of an input are divided among ranks. `exposed` is how many units of a
+// rank's tensor others may read, and `agreed` are counts that must be equal on all ranks.
 #include <vector>
 
 #include "weft/collectives/call.h"
@@ -30,6 +36,14 @@ inline int64_t total_rows(const Rows& rows) { return sum_of_extents(rows); }
 inline int64_t rows_before(const Rows& rows, int rank) {
   return sum_of_extents(std::span(rows).first(static_cast<size_t>(rank)));
 }
+inline int64_t rows_of_rank(const Rows& rows, int rank) { return rows[static_cast<size_t>(rank)]; }
+
+// `count` units of a source's tensor, from unit `from` on, which are at unit `to` of a reader's result.
+struct Portion {
+  int64_t from = 0, count = 0, to = 0;
+  auto operator<=>(const Portion&) const = default;
+};
+inline constexpr Portion whole_tensor{0, 1, 0}, no_portion{};
 
 struct Broadcast;
 struct ReduceScatter;
@@ -38,22 +52,38 @@ struct Scatter;
 struct AllReduce {
   ReduceOp op = ReduceOp::sum;
   AllReduce adjoint() const { return {}; }
-  int terms(int, int ranks) const { return ranks; }
+  Portion portion(int, int) const { return whole_tensor; }
+  int64_t exposed(int) const { return 1; }
+  Verb verb() const { return Verb::all_reduce; }
+  static constexpr const char* op_name = "all_reduce";
   static constexpr const char* instead = "take all_reduce, in one piece";
+  static constexpr bool by_rows = false, sums = true;
   static constexpr Placement result = Placement::replicated;
 };
 
 struct AllGather {
   Rows rows = {};
   ReduceScatter adjoint() const;
+  Portion portion(int, int source) const { return {0, rows_of_rank(rows, source), rows_before(rows, source)}; }
+  int64_t exposed(int rank) const { return rows_of_rank(rows, rank); }
+  Verb verb() const { return rows.empty() ? Verb::all_gather : Verb::all_gather_v; }
+  const Rows& agreed() const { return rows; }
+  static constexpr const char* op_name = "all_gather";
+  static constexpr bool by_rows = true, divides = false, sums = false;
   static constexpr Placement result = Placement::replicated;
 };
+
 struct ReduceScatter {
   Rows rows = {};
   ReduceOp op = ReduceOp::sum;
   AllGather adjoint() const { return {rows}; }
-  int terms(int, int ranks) const { return ranks; }
+  Portion portion(int reader, int) const { return {rows_before(rows, reader), rows_of_rank(rows, reader), 0}; }
+  int64_t exposed(int) const { return total_rows(rows); }
+  Verb verb() const { return rows.empty() ? Verb::reduce_scatter : Verb::reduce_scatter_v; }
+  const Rows& agreed() const { return rows; }
+  static constexpr const char* op_name = "reduce_scatter";
   static constexpr const char* instead = "take all_reduce and slice it";
+  static constexpr bool by_rows = true, divides = true, sums = true;
   static constexpr Placement result = Placement::varying;
 };
 
@@ -61,13 +91,23 @@ struct Reduce {
   GroupRank root;
   ReduceOp op = ReduceOp::sum;
   Broadcast adjoint() const;
-  int terms(int, int ranks) const { return ranks; }
+  Portion portion(int reader, int) const { return reader == root.value ? whole_tensor : no_portion; }
+  int64_t exposed(int) const { return 1; }
+  Verb verb() const { return Verb::reduce; }
+  static constexpr const char* op_name = "reduce";
   static constexpr const char* instead = "take all_reduce and use it on the root";
+  static constexpr bool by_rows = false, sums = true;
   static constexpr Placement result = Placement::varying;
 };
+
 struct Broadcast {
   GroupRank root;
   Reduce adjoint() const { return {root}; }
+  Portion portion(int, int source) const { return source == root.value ? whole_tensor : no_portion; }
+  int64_t exposed(int rank) const { return rank == root.value; }
+  Verb verb() const { return Verb::broadcast; }
+  static constexpr const char* op_name = "broadcast";
+  static constexpr bool by_rows = false, sums = false;
   static constexpr Placement result = Placement::replicated;
 };
 
@@ -75,18 +115,41 @@ struct Gather {
   GroupRank root;
   Rows rows = {};
   Scatter adjoint() const;
+  Portion portion(int reader, int source) const {
+    return reader == root.value ? Portion{0, rows_of_rank(rows, source), rows_before(rows, source)} : no_portion;
+  }
+  int64_t exposed(int rank) const { return rows_of_rank(rows, rank); }
+  Verb verb() const { return rows.empty() ? Verb::gather : Verb::gather_v; }
+  const Rows& agreed() const { return rows; }
+  static constexpr const char* op_name = "gather";
+  static constexpr bool by_rows = true, divides = false, sums = false;
   static constexpr Placement result = Placement::varying;
 };
+
 struct Scatter {
   GroupRank root;
   Rows rows = {};
   Gather adjoint() const { return {root, rows}; }
+  Portion portion(int reader, int source) const {
+    return source == root.value ? Portion{rows_before(rows, reader), rows_of_rank(rows, reader), 0} : no_portion;
+  }
+  int64_t exposed(int rank) const { return rank == root.value ? total_rows(rows) : 0; }
+  Verb verb() const { return rows.empty() ? Verb::scatter : Verb::scatter_v; }
+  const Rows& agreed() const { return rows; }
+  static constexpr const char* op_name = "scatter";
+  static constexpr bool by_rows = true, divides = true, sums = false;
   static constexpr Placement result = Placement::varying;
 };
 
 struct AllToAll {
   Counts counts = {};  // empty: equal blocks
   AllToAll adjoint() const;
+  Portion portion(int reader, int source) const;
+  int64_t exposed(int rank) const { return total_rows(counts[static_cast<size_t>(rank)]); }
+  Verb verb() const { return counts.empty() ? Verb::all_to_all : Verb::all_to_all_v; }
+  Rows agreed() const;  // all counts
+  static constexpr const char* op_name = "all_to_all";
+  static constexpr bool by_rows = true, divides = true, sums = false;
   static constexpr Placement result = Placement::varying;
 };
 
@@ -94,27 +157,96 @@ struct Permute {
   Sources source;
   bool back = false;  // the adjoint: each rank gets the sum of the values of the ranks that read it
   Permute adjoint() const { return {source, !back}; }
+  Portion portion(int reader, int from) const {
+    return (back ? source[static_cast<size_t>(from)] == reader : source[static_cast<size_t>(reader)] == from)
+               ? whole_tensor
+               : no_portion;
+  }
+  int64_t exposed(int) const { return 1; }
+  Verb verb() const { return back ? Verb::permute_back : Verb::permute; }
+  const Sources& agreed() const { return source; }
+  static constexpr const char* op_name = "permute";
+  static constexpr bool by_rows = false, sums = false;
   static constexpr Placement result = Placement::varying;
 };
 
-struct Scan {
-  bool inclusive = true;  // includes the rank itself
-  bool reverse = false;   // over the ranks after this one instead of those before
+// Inclusive: includes the rank itself.
+template <bool inclusive> struct ScanOf {
   ReduceOp op = ReduceOp::sum;
-  Scan adjoint() const { return {inclusive, !reverse}; }
-  int terms(int rank, int ranks) const { return (reverse ? ranks - 1 - rank : rank) + inclusive; }
+  bool reverse = false;  // over the ranks after this one instead of those before
+  ScanOf adjoint() const { return {ReduceOp::sum, !reverse}; }
+  Portion portion(int reader, int source) const {
+    const bool included = reader == source ? inclusive : (source < reader) != reverse;
+    return included ? whole_tensor : no_portion;
+  }
+  int64_t exposed(int) const { return 1; }
+  Verb verb() const {
+    if constexpr (inclusive) return reverse ? Verb::reverse_scan : Verb::scan;
+    return reverse ? Verb::reverse_exscan : Verb::exscan;
+  }
+  static constexpr const char* op_name = inclusive ? "scan" : "exscan";
   static constexpr const char* instead = "take scan, in one piece";
+  static constexpr bool by_rows = false, sums = false;
   static constexpr Placement result = Placement::varying;
 };
+using Scan = ScanOf<true>;
+using Exscan = ScanOf<false>;
 
 inline ReduceScatter AllGather::adjoint() const { return {rows}; }
 inline Broadcast Reduce::adjoint() const { return {root}; }
 inline Scatter Gather::adjoint() const { return {root, rows}; }
+
 inline AllToAll AllToAll::adjoint() const {
   AllToAll other{counts};
   for (size_t r = 0; r < counts.size(); ++r)
     for (size_t s = 0; s < counts.size(); ++s) other.counts[s][r] = counts[r][s];
   return other;
+}
+inline Portion AllToAll::portion(int reader, int source) const {
+  const Rows& sent = counts[static_cast<size_t>(source)];
+  int64_t to = 0;
+  for (int s = 0; s < source; ++s) to = sum_of_extents({to, rows_of_rank(counts[static_cast<size_t>(s)], reader)});
+  return {rows_before(sent, reader), rows_of_rank(sent, reader), to};
+}
+inline Rows AllToAll::agreed() const {
+  Rows all;
+  for (const Rows& row : counts) all.insert(all.end(), row.begin(), row.end());
+  return all;
+}
+
+template <class Verb>
+concept Reducing = requires(Verb verb) { verb.op; };
+template <class Verb>
+concept Rooted = requires(Verb verb) { verb.root; };
+template <class Verb>
+concept HasRows = requires(Verb verb) { verb.rows; };
+template <class Verb>
+concept Agreeing = requires(Verb verb) { verb.agreed(); };
+
+template <class Verb> ReduceOp reduction_of(const Verb& verb) {
+  if constexpr (Reducing<Verb>) return verb.op;
+  return ReduceOp::sum;
+}
+// The call that a rank makes. Where the rows of inputs may differ between ranks, so may their extents.
+template <class Verb> Call describe_call(const Verb& verb, const Tensor& x, Site site) {
+  int root = -1;
+  if constexpr (Rooted<Verb>) root = verb.root.value;
+  const Rows counts = [&] {
+    if constexpr (Agreeing<Verb>)
+      return Rows(verb.agreed());
+    else
+      return Rows();
+  }();
+  const bool uneven = Verb::by_rows && !Verb::sums && !counts.empty();
+  const Call call = describe(verb.verb(), x, site, reduction_of(verb), root, uneven);
+  return counts.empty() ? call : with_counts(call, counts);
+}
+// The number of terms of the sums that a rank gets.
+template <class Verb> int terms(const Verb& verb, int rank, int ranks) {
+  if (Verb::sums) return ranks;
+  int count = 0;
+  for (int source = 0; source < ranks; ++source) count += verb.portion(rank, source).count > 0;
+  return count;
 }
 
 }  // namespace weft

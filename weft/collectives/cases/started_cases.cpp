@@ -6,6 +6,7 @@
 #include "weft/collectives/cases/case_rows.h"
 #include "weft/collectives/cases/collective_case.h"
 #include "weft/collectives/collectives.h"
+#include "weft/collectives/started.h"
 #include "weft/engine/ops/elementwise.h"
 #include "weft/engine/ops/reduce.h"
 #include "weft/engine/ops/shape_ops.h"
@@ -107,17 +108,17 @@ const DistributedCase started_cases[] = {
     in_halves(
         "start scan", [](int) { return Scan{}; }, two),
     in_halves(
-        "start scan mean", [](int) { return Scan{.op = ReduceOp::mean}; }, two),
+        "start scan mean", [](int) { return Scan{ReduceOp::mean}; }, two),
     in_halves(
         "start exscan mean from the last",
         [](int) {
-          return Scan{false, true, ReduceOp::mean};
+          return Exscan{ReduceOp::mean, true};
         },
         two),
     in_halves(
         "start exscan from the last",
         [](int) {
-          return Scan{false, true};
+          return Exscan{ReduceOp::sum, true};
         },
         two),
     {"start several, wait in another order",

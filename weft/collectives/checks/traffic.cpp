@@ -23,7 +23,7 @@ class Stopwatch {
 class CountedHalves final : public Transport::Started {
  public:
   CountedHalves(std::unique_ptr<Started> inner, Traffic::Count& count) : inner_(std::move(inner)), count_(count) {}
-  bool ready() const override { return inner_->ready(); }
+  bool ready() override { return inner_->ready(); }
   void finish(Transport::Read read) override {
     const Stopwatch stopwatch(count_);
     inner_->finish(read);
@@ -41,14 +41,14 @@ class CountedGroup final : public Transport {
  public:
   CountedGroup(std::unique_ptr<Transport> inner, Traffic& traffic) : inner_(std::move(inner)), traffic_(traffic) {}
 
-  void expose(const Call& call, Bytes mine, size_t longest, Read read) override {
+  void exchange(const Call& call, Bytes mine, size_t longest, Reads reads, Read read) override {
     const Stopwatch stopwatch(count(call, mine.size()));
-    inner_->expose(call, mine, longest, read);
+    inner_->exchange(call, mine, longest, reads, read);
   }
-  std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest) override {
+  std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest, Reads reads) override {
     Traffic::Count& calls = count(call, mine.bytes());
     const Stopwatch stopwatch(calls);
-    return std::unique_ptr<Started>(new CountedHalves(inner_->start(call, std::move(mine), longest), calls));
+    return std::unique_ptr<Started>(new CountedHalves(inner_->start(call, std::move(mine), longest, reads), calls));
   }
   void combine(const Call& call, Bytes mine, std::span<std::byte> result, Fold fold) override {
     const Stopwatch stopwatch(count(call, mine.size()));

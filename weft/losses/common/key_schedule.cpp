@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "weft/collectives/collectives.h"
+#include "weft/collectives/started.h"
 #include "weft/engine/ops/activation_checkpoint.h"
 #include "weft/engine/ops/shape_ops.h"
 

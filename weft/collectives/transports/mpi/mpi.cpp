@@ -2,6 +2,7 @@
 #include "weft/collectives/transports/mpi/mpi.h"
 
 #include <mpi.h>
+#include <sys/resource.h>
 #include <sys/statvfs.h>
 
 #include <array>
@@ -16,10 +17,15 @@
 namespace weft {
 namespace {
 
-// MPI uses /dev/shm, too. A library that finds too little space there may end all processes without a message.
-void warn_of_little_shared_memory() {
+// MPI uses /dev/shm and open files, too. A library that finds too little of either may end all processes without a
+// message.
+void warn_of_little_room() {
   for (const char* variable : {"PMI_RANK", "OMPI_COMM_WORLD_RANK"})
     if (const char* rank = std::getenv(variable); rank && launcher_number_in(rank) > 0) return;
+  struct rlimit files {};
+  if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < 64)
+    write_report("weft: a process may have only " + text(files.rlim_cur) +
+                 " open files, so MPI may fail to start; ulimit -n 1024 allows more\n");
   struct statvfs system {};
   if (statvfs("/dev/shm", &system) != 0) return;
   const uint64_t free_mebibytes = uint64_t{system.f_bavail} * system.f_frsize >> 20;
@@ -31,7 +37,7 @@ void warn_of_little_shared_memory() {
 class MpiProcesses : public Processes {
  public:
   MpiProcesses(int& argc, char**& argv) {
-    warn_of_little_shared_memory();
+    warn_of_little_room();
     MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &threads_);  // only this thread calls MPI
     MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
     MPI_Comm_size(MPI_COMM_WORLD, &size_);

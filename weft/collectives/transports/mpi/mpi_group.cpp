@@ -13,6 +13,18 @@ namespace weft {
 namespace {
 
 constexpr size_t part_bytes = size_t{1} << 20;
+// Up to this size every rank folds all bytes: two messages in a row would take longer.
+constexpr size_t small_reduction = size_t{4} << 10;
+
+// Messages of send and receive have tag 0, started collectives have the tags between.
+constexpr int swap_tag = 32767;
+
+size_t largest(std::span<const Transport::Range> ranges, size_t except) {
+  size_t most = 0;
+  for (size_t r = 0; r < ranges.size(); ++r)
+    if (r != except) most = std::max(most, ranges[r].size());
+  return most;
+}
 
 }  // namespace
 
@@ -84,6 +96,12 @@ MpiGroup::Agreement::Agreement(MpiGroup& group, const Call& call, bool started, 
   MPI_Iallgather(&mine_, sizeof mine_, MPI_BYTE, all_.get(), sizeof mine_, MPI_BYTE, group.state_->comm, &request_);
 }
 
+bool MpiGroup::Agreement::arrived() {
+  int done = 0;
+  MPI_Test(&request_, &done, MPI_STATUS_IGNORE);
+  return done != 0;
+}
+
 std::vector<size_t> MpiGroup::Agreement::sizes() {
   group_.finish(request_);
   const int n = group_.size();
@@ -113,26 +131,94 @@ void MpiGroup::Agreement::report() const {
       Fault(exit_codes::mismatch, "collective mismatch: the ranks of a group are in different calls" + calls));
 }
 
-void MpiGroup::expose(const Call& requested, Bytes mine, size_t longest, Read read) {
+void MpiGroup::exchange(const Call& requested, Bytes mine, size_t longest, Reads reads, Read read) {
   Call call = requested;
   call.sequence = ++state_->calls;
   begin(call);
   const std::vector<size_t> sizes = Agreement(*this, call, false, mine.size(), longest).sizes();
+  if (reads.of_peers.empty()) {
+    expose_all(mine, sizes, longest, read);
+  } else {
+    // Each rank goes on as long as it has anything left to send or to receive, which others need not know.
+    const auto me = static_cast<size_t>(rank());
+    const size_t received = std::max(largest(reads.of_peers, me), reads.of_peers[me].size());
+    const size_t end = std::max(received, largest(reads.by_peers, me));
+    for (size_t at = 0; at < end; at += part_bytes) {
+      swap(mine, reads, at, part_bytes);
+      if (at < received) read({0, std::min(part_bytes, received - at), peers_, begins_});
+    }
+  }
+  end();
+}
+
+void MpiGroup::expose_all(Bytes mine, std::span<const size_t> sizes, size_t longest, Read read) {
   const size_t n = sizes.size(), part = std::min(part_bytes, longest);
   staging_.resize(std::max(staging_.size(), n * part));
   std::vector<int> counts(n), places(n);
-  std::vector<const std::byte*> peers(n);
+  peers_.resize(n);
   for (size_t first = 0; first < longest; first += part) {
     for (size_t r = 0; r < n; ++r) {
       counts[r] = static_cast<int>(std::min(part, sizes[r] - std::min<size_t>(first, sizes[r])));
       places[r] = r ? places[r - 1] + counts[r - 1] : 0;
-      peers[r] = staging_.data() + places[r];
+      peers_[r] = staging_.data() + places[r];
     }
     MPI_Request request;
     MPI_Iallgatherv(mine.data() + std::min(first, mine.size()), counts[static_cast<size_t>(rank())], MPI_BYTE,
                     staging_.data(), counts.data(), places.data(), MPI_BYTE, state_->comm, &request);
     finish(request);
-    read({first, std::min(first + part, longest), peers});
+    read({first, std::min(first + part, longest), peers_});
+  }
+}
+
+void MpiGroup::swap(Bytes mine, const Reads& reads, size_t skipped, size_t part) {
+  const auto n = static_cast<size_t>(size()), me = static_cast<size_t>(rank());
+  peers_.resize(n), begins_.resize(n);
+  size_t total = 0;
+  for (size_t r = 0; r < n; ++r)
+    if (r != me) total += reads.of_peers[r].piece(skipped, part).size();
+  staging_.resize(std::max(staging_.size(), total));
+  std::vector<MPI_Request> requests;
+  std::byte* place = staging_.data();
+  for (size_t r = 0; r < n; ++r) {
+    const Range in = reads.of_peers[r].piece(skipped, part), out = reads.by_peers[r].piece(skipped, part);
+    begins_[r] = in.first;
+    peers_[r] = r == me ? mine.data() + in.first : place;
+    if (r == me) continue;
+    if (in.size())
+      MPI_Irecv(place, as_count(in.size()), MPI_BYTE, static_cast<int>(r), swap_tag, state_->comm,
+                &requests.emplace_back());
+    if (out.size())
+      MPI_Isend(mine.data() + out.first, as_count(out.size()), MPI_BYTE, static_cast<int>(r), swap_tag,
+                state_->comm, &requests.emplace_back());
+    place += in.size();
+  }
+  for (MPI_Request& request : requests) finish(request);
+}
+
+// For each part, every rank receives its slice from all ranks and folds these into the result. Then all ranks gather
+// the folded slices. The slices of other ranks have left `mine` by then, so `result` may be the same memory.
+void MpiGroup::combine(const Call& requested, Bytes mine, std::span<std::byte> result, Fold fold) {
+  if (mine.size() <= small_reduction) return Transport::combine(requested, mine, result, fold);
+  Call call = requested;
+  call.sequence = ++state_->calls;
+  begin(call);
+  Agreement(*this, call, false, mine.size(), mine.size()).sizes();
+  const auto n = static_cast<size_t>(size()), me = static_cast<size_t>(rank());
+  std::vector<Range> slices(n);
+  std::vector<int> counts(n), places(n);
+  for (size_t first = 0; first < mine.size(); first += n * part_bytes) {
+    const Range part{first, std::min(first + n * part_bytes, mine.size())};
+    for (size_t r = 0; r < n; ++r) {
+      slices[r] = part.slice(r, n);
+      counts[r] = as_count(slices[r].size()), places[r] = as_count(slices[r].first - first);
+    }
+    const std::vector<Range> own(n, slices[me]);
+    swap(mine, {own, slices}, 0, part_bytes);
+    if (slices[me].size()) fold({slices[me].first, slices[me].last, peers_}, result.data() + slices[me].first);
+    MPI_Request request;
+    MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_BYTE, result.data() + first, counts.data(), places.data(), MPI_BYTE,
+                    state_->comm, &request);
+    finish(request);
   }
   end();
 }

@@ -52,8 +52,9 @@ class MpiGroup : public Transport {
   int size() const override { return state_->size; }
   GlobalRank global(GroupRank rank) const override;
   std::string description() const override;
-  void expose(const Call& call, Bytes mine, size_t longest, Read read) override;
-  std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest) override;
+  void exchange(const Call& call, Bytes mine, size_t longest, Reads reads, Read read) override;
+  std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest, Reads reads) override;
+  void combine(const Call& call, Bytes mine, std::span<std::byte> result, Fold fold) override;
   bool combine_in_any_order(const Call& call, Bytes mine, std::span<std::byte> result) override;
   void send(Call call, GroupRank to, Bytes bytes) override;
   Call receive(Call call, GroupRank from, std::span<std::byte> bytes) override;
@@ -75,6 +76,7 @@ class MpiGroup : public Transport {
   class Agreement {
    public:
     Agreement(MpiGroup& group, const Call& call, bool started, size_t mine, size_t longest);
+    bool arrived();               // whether `sizes` need not wait
     std::vector<size_t> sizes();  // how many bytes each rank exposes; a Fault if the ranks are in different calls
    private:
     [[noreturn]] void report() const;
@@ -89,9 +91,15 @@ class MpiGroup : public Transport {
   void begin(const Call& call) { state_->job->begin(state_->rank_on_node, call, state_->number, state_->size); }
   void end() { state_->job->end(state_->rank_on_node); }
   void finish(MPI_Request& request) { weft::finish(*state_->job, state_->rank_on_node, request); }
+  void expose_all(Bytes mine, std::span<const size_t> sizes, size_t longest, Read read);
+  // Sends and receives the bytes from `skipped` to skipped + part of every range. Sets begins_, and peers_ to where the
+  // bytes received are.
+  void swap(Bytes mine, const Reads& reads, size_t skipped, size_t part);
 
   std::shared_ptr<State> state_;
   std::vector<std::byte> staging_;
+  std::vector<const std::byte*> peers_;
+  std::vector<size_t> begins_;
 };
 
 }  // namespace weft

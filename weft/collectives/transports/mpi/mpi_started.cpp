@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives in two halves by messages. Starting one announces the call and sends this rank's bytes to all others.
+// Collectives in two halves by messages. Starting one announces the call, and sends other ranks what they read of this
+// rank's bytes. What this rank reads is received when all ranks are known to be in the same call.
 #include <algorithm>
 #include <exception>
 
@@ -8,22 +9,24 @@
 namespace weft {
 namespace {
 
-// Messages of send and receive have tag 0. Every MPI library has tags up to this one.
-constexpr uint64_t max_tags = 32767;
+// Messages of send and receive have tag 0, and whole collectives have tag 32767, the last that every MPI library has.
+constexpr uint64_t tags = 32766;
 
 }  // namespace
 
 class MpiGroup::PendingCall final : public Transport::Started {
  public:
-  PendingCall(MpiGroup& group, const Call& call, Tensor mine, size_t longest);
+  PendingCall(MpiGroup& group, const Call& call, Tensor mine, size_t longest, const Reads& reads);
   // Bytes that were sent to this rank must be received even if nobody reads them.
   ~PendingCall() override {
     if (!received_ && !std::uncaught_exceptions()) receive();
   }
+  bool ready() override;
   void finish(Read read) override;
 
  private:
-  std::vector<const std::byte*> receive();
+  void post();  // begins to receive, once all ranks have announced the call
+  void receive();
 
   MpiGroup& group_;
   const Call call_;
@@ -31,57 +34,84 @@ class MpiGroup::PendingCall final : public Transport::Started {
   const size_t longest_;
   const int tag_;
   Agreement agreement_;
-  bool received_ = false;
+  std::vector<Range> of_peers_;  // empty: all bytes, until it is known how many
+  std::vector<std::byte> staging_;
+  std::vector<const std::byte*> peers_;
+  std::vector<size_t> begins_;
+  std::vector<MPI_Request> requests_;
+  bool posted_ = false, received_ = false;
 };
 
-MpiGroup::PendingCall::PendingCall(MpiGroup& group, const Call& call, Tensor mine, size_t longest)
+MpiGroup::PendingCall::PendingCall(MpiGroup& group, const Call& call, Tensor mine, size_t longest, const Reads& reads)
     : group_(group),
       call_(call),
       mine_(std::move(mine)),
       longest_(longest),
-      tag_(static_cast<int>(1 + group.state_->started++ % (max_tags - 1))),
-      agreement_(group, call, true, mine_.bytes(), longest) {
+      tag_(static_cast<int>(1 + group.state_->started++ % tags)),
+      agreement_(group, call, true, mine_.bytes(), longest),
+      of_peers_(reads.of_peers.begin(), reads.of_peers.end()) {
   Outbox& outbox = *group.state_->outbox;
   outbox.release_delivered();
   for (int r = 0; r < group.size(); ++r) {
-    if (r == group.rank()) continue;
+    const Range out = of_peers_.empty() ? Range{0, mine_.bytes()} : reads.by_peers[static_cast<size_t>(r)];
+    if (r == group.rank() || out.size() == 0) continue;
     Outbox::Message& message = outbox.messages.emplace_back();
     message.tensor = mine_;
-    MPI_Isend(mine_.data(), as_count(mine_.bytes()), MPI_BYTE, r, tag_, group.state_->comm, &message.request);
+    MPI_Isend(mine_.data<std::byte>() + out.first, as_count(out.size()), MPI_BYTE, r, tag_, group.state_->comm,
+              &message.request);
   }
 }
 
-// Receives the bytes of all other ranks in staging memory, and returns where the bytes of each rank are.
-std::vector<const std::byte*> MpiGroup::PendingCall::receive() {
-  received_ = true;
+void MpiGroup::PendingCall::post() {
+  posted_ = true;
   const std::vector<size_t> sizes = agreement_.sizes();
-  group_.staging_.resize(std::max(group_.staging_.size(), sizes.size() * longest_));
-  std::vector<const std::byte*> places;
-  std::vector<MPI_Request> requests;
+  if (of_peers_.empty())
+    for (const size_t size : sizes) of_peers_.push_back({0, size});
+  const auto me = static_cast<size_t>(group_.rank());
+  size_t total = 0;
+  for (size_t r = 0; r < sizes.size(); ++r) total += r == me ? 0 : of_peers_[r].size();
+  staging_.resize(total);
+  std::byte* place = staging_.data();
   for (size_t r = 0; r < sizes.size(); ++r) {
-    std::byte* place = group_.staging_.data() + r * longest_;
-    const bool own = static_cast<int>(r) == group_.rank();
-    places.push_back(own ? mine_.data<std::byte>() : place);
-    if (!own)
-      MPI_Irecv(place, as_count(sizes[r]), MPI_BYTE, static_cast<int>(r), tag_, group_.state_->comm,
-                &requests.emplace_back());
+    const Range in = of_peers_[r];
+    begins_.push_back(in.first);
+    peers_.push_back(r == me ? mine_.data<std::byte>() + in.first : place);
+    if (r == me || in.size() == 0) continue;
+    MPI_Irecv(place, as_count(in.size()), MPI_BYTE, static_cast<int>(r), tag_, group_.state_->comm,
+              &requests_.emplace_back());
+    place += in.size();
   }
-  for (MPI_Request& request : requests) group_.finish(request);
-  return places;
+}
+
+void MpiGroup::PendingCall::receive() {
+  received_ = true;
+  if (!posted_) post();
+  for (MPI_Request& request : requests_) group_.finish(request);
+}
+
+bool MpiGroup::PendingCall::ready() {
+  if (!posted_ && agreement_.arrived()) post();
+  int done = posted_;
+  if (done) MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, MPI_STATUSES_IGNORE);
+  return done != 0;
 }
 
 void MpiGroup::PendingCall::finish(Read read) {
   group_.begin(call_);
-  const std::vector<const std::byte*> places = receive();
-  read({0, longest_, places});
+  receive();
+  size_t longest = 0;
+  for (const Range& range : of_peers_) longest = std::max(longest, range.size());
+  read({0, longest, peers_, begins_});
   group_.end();
 }
 
-std::unique_ptr<Transport::Started> MpiGroup::start(const Call& requested, Tensor mine, size_t longest) {
+std::unique_ptr<Transport::Started> MpiGroup::start(const Call& requested, Tensor mine, size_t longest,
+                                                    Reads reads) {
   Call call = requested;
   call.sequence = ++state_->calls;
   begin(call);
-  auto pending = std::make_unique<PendingCall>(*this, call, mine.unshared() ? std::move(mine) : mine.clone(), longest);
+  if (!mine.unshared()) mine = mine.clone();
+  auto pending = std::make_unique<PendingCall>(*this, call, std::move(mine), longest, reads);
   end();
   return pending;
 }

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include "weft/collectives/call.h"
+#include "weft/collectives/transport.h"
 
 namespace weft {
 
@@ -22,10 +22,10 @@ class CardExchange {
   // rank 1's, and so on. `mine` may already be at its place in `all`.
   virtual Ticket gather(const Call& call, const std::byte* mine, std::span<const size_t> counts, std::byte* all) = 0;
 
-  // Sends the bytes cuts[r] to cuts[r + 1] of `mine` to rank r. Writes the slices received from all ranks to
-  // `received`, in rank order; they have the same size. This rank's own slice is not copied, and its place is left as
-  // it is.
-  virtual Ticket swap(const Call& call, const std::byte* mine, std::span<const size_t> cuts, std::byte* received) = 0;
+  // Sends the bytes `out[r]` of `mine` to rank r, for every other rank. Writes to `received` what they send to this rank,
+  // in rank order, counts[r] bytes from rank r. counts[r] of this rank itself is 0.
+  virtual Ticket swap(const Call& call, const std::byte* mine, std::span<const Transport::Range> out,
+                      std::span<const size_t> counts, std::byte* received) = 0;
 
   // The call's reduction, in any order, for calls for which library_reduces holds. `result` may be `mine`.
   virtual Ticket reduce(const Call& call, std::span<const std::byte> mine, std::byte* result) = 0;

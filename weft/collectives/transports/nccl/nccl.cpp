@@ -71,7 +71,8 @@ class Nccl : public CardExchange, public Watch::Watched {
   ~Nccl() override;
 
   Ticket gather(const Call& call, const std::byte* mine, std::span<const size_t> counts, std::byte* all) override;
-  Ticket swap(const Call& call, const std::byte* mine, std::span<const size_t> cuts, std::byte* received) override;
+  Ticket swap(const Call& call, const std::byte* mine, std::span<const Transport::Range> out,
+              std::span<const size_t> counts, std::byte* received) override;
   Ticket reduce(const Call& call, std::span<const std::byte> mine, std::byte* result) override;
   void await(Ticket ticket) noexcept override;
 
@@ -206,18 +207,17 @@ CardExchange::Ticket Nccl::gather(const Call& call, const std::byte* mine, std::
   });
 }
 
-CardExchange::Ticket Nccl::swap(const Call& call, const std::byte* mine, std::span<const size_t> cuts,
-                                std::byte* received) {
-  const auto me = static_cast<size_t>(rank_), ranks = cuts.size() - 1;
-  const size_t slice = cuts[me + 1] - cuts[me];
+CardExchange::Ticket Nccl::swap(const Call& call, const std::byte* mine, std::span<const Transport::Range> out,
+                                std::span<const size_t> counts, std::byte* received) {
   return enqueue(call, [&] {
     ncclResult_t result = ncclSuccess;
-    for (size_t r = 0; r < ranks && is_ok(result); ++r) {
-      if (r == me) continue;
+    std::byte* place = received;
+    for (size_t r = 0; r < out.size() && is_ok(result); place += counts[r++]) {
       const int peer = static_cast<int>(r);
-      if (const size_t theirs = cuts[r + 1] - cuts[r])
-        result = ncclSend(mine + cuts[r], theirs, ncclUint8, peer, comm_, stream_);
-      if (slice > 0 && is_ok(result)) result = ncclRecv(received + r * slice, slice, ncclUint8, peer, comm_, stream_);
+      if (peer == rank_) continue;
+      if (out[r].size() > 0)
+        result = ncclSend(mine + out[r].first, out[r].size(), ncclUint8, peer, comm_, stream_);
+      if (counts[r] > 0 && is_ok(result)) result = ncclRecv(place, counts[r], ncclUint8, peer, comm_, stream_);
     }
     return result;
   });

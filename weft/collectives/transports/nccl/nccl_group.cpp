@@ -14,12 +14,18 @@ constexpr size_t alignment = 64;
 // Rounds down to a multiple of the alignment, but not to zero.
 size_t aligned(size_t bytes) { return std::max(bytes / alignment * alignment, alignment); }
 
+size_t longest_of(std::span<const Transport::Range> ranges) {
+  size_t most = 0;
+  for (const Transport::Range& range : ranges) most = std::max(most, range.size());
+  return most;
+}
+
 }  // namespace
 
 NcclGroup::NcclGroup(std::unique_ptr<Transport> host, Connect connect, std::string library, Where where)
     : host_(std::move(host)), connect_(std::move(connect)), library_(std::move(library)), where_(where) {
   const auto n = static_cast<size_t>(size());
-  sizes_.resize(n), counts_.resize(n), peers_.resize(n), cuts_.resize(n + 1);
+  sizes_.resize(n), counts_.resize(n), begins_.resize(n), slices_.resize(n), peers_.resize(n);
 }
 
 void NcclGroup::agree(const Call& call, size_t mine, size_t longest) {
@@ -58,53 +64,85 @@ CardExchange::Ticket NcclGroup::gather(const Call& call, const std::byte* mine, 
   return exchange().gather(call, mine, counts_, to);
 }
 
-void NcclGroup::expose(const Call& call, Bytes mine, size_t longest, Read read) {
-  if (!on_card(call)) return host_->expose(call, mine, longest, read);
+CardExchange::Ticket NcclGroup::swap(const Call& call, const std::byte* mine, const Reads& reads, size_t skipped,
+                                     size_t part, std::byte* to) {
+  const auto me = static_cast<size_t>(rank());
+  for (size_t r = 0; r < counts_.size(); ++r) {
+    const Range in = reads.of_peers[r].piece(skipped, part);
+    begins_[r] = in.first;
+    counts_[r] = r == me ? 0 : in.size();
+    slices_[r] = reads.by_peers[r].piece(skipped, part);
+  }
+  set_peers(to);
+  peers_[me] = mine + begins_[me];
+  return exchange().swap(call, mine, slices_, counts_, to);
+}
+
+void NcclGroup::exchange(const Call& call, Bytes mine, size_t longest, Reads reads, Read read) {
+  if (!on_card(call)) return host_->exchange(call, mine, longest, reads, read);
   agree(call, mine.size(), longest);
   const auto n = static_cast<size_t>(size());
   const size_t length = std::min(aligned(where_.workspace_bytes / n), longest);
   Tensor all = workspace(n * length);
-  for (size_t first = 0; first < longest; first += length) {
-    const size_t last = std::min(first + length, longest);
-    exchange().await(gather(call, mine.data() + std::min(first, mine.size()), first, last, all.mutate<std::byte>()));
-    read({first, last, peers_});
+  if (reads.of_peers.empty()) {
+    for (size_t first = 0; first < longest; first += length) {
+      const size_t last = std::min(first + length, longest);
+      exchange().await(gather(call, mine.data() + std::min(first, mine.size()), first, last, all.mutate<std::byte>()));
+      read({first, last, peers_});
+    }
+    return;
+  }
+  const size_t received = longest_of(reads.of_peers), end = std::max(received, longest_of(reads.by_peers));
+  for (size_t at = 0; at < end; at += length) {
+    exchange().await(swap(call, mine.data(), reads, at, length, all.mutate<std::byte>()));
+    if (at < received) read({0, std::min(length, received - at), peers_, begins_});
   }
 }
 
-// A started gather. It awaits its ticket even if it is not finished, so that its memory returns to the pool only after
+// A started exchange. It awaits its ticket even if it is not finished, so that its memory returns to the pool only after
 // the data have arrived.
-class NcclGroup::Gathering : public Started {
+class NcclGroup::PendingCall : public Started {
  public:
-  Gathering(NcclGroup& group, const Call& call, Tensor mine, size_t longest)
+  PendingCall(NcclGroup& group, const Call& call, Tensor mine, size_t longest, const Reads& reads)
       : group_(group), mine_(std::move(mine)), longest_(longest) {
+    const auto* const bytes = mine_.data<std::byte>();
     size_t total = 0;
-    for (const size_t size : group.sizes_) total += size;
-    all_ = group.workspace(total);
-    ticket_ = group.gather(call, mine_.data<std::byte>(), 0, longest, all_.mutate<std::byte>());
-    peers_ = group.peers_;
+    if (reads.of_peers.empty()) {
+      for (const size_t size : group.sizes_) total += size;
+      all_ = group.workspace(total);
+      ticket_ = group.gather(call, bytes, 0, longest, all_.mutate<std::byte>());
+      group.begins_.assign(group.begins_.size(), 0);
+    } else {
+      for (const Range& range : reads.of_peers) total += range.size();
+      all_ = group.workspace(total);
+      longest_ = longest_of(reads.of_peers);
+      ticket_ = group.swap(call, bytes, reads, 0, std::max(longest, size_t{1}), all_.mutate<std::byte>());
+    }
+    peers_ = group.peers_, begins_ = group.begins_;
   }
-  Gathering(const Gathering&) = delete;
-  ~Gathering() override { group_.exchange().await(ticket_); }
+  PendingCall(const PendingCall&) = delete;
+  ~PendingCall() override { group_.exchange().await(ticket_); }
 
   void finish(Read read) override {
     group_.exchange().await(ticket_);
-    if (longest_ > 0) read({0, longest_, peers_});
+    if (longest_ > 0) read({0, longest_, peers_, begins_});
   }
 
  private:
   NcclGroup& group_;
   const Tensor mine_;
   Tensor all_;
-  const size_t longest_;
+  size_t longest_;  // that this rank reads of any other
   CardExchange::Ticket ticket_;
   std::vector<const std::byte*> peers_;
+  std::vector<size_t> begins_;
 };
 
-std::unique_ptr<Transport::Started> NcclGroup::start(const Call& call, Tensor mine, size_t longest) {
-  if (!on_card(call)) return host_->start(call, std::move(mine), longest);
+std::unique_ptr<Transport::Started> NcclGroup::start(const Call& call, Tensor mine, size_t longest, Reads reads) {
+  if (!on_card(call)) return host_->start(call, std::move(mine), longest, reads);
   agree(call, mine.bytes(), longest);
   if (!mine.unshared()) mine = mine.clone();
-  return std::make_unique<Gathering>(*this, call, std::move(mine), longest);
+  return std::make_unique<PendingCall>(*this, call, std::move(mine), longest, reads);
 }
 
 // For each part, every rank receives its slice from all ranks, folds these into the result, and then all ranks gather
@@ -116,18 +154,16 @@ void NcclGroup::combine(const Call& call, Bytes mine, std::span<std::byte> resul
   const auto n = static_cast<size_t>(size()), me = static_cast<size_t>(rank());
   const size_t length = std::min(aligned(where_.workspace_bytes / n) * n, mine.size());
   Tensor received = workspace(length + n * alignment);
+  std::vector<Range> slices(n);
   for (size_t first = 0; first < mine.size(); first += length) {
-    const size_t part = std::min(length, mine.size() - first);
-    const size_t each = (part + n * alignment - 1) / (n * alignment) * alignment;
-    for (size_t r = 0; r <= n; ++r) cuts_[r] = std::min(r * each, part);
-    exchange().await(exchange().swap(call, mine.data() + first, cuts_, received.mutate<std::byte>()));
-    for (size_t r = 0; r < n; ++r) counts_[r] = cuts_[me + 1] - cuts_[me];
-    set_peers(received.mutate<std::byte>());
-    const size_t begin = first + cuts_[me], end = first + cuts_[me + 1];
-    peers_[me] = mine.data() + begin;
-    if (begin < end) fold({begin, end, peers_}, result.data() + begin);
-    for (size_t r = 0; r < n; ++r) counts_[r] = cuts_[r + 1] - cuts_[r];
-    exchange().await(exchange().gather(call, result.data() + begin, counts_, result.data() + first));
+    const Range part{first, std::min(first + length, mine.size())};
+    for (size_t r = 0; r < n; ++r) slices[r] = part.slice(r, n);
+    const Range own = slices[me];
+    const std::vector<Range> mine_of_all(n, own);
+    exchange().await(swap(call, mine.data(), {mine_of_all, slices}, 0, length, received.mutate<std::byte>()));
+    if (own.size() > 0) fold({own.first, own.last, peers_}, result.data() + own.first);
+    for (size_t r = 0; r < n; ++r) counts_[r] = slices[r].size();
+    exchange().await(exchange().gather(call, result.data() + own.first, counts_, result.data() + first));
   }
 }
 

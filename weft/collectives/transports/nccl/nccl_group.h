@@ -33,8 +33,8 @@ class NcclGroup : public Transport {
   int size() const override { return host_->size(); }
   GlobalRank global(GroupRank rank) const override { return host_->global(rank); }
   std::string description() const override { return library_ + " over " + host_->description(); }
-  void expose(const Call& call, Bytes mine, size_t longest, Read read) override;
-  std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest) override;
+  void exchange(const Call& call, Bytes mine, size_t longest, Reads reads, Read read) override;
+  std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest, Reads reads) override;
   void combine(const Call& call, Bytes mine, std::span<std::byte> result, Fold fold) override;
   bool combine_in_any_order(const Call& call, Bytes mine, std::span<std::byte> result) override;
   void send(Call call, GroupRank to, Bytes bytes) override { host_->send(call, to, bytes); }
@@ -50,7 +50,7 @@ class NcclGroup : public Transport {
   StorageHandle allocate_common(size_t bytes, Site site) override { return host_->allocate_common(bytes, site); }
 
  private:
-  class Gathering;
+  class PendingCall;
 
   bool on_card(const Call& call) const { return call.device == where_.device; }
   void agree(const Call& call, size_t mine, size_t longest);  // fills sizes_ with the number of bytes of each rank
@@ -58,6 +58,9 @@ class NcclGroup : public Transport {
   Tensor workspace(size_t bytes) const;
   // Gathers the bytes [first, last) of all ranks, and sets peers_ to where they are once the ticket is done.
   CardExchange::Ticket gather(const Call& call, const std::byte* mine, size_t first, size_t last, std::byte* to);
+  // Swaps the bytes from `skipped` to skipped + part of every range, and sets peers_ and begins_.
+  CardExchange::Ticket swap(const Call& call, const std::byte* mine, const Reads& reads, size_t skipped, size_t part,
+                            std::byte* to);
   void set_peers(std::byte* packed);  // for bytes in rank order, counts_ of each rank
 
   const std::unique_ptr<Transport> host_;
@@ -65,7 +68,8 @@ class NcclGroup : public Transport {
   const std::string library_;
   const Where where_;
   std::unique_ptr<CardExchange> exchange_;
-  std::vector<size_t> sizes_, counts_, cuts_;
+  std::vector<size_t> sizes_, counts_, begins_;
+  std::vector<Range> slices_;
   std::vector<const std::byte*> peers_;
 };
 

@@ -14,18 +14,6 @@ namespace {
 constexpr size_t few_bytes = size_t{16} << 10;
 constexpr size_t part_in_place = size_t{1} << 20;
 
-struct Range {
-  size_t first, last;
-  size_t size() const { return last - first; }
-};
-
-// The r-th of n slices of a range, cut at whole cache lines.
-Range slice(Range whole, int r, int n) {
-  const size_t each = (whole.size() / static_cast<size_t>(n) + 63) / 64 * 64;
-  const auto cut = [&](int i) { return whole.first + std::min(each * static_cast<size_t>(i), whole.size()); };
-  return {cut(r), r + 1 == n ? whole.last : cut(r + 1)};
-}
-
 // A copy on a card is complete when this returns.
 void copy(Device device, std::byte* to, const std::byte* from, size_t bytes) {
   if (device == Device::cpu) {
@@ -73,7 +61,8 @@ std::span<const std::byte* const> SharedMemory::peers(size_t first, uint64_t ste
   return peers_;
 }
 
-void SharedMemory::expose(const Call& call, Bytes mine, size_t longest, Read read) {
+// Every rank could read all bytes, so it does not matter which it will read.
+void SharedMemory::exchange(const Call& call, Bytes mine, size_t longest, Reads, Read read) {
   CallScope scope(*this, call, longest);
   // The memory of a card is never staged.
   const bool on_card = call.device != Device::cpu && shows_device_memory() && longest > 0;
@@ -120,6 +109,7 @@ void SharedMemory::combine(const Call& call, Bytes mine, std::span<std::byte> re
   CallScope scope(*this, call, mine.size() + common);  // the ranks must also agree whether the result is common
   publish(scope, mine, result);
   size_t length = part_;
+  const auto n = static_cast<size_t>(size_);
   bool in_place = false, more = true;
   for (Range part{0, 0}, before{0, 0}; more; before = part) {
     const uint64_t step = scope.step();
@@ -140,10 +130,10 @@ void SharedMemory::combine(const Call& call, Bytes mine, std::span<std::byte> re
       return in_place ? results_[static_cast<size_t>(r)] + first : folded(r, at_step) + (first - all.first);
     };
     for (int r = 0; r < size_ && !common; ++r)
-      if (const Range theirs = slice(before, r, size_); theirs.size() && !(in_place && r == rank_))
+      if (const Range theirs = before.slice(static_cast<size_t>(r), n); theirs.size() && !(in_place && r == rank_))
         copy(on_card ? call.device : Device::cpu, result.data() + theirs.first,
              place(r, step - 1, before, theirs.first), theirs.size());
-    if (const Range own = slice(part, rank_, size_); own.size())
+    if (const Range own = part.slice(static_cast<size_t>(rank_), n); own.size())
       fold({own.first, own.last, peers(own.first, step, own.first - part.first)},
            in_place
                ? result.data() + own.first
@@ -154,7 +144,7 @@ void SharedMemory::combine(const Call& call, Bytes mine, std::span<std::byte> re
 
 // Stages all bytes but the slice that this rank folds itself.
 void SharedMemory::stage(uint64_t step, Bytes mine, size_t first, size_t last) {
-  const Range own = slice({first, last}, rank_, size_);
+  const Range own = Range{first, last}.slice(static_cast<size_t>(rank_), static_cast<size_t>(size_));
   std::byte* place = grow(rank_slots_[rank_].staged[step % 2], std::min(part_, mine.size()));
   put(place, mine.data() + first, own.first - first);
   put(place + (own.last - first), mine.data() + own.last, last - own.last);

@@ -13,7 +13,7 @@ class SharedMemory::PendingCall final : public Transport::Started {
   PendingCall(SharedMemory& group, const Call& call, size_t longest, uint64_t number)
       : group_(group), call_(call), longest_(longest), number_(number) {}
   ~PendingCall() override { count_read(); }
-  bool ready() const override {
+  bool ready() override {
     for (int r = 0; r < group_.size_; ++r)
       if (!filled(r)) return false;
     return true;
@@ -77,7 +77,7 @@ void SharedMemory::PendingCall::count_read() {
   if (group_.state_->event.has_sleepers()) group_.state_->event.wake_all();
 }
 
-std::unique_ptr<Transport::Started> SharedMemory::start(const Call& requested, Tensor mine, size_t longest) {
+std::unique_ptr<Transport::Started> SharedMemory::start(const Call& requested, Tensor mine, size_t longest, Reads) {
   RankSlots& own = rank_slots_[rank_];
   const uint64_t number = own.started;
   if (!state_->pending.load(std::memory_order_relaxed)) allocate_pending_slots();

@@ -1,22 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
+#pragma once
 // Collectives in two halves on the tape. Each half is a node, and a token connects them. The two halves share a state,
 // which holds the started adjoint during backward.
-#include "weft/collectives/collectives.h"
 #include "weft/collectives/linear_collective.h"
 
 namespace weft {
-namespace {
 
-const CollectiveOp start_op{"start"}, wait_op{"wait"};
+inline const CollectiveOp start_op{"start"}, wait_op{"wait"};
 
-}  // namespace
+// Any collective of verbs.h in two halves, such as start(AllGather{}, x, comm); between them this rank does other work.
+// In backward the adjoint is in two halves, too: it starts when the gradient of the result is complete, and is waited
+// for when the gradient of x is needed. Every started collective must be waited for.
+class Started {
+ public:
+  Var wait();
+
+  struct State;
+  Started(std::shared_ptr<State> state, Var token) : state_(std::move(state)), token_(std::move(token)) {}
+
+ private:
+  std::shared_ptr<State> state_;
+  Var token_;  // connects the two halves on the tape
+};
+template <class Verb> Started start(const Verb& verb, const Var& x, Communicator& comm, Site site = Site::here());
 
 struct Started::State {
   virtual ~State() = default;
   virtual Var wait(const Var& token) = 0;
 };
-
-namespace {
 
 template <class Verb> class Halves final : public Started::State, public std::enable_shared_from_this<Halves<Verb>> {
  public:
@@ -43,9 +54,9 @@ template <class Verb> class Halves final : public Started::State, public std::en
 
  private:
   Var wait_for_adjoint() {
-    require(adjoint_.has_value(), "start: the ", op_of(verb_).name, " started at ", site_.file, ":", site_.line,
+    require(adjoint_.has_value(), "start: the ", Verb::op_name, " started at ", site_.file, ":", site_.line,
             " was not waited for, so no gradient can come back to its input");
-    return as_gradient(verb_, std::exchange(adjoint_, std::nullopt)->wait(), shape_, comm_);
+    return as_gradient(std::exchange(adjoint_, std::nullopt)->wait(), shape_);
   }
 
   const Verb verb_;
@@ -56,27 +67,14 @@ template <class Verb> class Halves final : public Started::State, public std::en
   std::optional<Started> adjoint_;  // set by the pullback of the second half, waited for by that of the first
 };
 
-}  // namespace
-
-Var Started::wait() { return state_->wait(token_); }
+inline Var Started::wait() { return state_->wait(token_); }
 
 template <class Verb> Started start(const Verb& verb, const Var& x, Communicator& comm, Site site) {
-  announce(op_of(verb).name, x, comm, site);
+  announce(Verb::op_name, x, comm, site);
   check_input(verb, x, comm);
   using State = Halves<Verb>;
   const auto state = std::allocate_shared<State>(pool::Allocator<State>(), verb, x, comm, site);
   return Started(state, state->token(x));
 }
-
-template Started start(const AllReduce&, const Var&, Communicator&, Site);
-template Started start(const ReduceScatter&, const Var&, Communicator&, Site);
-template Started start(const AllGather&, const Var&, Communicator&, Site);
-template Started start(const Reduce&, const Var&, Communicator&, Site);
-template Started start(const Broadcast&, const Var&, Communicator&, Site);
-template Started start(const Gather&, const Var&, Communicator&, Site);
-template Started start(const Scatter&, const Var&, Communicator&, Site);
-template Started start(const AllToAll&, const Var&, Communicator&, Site);
-template Started start(const Permute&, const Var&, Communicator&, Site);
-template Started start(const Scan&, const Var&, Communicator&, Site);
 
 }  // namespace weft
