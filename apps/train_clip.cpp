@@ -11,6 +11,7 @@
 #include "apps/shared/report/picture.h"
 #include "apps/shared/run/run.h"
 #include "apps/shared/run/words.h"
+#include "apps/shared/training/course.h"
 #include "apps/shared/training/data_set.h"
 #include "apps/shared/training/training.h"
 #include "weft/data/descriptions.h"
@@ -23,16 +24,14 @@
 #include "weft/losses/contrastive/logit_scale.h"
 #include "weft/models/encoders.h"
 #include "weft/models/text_tower.h"
-#include "weft/optim/schedules.h"
 
 namespace weft {
 namespace {
 
-struct Settings {
-  int64_t batch = 256, width = 32;
-  double rate = 2e-3;
+struct Settings : CourseSettings {
+  int64_t width = 32;
   bool cached = false;
-  std::string loss = "clip", data;
+  std::string loss = "clip";
 };
 
 struct Network : Module {
@@ -60,14 +59,10 @@ struct Network : Module {
 void train(const Launch& rank, const CommandLine& line, const Settings& settings) {
   const Options& options = line.options();
   const FashionMnist data = load_data(settings.data, rank.comm);
-  const Random key{static_cast<uint64_t>(options.seed)};
+  Course course(settings, options, data.train.count());
   const DType dtype = options.chosen_dtype();
-  Network network(settings, {.key = key, .dtype = dtype, .device = rank.device});
+  Network network(settings, {.key = course.key, .dtype = dtype, .device = rank.device});
 
-  Batches batches(data.train.count(), settings.batch, key.seed);
-  const int64_t steps_per_epoch = (data.train.count() + settings.batch - 1) / settings.batch;
-  const int64_t steps = options.steps > 0 ? options.steps : options.epochs * steps_per_epoch;
-  const Schedule rate = one_cycle(settings.rate, 50, steps);
   Training training({{network.parameters(), AdamW{.weight_decay = 1e-4}}}, rank, options);
   Layer& encoder = training.layer("encoder", *network.encoder);
   Layer& head = training.layer("head", *network.head);
@@ -90,17 +85,16 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
   Run run(rank, line,
           {.title = "Pictures and sentences of Fashion-MNIST",
            .charts = {{"Loss", {"loss"}}, {"Scale of the scores", {"scale"}}, {"Learning rate", {"rate"}}},
-           .steps = steps,
-           .steps_per_epoch = steps_per_epoch});
+           .steps = course.steps,
+           .steps_per_epoch = course.steps_per_epoch});
   TrainingState state(rank.comm);
   state.add(training.optimizer());
-  const Metadata saved = run.begin(state, [&] { return Metadata{{"data", batches.position()}}; });
-  if (!saved.empty()) batches.seek(saved.at("data"));
+  run.begin(state, course.batches);
 
   const Recompute recompute = settings.cached ? Recompute::yes : Recompute::no;
   while (run.running()) {
-    const Random step = key.fork(static_cast<uint64_t>(run.steps_done()));
-    const LocalBatch batch = training.local_batch(batches.next());
+    const Random step = course.key.fork(static_cast<uint64_t>(run.steps_done()));
+    const LocalBatch batch = training.local_batch(course.batches.next());
     const auto encode = [&](Tape& tape, std::span<const int64_t> samples) -> Features {
       const Batch pairs = run.data([&] { return take(data.train, samples, dtype); });
       return {of_pictures(tape, pairs.images), of_sentences(tape, describe(pairs.labels, samples, step))};
@@ -115,7 +109,7 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
       return network.loss.share(pictures, texts, scale, bias, group);
     };
     const Tensor share = training.backward(batch, encode, loss, recompute);
-    const double now = rate(run.steps_done());
+    const double now = course.rate(run.steps_done());
     training.step(now);
     training.change(network.scale.log_scale, [&] { network.scale.limit(); });
     run.step(batch.total, {{"loss", share.item()}}, {{"scale", scale_now}, {"rate", now}});
@@ -145,9 +139,7 @@ int main(int argc, char** argv) {
                    options);
   line.add("--loss", settings.loss, "loss of matching pictures and sentences", {"clip", "siglip"});
   line.add("--cached", settings.cached, "keep only the features after forward, and recompute the rest in backward");
-  line.add("--batch", settings.batch, "pictures per step, on all ranks together", {2, 60000});
-  line.add("--rate", settings.rate, "highest learning rate of the schedule", {0, 10});
   line.add("--width", settings.width, "channels of the first convolution", {1, 1024});
-  line.add("--data", settings.data, "folder of the four IDX files (default: $WEFT_DATA, then Debian's)");
+  settings.add_to(line);
   return launch(line, argc, argv, [&](const Launch& rank) { train(rank, line, settings); });
 }

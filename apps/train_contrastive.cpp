@@ -8,21 +8,21 @@
 #include "apps/shared/evaluation/probe.h"
 #include "apps/shared/run/run.h"
 #include "apps/shared/run/words.h"
+#include "apps/shared/training/course.h"
 #include "apps/shared/training/data_set.h"
 #include "apps/shared/training/training.h"
 #include "weft/collectives/share.h"
 #include "weft/data/augment.h"
 #include "weft/engine/ops/shape_ops.h"
 #include "weft/models/encoders.h"
-#include "weft/optim/schedules.h"
 
 namespace weft {
 namespace {
 
-struct Settings {
-  int64_t batch = 250, width = 32;
-  double rate = 1e-2, temperature = 0.1;
-  std::string loss = "nt-xent", encoder = "conv", data;
+struct Settings : CourseSettings {
+  int64_t width = 32;
+  double temperature = 0.1;
+  std::string loss = "nt-xent", encoder = "conv";
   bool no_probes = false;
 };
 
@@ -61,9 +61,9 @@ LabelledFeatures features_of(const LabelledImages& data, Layer* encoder, const L
 void train(const Launch& rank, const CommandLine& line, const Settings& settings) {
   const Options& options = line.options();
   const FashionMnist data = load_data(settings.data, rank.comm);
-  const Random key{static_cast<uint64_t>(options.seed)};
+  Course course(settings, options, data.train.count());
   const DType dtype = options.chosen_dtype();
-  Network network(settings, {.key = key, .dtype = dtype, .device = rank.device});
+  Network network(settings, {.key = course.key, .dtype = dtype, .device = rank.device});
   const double flops_per_image = 2 * training_flops(network.parameters(), 28);  // two views
   const auto probe = [&](Layer* encoder) {
     return linear_probe(features_of(data.train, encoder, rank, dtype), features_of(data.test, encoder, rank, dtype),
@@ -72,10 +72,6 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
   const double pixels = settings.no_probes ? 0 : probe(nullptr);
   const double untrained = settings.no_probes ? 0 : probe(network.encoder.get());
 
-  Batches batches(data.train.count(), settings.batch, key.seed);
-  const int64_t steps_per_epoch = (data.train.count() + settings.batch - 1) / settings.batch;
-  const int64_t steps = options.steps > 0 ? options.steps : options.epochs * steps_per_epoch;
-  const Schedule rate = one_cycle(settings.rate, 50, steps);
   Training training({{network.parameters(), AdamW{.weight_decay = 1e-4}}}, rank, options);
   Layer& encoder = training.layer("encoder", *network.encoder);
   Layer& head = training.layer("head", *network.head);
@@ -84,17 +80,16 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
   Run run(rank, line,
           {.title = "Contrastive learning on Fashion-MNIST",
            .charts = {{"Loss", {"loss"}}, {"Learning rate", {"rate"}}},
-           .steps = steps,
-           .steps_per_epoch = steps_per_epoch,
+           .steps = course.steps,
+           .steps_per_epoch = course.steps_per_epoch,
            .flops_per_image = flops_per_image});
   TrainingState state(rank.comm);
   state.add(training.optimizer());
-  const Metadata saved = run.begin(state, [&] { return Metadata{{"data", batches.position()}}; });
-  if (!saved.empty()) batches.seek(saved.at("data"));
+  run.begin(state, course.batches);
 
   while (run.running()) {
-    const Random step = key.fork(static_cast<uint64_t>(run.steps_done()));
-    const LocalBatch batch = training.local_batch(batches.next());
+    const Random step = course.key.fork(static_cast<uint64_t>(run.steps_done()));
+    const LocalBatch batch = training.local_batch(course.batches.next());
     // The features of two random views of each sample.
     const auto encode = [&](Tape& tape, std::span<const int64_t> samples) -> Features {
       const Tensor images = take(data.train, samples, dtype).images;
@@ -110,7 +105,7 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
       return loss_of_views.share(views[0], views[1], settings.temperature, step, group);
     };
     const Tensor share = training.backward(batch, encode, loss);
-    const double now = rate(run.steps_done());
+    const double now = course.rate(run.steps_done());
     training.step(now);
     run.step(batch.total, {{"loss", share.item()}}, {{"rate", now}});
   }
@@ -135,16 +130,16 @@ int main(int argc, char** argv) {
   Options options;
   options.epochs = 3;
   Settings settings;
+  settings.batch = 250;
+  settings.rate = 1e-2;
   CommandLine line("train_contrastive",
                    "Trains an image encoder on Fashion-MNIST without labels, by contrastive learning.", options);
   line.add("--loss", settings.loss, "loss of two random views of each picture", names_of_losses());
   line.add("--encoder", settings.encoder, "network that turns a picture into features", {"conv", "mlp"});
-  line.add("--batch", settings.batch, "pictures per step, on all ranks together", {2, 60000});
-  line.add("--rate", settings.rate, "highest learning rate of the schedule", {0, 10});
   line.add("--temperature", settings.temperature, "temperature, for the losses that have one", {0.001, 100});
   line.add("--width", settings.width, "channels of the first convolution; the encoder has 8 times as many features",
            {1, 1024});
   line.add("--no-probes", settings.no_probes, "do not measure the features before and after training");
-  line.add("--data", settings.data, "folder of the four IDX files (default: $WEFT_DATA, then Debian's)");
+  settings.add_to(line);
   return launch(line, argc, argv, [&](const Launch& rank) { train(rank, line, settings); });
 }

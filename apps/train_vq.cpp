@@ -12,6 +12,7 @@
 #include "apps/shared/report/chart.h"
 #include "apps/shared/run/run.h"
 #include "apps/shared/run/words.h"
+#include "apps/shared/training/course.h"
 #include "apps/shared/training/data_set.h"
 #include "apps/shared/training/exact_sum.h"
 #include "apps/shared/training/training.h"
@@ -22,15 +23,13 @@
 #include "weft/engine/ops/reduce.h"
 #include "weft/engine/ops/shape_ops.h"
 #include "weft/losses/common/precision.h"
-#include "weft/optim/schedules.h"
 
 namespace weft {
 namespace {
 
-struct Settings {
-  int64_t batch = 256, width = 32;
-  double rate = 2e-3;
-  std::string quantizer = "vq", data;
+struct Settings : CourseSettings {
+  int64_t width = 32;
+  std::string quantizer = "vq";
   QuantizerSettings of_quantizer;
 };
 
@@ -39,8 +38,8 @@ constexpr int64_t pixels = 28 * 28;
 void train(const Launch& rank, const CommandLine& line, const Settings& settings) {
   const Options& options = line.options();
   const FashionMnist data = load_data(settings.data, rank.comm);
-  const Random key{static_cast<uint64_t>(options.seed)};
-  const Init init{.key = key, .dtype = options.chosen_dtype(), .device = rank.device};
+  Course course(settings, options, data.train.count());
+  const Init init{.key = course.key, .dtype = options.chosen_dtype(), .device = rank.device};
   NamedQuantizer named = quantizer_named(settings.quantizer, settings.of_quantizer, init);
   const CodeUsage unused(named.parts, named.codes);
   VqVae network("vq-vae", {.width = settings.width, .dim = named.dim}, init, std::move(named.quantizer));
@@ -49,29 +48,24 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
     throw WrongOption("--quantizer " + settings.quantizer +
                       " has parameters, whole and in f32: it needs --zero 0, 1 or 2, and not bf16");
 
-  Batches batches(data.train.count(), settings.batch, key.seed);
-  const int64_t steps_per_epoch = (data.train.count() + settings.batch - 1) / settings.batch;
-  const int64_t steps = options.steps > 0 ? options.steps : options.epochs * steps_per_epoch;
-  const Schedule rate = one_cycle(settings.rate, 50, steps);
   Training training({{network.parameters(), Adam{}}}, rank, options);
   network.encoder = &training.layer("encoder", *network.encoder);
   network.decoder = &training.layer("decoder", *network.decoder);
-  find_first_codes(network, data.train, training.local_batch(Batches(batches).next()), init, rank.comm);
+  find_first_codes(network, data.train, training.local_batch(Batches(course.batches).next()), init, rank.comm);
 
   Run run(
       rank, line,
       {.title = "A VQ-VAE on Fashion-MNIST",
        .charts = {{"Loss", {"loss", "squared error"}}, {"Codes in use", {"perplexity"}}, {"Learning rate", {"rate"}}},
-       .steps = steps,
-       .steps_per_epoch = steps_per_epoch});
+       .steps = course.steps,
+       .steps_per_epoch = course.steps_per_epoch});
   TrainingState state(rank.comm);
   state.add(training.optimizer());
   state.add(network.buffers());
-  const Metadata saved = run.begin(state, [&] { return Metadata{{"data", batches.position()}}; });
-  if (!saved.empty()) batches.seek(saved.at("data"));
+  run.begin(state, course.batches);
   while (run.running()) {
-    const Random step = key.fork(static_cast<uint64_t>(run.steps_done()));
-    const LocalBatch batch = training.local_batch(batches.next());
+    const Random step = course.key.fork(static_cast<uint64_t>(run.steps_done()));
+    const LocalBatch batch = training.local_batch(course.batches.next());
     Communicator& group = training.micro_batch_group();
     ExactSum sums({2}, rank.device);  // of the loss, and of its squared error
     CodeUsage usage = unused;
@@ -88,7 +82,7 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
       sums.add(stack({loss.value(), error.value()}, 0).value());
       usage.add(tokens.indices.value());
     }
-    const double now = rate(run.steps_done());
+    const double now = course.rate(run.steps_done());
     training.step(now);
     const std::vector<double> sum = sums.over(rank.comm).values();
     usage.over(rank.comm);
@@ -124,9 +118,7 @@ int main(int argc, char** argv) {
   line.add("--dim", quantizer.dim, "features of a token, for the quantizers that do not fix it", {1, 4096});
   line.add("--commitment", quantizer.commitment, "weight of the distance between tokens and codes", {0, 100});
   line.add("--decay", quantizer.decay, "decay of the moving averages that update the codes", {0, 1});
-  line.add("--batch", settings.batch, "pictures per step, on all ranks together", {2, 60000});
-  line.add("--rate", settings.rate, "highest learning rate of the schedule", {0, 10});
   line.add("--width", settings.width, "channels of the first convolution", {1, 1024});
-  line.add("--data", settings.data, "folder of the four IDX files (default: $WEFT_DATA, then Debian's)");
+  settings.add_to(line);
   return launch(line, argc, argv, [&](const Launch& rank) { train(rank, line, settings); });
 }

@@ -18,6 +18,7 @@
 #include "apps/shared/evaluation/reconstruction.h"
 #include "apps/shared/run/run.h"
 #include "apps/shared/run/words.h"
+#include "apps/shared/training/course.h"
 #include "apps/shared/training/data_set.h"
 #include "apps/shared/training/exact_sum.h"
 #include "apps/shared/training/training.h"
@@ -30,15 +31,14 @@
 #include "weft/losses/common/adaptive_weight.h"
 #include "weft/losses/common/precision.h"
 #include "weft/models/discriminator.h"
-#include "weft/optim/schedules.h"
 
 namespace weft {
 namespace {
 
-struct Settings {
-  int64_t batch = 256, width = 32, alone = 200;
-  double rate = 2e-3, weight = 0.5;
-  std::string quantizer = "vq", data;
+struct Settings : CourseSettings {
+  int64_t width = 32, alone = 200;
+  double weight = 0.5;
+  std::string quantizer = "vq";
 };
 
 // What the first pass over a micro-batch keeps for the second pass of the step.
@@ -51,8 +51,8 @@ struct FirstPass {
 void train(const Launch& rank, const CommandLine& line, const Settings& settings) {
   const Options& options = line.options();
   const FashionMnist data = load_data(settings.data, rank.comm);
-  const Random key{static_cast<uint64_t>(options.seed)};
-  const Init init{.key = key, .dtype = options.chosen_dtype(), .device = rank.device};
+  Course course(settings, options, data.train.count());
+  const Init init{.key = course.key, .dtype = options.chosen_dtype(), .device = rank.device};
   NamedQuantizer named = quantizer_named(settings.quantizer, {}, init);
   CodeUsage usage(named.parts, named.codes);
   VqVae network("vq-vae", {.width = settings.width, .dim = named.dim}, init, std::move(named.quantizer));
@@ -61,33 +61,28 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
                       " has parameters, whole and in f32: it needs --zero 0, 1 or 2, and not bf16");
   const auto judge = patch_discriminator("discriminator", 1, settings.width, init);
 
-  Batches batches(data.train.count(), settings.batch, key.seed);
-  const int64_t steps_per_epoch = (data.train.count() + settings.batch - 1) / settings.batch;
-  const int64_t steps = options.steps > 0 ? options.steps : options.epochs * steps_per_epoch;
-  const Schedule rate = one_cycle(settings.rate, 50, steps);
   const Adam adam{.beta1 = 0.5, .beta2 = 0.9};
   Training making({{network.parameters(), adam}}, rank, options), judging({{judge->parameters(), adam}}, rank, options);
   network.encoder = &making.layer("encoder", *network.encoder);
   network.decoder = &making.layer("decoder", *network.decoder);
   Layer& verdict = judging.layer("discriminator", *judge);
-  find_first_codes(network, data.train, making.local_batch(Batches(batches).next()), init, rank.comm);
+  find_first_codes(network, data.train, making.local_batch(Batches(course.batches).next()), init, rank.comm);
 
   Run run(rank, line,
           {.title = "A VQ autoencoder and its discriminator on Fashion-MNIST",
            .charts = {{"Reconstruction", {"loss", "squared error"}},
                       {"Weight of the adversarial loss", {"weight"}},
                       {"Accuracy of the discriminator on patches", {"accuracy"}}},
-           .steps = steps,
-           .steps_per_epoch = steps_per_epoch});
+           .steps = course.steps,
+           .steps_per_epoch = course.steps_per_epoch});
   TrainingState state(rank.comm);
   state.add(making.optimizer());
   state.add(judging.optimizer());
   state.add(network.buffers());
-  const Metadata saved = run.begin(state, [&] { return Metadata{{"data", batches.position()}}; });
-  if (!saved.empty()) batches.seek(saved.at("data"));
+  run.begin(state, course.batches);
   while (run.running()) {
-    const Random step = key.fork(static_cast<uint64_t>(run.steps_done()));
-    const LocalBatch batch = making.local_batch(batches.next());
+    const Random step = course.key.fork(static_cast<uint64_t>(run.steps_done()));
+    const LocalBatch batch = making.local_batch(course.batches.next());
     Communicator& group = making.micro_batch_group();
     const int64_t pixels = batch.total * 28 * 28, patches = batch.total * 7 * 7;
     ExactSum sums({3}), gradients(network.last_weight().value.shape().with_inserted(0, 2), rank.device);
@@ -117,8 +112,8 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
       tape.backward(of_pixels + deceit * weight + of_codes, making.gradients());
       trial->tape.backward(trial->hinge, judging.gradients());
     }
-    making.step(rate(run.steps_done()));
-    judging.step(rate(run.steps_done()));
+    making.step(course.rate(run.steps_done()));
+    judging.step(course.rate(run.steps_done()));
     network.quantizer().update(rank.comm, step);
     const std::vector<double> sum = sums.over(rank.comm).values();
     run.step(batch.total, {{"loss", rank.comm.rank().value == 0 ? sum[0] : 0}},
@@ -146,9 +141,7 @@ int main(int argc, char** argv) {
   line.add("--quantizer", settings.quantizer, "quantizer that replaces tokens by codes", names_of_quantizers());
   line.add("--weight", settings.weight, "factor of the adversarial loss, times its adaptive weight", {0, 100});
   line.add("--alone", settings.alone, "steps before the adversarial loss counts", {0, 1 << 30});
-  line.add("--batch", settings.batch, "pictures per step, on all ranks together", {2, 60000});
-  line.add("--rate", settings.rate, "highest learning rate of the schedule", {0, 10});
   line.add("--width", settings.width, "channels of the first convolution of each network", {1, 1024});
-  line.add("--data", settings.data, "folder of the four IDX files (default: $WEFT_DATA, then Debian's)");
+  settings.add_to(line);
   return launch(line, argc, argv, [&](const Launch& rank) { train(rank, line, settings); });
 }

@@ -77,8 +77,7 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
     if (settings.fault == when) std::this_thread::sleep_for(std::chrono::seconds(20));
   };
   probe("before");
-  const Metadata saved = run.begin(state, [&] { return Metadata{{"data", batches.position()}}; });
-  if (!saved.empty()) batches.seek(saved.at("data"));
+  run.begin(state, batches);
   const HookHandle hook = training.gradients().after_accumulate([&](const Parameter&, const Tensor&) {
     if (settings.at != run.steps_done() || !is_last(rank)) return;
     if (settings.fault == "kill_in_hook") std::raise(SIGKILL);

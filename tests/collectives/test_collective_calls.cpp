@@ -10,8 +10,8 @@ using namespace weft;
 
 namespace {
 
-// Brings what is read in pieces, each a copy with NaN behind it, so what is read in another place shows. A rank is shown
-// nothing but the ranges that it reads, if there are any.
+// Brings what is read in pieces, each a copy with NaN behind it, so what is read in another place shows. A rank is
+// shown nothing but the ranges that it reads, if there are any.
 class PartedTransport final : public ForwardingTransport {
  public:
   using ForwardingTransport::ForwardingTransport;

@@ -6,6 +6,7 @@
 #include "every_header.h"
 #include "tests/documents/test_documents.h"
 #include "weft/collectives/cases/case_rows.h"
+#include "weft/collectives/cases/collective_case.h"
 #include "weft/losses/cases/loss_case.h"
 
 namespace weft::documents {

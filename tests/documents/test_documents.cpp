@@ -100,3 +100,14 @@ TEST_CASE("the loss that CONTRIBUTING adds is that of one process, with the grad
       check_gradients((*added)->distributed, comm);
     }));
 }
+
+TEST_CASE("the collective that CONTRIBUTING adds is what it specifies, with the gradients of finite differences") {
+  const auto& all = DistributedCase::all();
+  const auto added = std::find_if(all.begin(), all.end(), [](const auto* c) { return c->name == "neighbor_sum"; });
+  REQUIRE(added != all.end());
+  for (const int ranks : {1, 2, 3, 5, 8})
+    CHECK_NOTHROW(run_ranks(ranks, [&](Communicator& comm) {
+      check_specification(**added, comm);
+      check_gradients(**added, comm);
+    }));
+}

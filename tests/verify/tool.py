@@ -13,6 +13,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import zipfile
 
 ranks, width, rows, scale = 3, 4, (3, 2, 4), 2.5
 program = sys.argv[1]
@@ -56,6 +57,21 @@ def write_safetensors(path, tensors):
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+def npy(shape, values, kind="f4"):
+    """The bytes of an array as NumPy stores it."""
+    letters = {"f4": "f", "f8": "d", "i8": "q"}
+    axes = ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "")
+    header = f"{{'descr': '<{kind}', 'fortran_order': False, 'shape': ({axes}), }}".encode()
+    header += b" " * (-(len(header) + 11) % 64) + b"\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + struct.pack(f"<{len(values)}{letters[kind]}", *values)
+
+
+def write_npz(path, tensors, kind="f4"):
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, (shape, values) in tensors.items():
+            archive.writestr(name + ".npy", npy(shape, values, kind))
 
 
 def flat(matrix):
@@ -111,7 +127,40 @@ with tempfile.TemporaryDirectory() as name:
     power = weft("power", folder / "S3")
     check("power", power.returncode == 0 and "every signature would show" in power.stdout, power)
 
+    ours = {f"layer.{i}": ((4, 8), [math.sin(i * 32 + j) for j in range(32)]) for i in (1, 2, 10)}
+    write_safetensors(folder / "ours.safetensors", ours)
+
+    def compare(name, code, said, theirs, *options, kind="f4"):
+        write_npz(folder / "theirs.npz", theirs, kind)
+        run = weft("compare", folder / "ours.safetensors", folder / "theirs.npz", *options)
+        check(name, run.returncode == code and said in run.stdout, run)
+
+    def changed(name, change):
+        return {**ours, name: (ours[name][0], change(list(ours[name][1])))}
+
+    compare("the same in another format", 0, "verdict: equal", ours)
+    compare("the same but rounded", 0, "verdict: equal", ours, kind="f8")
+    compare("rounded, where nothing may be", 1, "verdict: different", ours, "--limit", 0, kind="f8")
+    off = {**changed("layer.10", lambda x: [1 + x[0], *x[1:]]), "layer.2": changed("layer.2", lambda x: [*x[:5], x[5] * 1.01, *x[6:]])["layer.2"]}
+    compare("the first of two differences", 1, "first difference: layer.2\n", off)
+    compare("where it differs", 1, "[5] ", off)
+    compare("one element of many", 1, "first difference: layer.2\n", changed("layer.2", lambda x: [x[0] + 1e-5, *x[1:]]))
+    compare("another name", 1, "layer.7: only in THEIRS", {**ours, "layer.7": ours["layer.1"]})
+    compare("another shape", 1, "layer.1: shapes (4, 8) and (8, 4)", {**ours, "layer.1": ((8, 4), ours["layer.1"][1])})
+    compare("not a number", 1, "first difference: layer.1\n", changed("layer.1", lambda x: [*x[:-1], math.nan]))
+    (folder / "one").mkdir(), (folder / "other").mkdir()
+    empty = weft("compare", folder / "one", folder / "other")
+    check("nothing in two folders", empty.returncode == 2 and "cannot tell" in empty.stdout, empty)
+    for place, last in (("one", 3), ("other", 4)):
+        (folder / place / "counts.npy").write_bytes(npy((3,), [1, 2, last], "i8"))
+        write_npz(folder / place / "activations.npz", {"x": ((2,), [math.nan, math.inf])})
+    whole = weft("compare", folder / "one", folder / "other", "--json")
+    found = json.loads(whole.stdout.replace("Infinity", "1e999"))
+    check("folders", whole.returncode == 1 and found["first_difference"] == "counts: array" and found["tensors"][0]["error"] == 0, whole)
+
     for what, words, code, said in (
+            ("no second file", ["compare", folder / "ours.safetensors", folder / "nowhere.npz"], 66, "nowhere.npz"),
+            ("a file without tensors", ["compare", folder / "ours.safetensors", program], 65, "folder of these"),
             ("no manifest", ["verify", folder], 66, "manifest.json"),
             ("no gradient", ["verify", "clip", "--dump", *dump(folder / "less", 1, leave_out=("texts.grad",))], 65, "'texts.grad'"),
             ("no scalar", ["verify", "clip", "--dump", *dump(folder / "no scale", 1, leave_out=("scale",))], 65, "'scale'"),

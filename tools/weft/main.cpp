@@ -5,6 +5,7 @@
 #include <cmath>
 #include <iostream>
 
+#include "tools/weft/compare.h"
 #include "tools/weft/print.h"
 #include "weft/data/idx.h"
 #include "weft/engine/tensor/error.h"
@@ -59,6 +60,29 @@ int power(const Arguments& arguments) {
   return all.empty() ? 2 : 0;
 }
 
+struct Compared {
+  std::string ours, theirs;
+  double limit = 32;
+  bool json = false;
+};
+
+int compare_files(const Compared& arguments) {
+  const Difference difference = compare(arguments.ours, arguments.theirs, arguments.limit);
+  std::cout << (arguments.json ? json_of(difference) : text_of(difference));
+  return exit_code(difference.outcome());
+}
+
+void add_compare(CLI::App& app, Compared& arguments, int& code) {
+  CLI::App& command = *app.add_subcommand("compare", "finds where two files or folders of tensors begin to differ");
+  command.add_option("OURS", arguments.ours, "a .safetensors, .npy or .npz file, or a folder of these")->required();
+  command.add_option("THEIRS", arguments.theirs, "the same of another implementation")->required();
+  command.add_option("--limit", arguments.limit, "multiples of rounding that still count as equal")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command.add_flag("--json", arguments.json, "for programs");
+  command.callback([&] { code = compare_files(arguments); });
+}
+
 int list_cases() {
   for (const Loss& loss : losses()) {
     std::cout << loss.name << "\n  " << loss.formula << "\n  features:";
@@ -102,6 +126,8 @@ int run(int argc, char** argv) {
   CLI::App& of_power = *app.add_subcommand("power", "says which mistakes a dump could not show");
   add_dump(of_power, arguments);
   of_power.callback([&] { code = power(arguments); });
+  Compared compared;
+  add_compare(app, compared, code);
   app.add_subcommand("cases", "the losses whose truth is known")->callback([&] { code = list_cases(); });
   app.add_subcommand("signatures", "the mistakes that have a name")->callback([&] { code = list_signatures(); });
   try {

@@ -51,21 +51,6 @@ std::string conclusion(const Verdict& verdict) {
   return text;
 }
 
-std::string table_of(const Verdict& verdict) {
-  size_t width = 6;
-  for (const Comparison& row : verdict.table) width = std::max(width, row.tensor.size());
-  std::string text = format("  %-*s %10s %10s %10s %10s   worst element\n", static_cast<int>(width), "tensor",
-                            "elements", "error", "cosine", "ratio");
-  for (const Comparison& row : verdict.table) {
-    text += format("  %-*s %10lld %10s %10.7f %10.7f", static_cast<int>(width), row.tensor.c_str(),
-                   static_cast<long long>(row.elements), multiple(row.error).c_str(), row.cosine, row.ratio);
-    if (row.error > 0)
-      text += format("   [%lld] %.7g, not %.7g", static_cast<long long>(row.worst_element), row.dumped, row.expected);
-    text += "\n";
-  }
-  return text;
-}
-
 std::string blindness(const Verdict& verdict) {
   if (verdict.blind_to.empty()) return "";
   return "    blind to " + joined(verdict.blind_to) + ": with these data they give the same numbers as the truth\n";
@@ -81,6 +66,27 @@ nlohmann::ordered_json json_of(const Explained& e) {
 
 }  // namespace
 
+std::string table_of(const std::vector<Comparison>& rows) {
+  size_t width = 6;
+  for (const Comparison& row : rows) width = std::max(width, row.tensor.size());
+  std::string text = format("  %-*s %10s %10s %10s %10s   worst element\n", static_cast<int>(width), "tensor",
+                            "elements", "error", "cosine", "ratio");
+  for (const Comparison& row : rows) {
+    text += format("  %-*s %10lld %10s %10.7f %10.7f", static_cast<int>(width), row.tensor.c_str(),
+                   static_cast<long long>(row.elements), multiple(row.error).c_str(), row.cosine, row.ratio);
+    if (row.error > 0)
+      text += format("   [%lld] %.7g, not %.7g", static_cast<long long>(row.worst_element), row.dumped, row.expected);
+    text += "\n";
+  }
+  return text;
+}
+
+nlohmann::ordered_json json_row(const Comparison& row) {
+  return {{"tensor", row.tensor}, {"elements", row.elements}, {"error", row.error},
+          {"cosine", row.cosine}, {"ratio", row.ratio},       {"worst_element", row.worst_element},
+          {"dumped", row.dumped}, {"expected", row.expected}};
+}
+
 const char* name(Outcome outcome) {
   switch (outcome) {
     case Outcome::correct: return "correct";
@@ -94,7 +100,7 @@ std::string text_of(const std::vector<Verdict>& verdicts, const Dump& dump) {
                      (dump.reducer == Reducer::mean ? "mean" : "sum") +
                      "; errors are multiples of expected rounding, up to " + format("%g", limit) + " count as equal\n";
   for (const Verdict& verdict : verdicts)
-    text += "\n" + verdict.subject + ": " + conclusion(verdict) + "\n" + blindness(verdict) + table_of(verdict);
+    text += "\n" + verdict.subject + ": " + conclusion(verdict) + "\n" + blindness(verdict) + table_of(verdict.table);
   if (verdicts.empty())
     text += "nothing was compared: the dump has neither features of a loss nor gradients of a parameter\n";
   return text + "\nverdict: " + name(overall(verdicts)) + "\n";
@@ -118,15 +124,7 @@ std::string json_of(const std::vector<Verdict>& verdicts, const Dump& dump) {
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   for (const Verdict& verdict : verdicts) {
     nlohmann::ordered_json table = nlohmann::ordered_json::array();
-    for (const Comparison& row : verdict.table)
-      table.push_back({{"tensor", row.tensor},
-                       {"elements", row.elements},
-                       {"error", row.error},
-                       {"cosine", row.cosine},
-                       {"ratio", row.ratio},
-                       {"worst_element", row.worst_element},
-                       {"dumped", row.dumped},
-                       {"expected", row.expected}});
+    for (const Comparison& row : verdict.table) table.push_back(json_row(row));
     nlohmann::ordered_json one = {{"subject", verdict.subject}, {"outcome", name(verdict.outcome)}};
     if (verdict.best) one["best"] = json_of(*verdict.best);
     if (verdict.runner_up) one["next"] = json_of(*verdict.runner_up);

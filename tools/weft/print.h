@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "tools/weft/verdict.h"
@@ -12,6 +13,10 @@ std::string text_of(const std::vector<Verdict>& verdicts, const Dump& dump);
 std::string json_of(const std::vector<Verdict>& verdicts, const Dump& dump);
 // What this dump could not tell.
 std::string power_of(const std::vector<Verdict>& verdicts, const Dump& dump);
+
+// A line for each tensor, with its worst element.
+std::string table_of(const std::vector<Comparison>& rows);
+nlohmann::ordered_json json_row(const Comparison& row);
 
 const char* name(Outcome outcome);
 

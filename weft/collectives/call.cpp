@@ -56,11 +56,12 @@ void put_path(char* to, size_t capacity, const char* path) {
 }  // namespace
 
 const char* name(Verb verb) {
-  constexpr const char* names[] = {
-      "all_reduce",      "all_gather", "all_gather_v", "reduce_scatter", "reduce_scatter_v", "broadcast",    "reduce",
-      "gather",          "gather_v",   "scatter",      "scatter_v",      "all_to_all",       "all_to_all_v", "permute",
-      "permute back",    "scan",       "exscan",       "reverse scan",   "reverse exscan",   "barrier",      "split",
-      "allocate_common", "send",       "receive",      "FINALIZE"};
+  constexpr const char* names[] = {"all_reduce", "all_gather", "all_gather_v",    "reduce_scatter", "reduce_scatter_v",
+                                   "broadcast",  "reduce",     "gather",          "gather_v",       "scatter",
+                                   "scatter_v",  "all_to_all", "all_to_all_v",    "permute",        "permute back",
+                                   "scan",       "exscan",     "reverse scan",    "reverse exscan", "custom",
+                                   "barrier",    "split",      "allocate_common", "send",           "receive",
+                                   "FINALIZE"};
   return names[static_cast<int>(verb)];
 }
 

@@ -45,6 +45,7 @@ enum class Verb : uint8_t {
   exscan,
   reverse_scan,
   reverse_exscan,
+  custom,  // of a program
   barrier,
   split,
   allocate_common,

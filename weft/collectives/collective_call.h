@@ -10,8 +10,8 @@ namespace weft {
 
 class CollectiveCall {
  public:
-  // What moves, in bytes: Transport::Reads, and where in the result each rank's bytes are. If bytes of several ranks are
-  // at the beginning, the result is their reduction. Nothing else overlaps.
+  // What moves, in bytes: Transport::Reads, and where in the result each rank's bytes are. If bytes of several ranks
+  // are at the beginning, the result is their reduction. Nothing else overlaps.
   struct Moves {
     template <class T> using List = std::vector<T, pool::Allocator<T>>;  // by rank
     List<Transport::Range> of_peers, by_peers;

@@ -61,7 +61,8 @@ AllToAll Communicator::with_counts_of(AllToAll verb, const Tensor& x) const {
           " ranks for ", size());
   for (const Rows& sent : verb.counts)
     require(sent.size() == ranks, "all_to_all_v: ", sent.size(), " counts of rows for ", size(), " ranks");
-  const Rows sent = checked_rows("all_to_all", verb.counts.empty() ? Rows() : verb.counts[static_cast<size_t>(rank().value)], x, true);
+  const Rows mine = verb.counts.empty() ? Rows() : verb.counts[static_cast<size_t>(rank().value)];
+  const Rows sent = checked_rows("all_to_all", mine, x, true);
   if (verb.counts.empty()) verb.counts = Counts(ranks, sent);
   return verb;
 }

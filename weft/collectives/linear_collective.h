@@ -60,7 +60,8 @@ template <class Verb> Var run_linear(const Verb& requested, const Var& x, Commun
   const auto pullback = [=, &comm, shape = x.shape()](const Var& g) {
     return as_gradient(run_linear(verb.adjoint(), cotangent_of_sum(verb, g, comm), comm, site), shape);
   };
-  return with_placement(record(linear_op<Verb>, comm.run(verb, x.value(), site), from(x, pullback)), comm, Verb::result);
+  const Var result = record(linear_op<Verb>, comm.run(verb, x.value(), site), from(x, pullback));
+  return with_placement(result, comm, Verb::result);
 }
 
 }  // namespace weft

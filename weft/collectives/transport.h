@@ -50,6 +50,16 @@ class Transport {
   // ranks know both from the arguments of the call. If they are empty, every rank reads all bytes of all ranks.
   struct Reads {
     std::span<const Range> of_peers, by_peers;
+    bool all() const { return of_peers.empty(); }
+    size_t longest_of_peers() const { return longest(of_peers); }
+    size_t longest() const { return std::max(longest(of_peers), longest(by_peers)); }
+
+   private:
+    static size_t longest(std::span<const Range> ranges) {
+      size_t most = 0;
+      for (const Range& range : ranges) most = std::max(most, range.size());
+      return most;
+    }
   };
 
   // The bytes [first, last) of every rank: peers[r] is the address of byte `first` of rank r. If there are `begins`,
@@ -95,9 +105,9 @@ class Transport {
   virtual void exchange(const Call& call, Bytes mine, size_t longest, Reads reads, Read read) = 0;
   void expose(const Call& call, Bytes mine, size_t longest, Read read) { exchange(call, mine, longest, {}, read); }
 
-  // An exchange in two halves. Between them a rank may do anything else, other collectives included, and ranks may finish
-  // several in any order. No rank waits for one that never finishes. `mine` is copied unless the caller has given up
-  // its only reference. The transport must outlive the result.
+  // An exchange in two halves. Between them a rank may do anything else, other collectives included, and ranks may
+  // finish several in any order. No rank waits for one that never finishes. `mine` is copied unless the caller has
+  // given up its only reference. The transport must outlive the result.
   virtual std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest, Reads reads = {}) = 0;
 
   // A reduction with the same result on every rank: result = fold over the bytes of all ranks. One rank folds a given

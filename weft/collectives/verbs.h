@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The linear collectives as values. Each is a matrix of portions: `portion(reader, source)` tells which part of the
-// source's tensor the reader takes, and where it is in the reader's result. Portions of several sources that fall on the
-// same place are added. Everything else follows from this: what each rank sends to which, the shape of the result, and
-// the gradient, because the adjoint of a matrix is its transpose:
+// source's tensor the reader takes, and where it is in the reader's result. Portions of several sources that fall on
+// the same place are added. Everything else follows from this: what each rank sends to which, the shape of the result,
+// and the gradient, because the adjoint of a matrix is its transpose:
 //
 //   AllReduce      <->  AllReduce        sums to all ranks
 //   ReduceScatter  <->  AllGather        sums divided among ranks; the rows of all ranks to all ranks
@@ -17,8 +17,8 @@
 // and product, which these verbs also accept, have no adjoint here; `instead` names an op that has one.
 //
 // A verb also tells its name in calls (`verb`) and on the tape (`op_name`), the placement of its result, whether its
-// input is a term of a sum over the group (`sums`), and whether its unit is a row (`by_rows`) or the whole tensor. If it
-// is a row, `divides` tells whether the rows of an input are divided among ranks. `exposed` is how many units of a
+// input is a term of a sum over the group (`sums`), and whether its unit is a row (`by_rows`) or the whole tensor. If
+// it is a row, `divides` tells whether the rows of an input are divided among ranks. `exposed` is how many units of a
 // rank's tensor others may read, and `agreed` are counts that must be equal on all ranks.
 #include <vector>
 

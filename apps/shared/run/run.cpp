@@ -100,9 +100,9 @@ Run::Run(const Launch& rank, const CommandLine& line, Plan plan)
   report_.config = config_;
 }
 
-Metadata Run::begin(TrainingState& state, std::function<Metadata()> words) {
+void Run::begin(TrainingState& state, Batches& batches) {
   state_ = &state;
-  words_ = std::move(words);
+  batches_ = &batches;
   const Metadata saved = state.load([&](const TensorSink& put) {
     const Busy busy(rank_.comm, "reads a checkpoint for " + options_.out);
     return alone([&]() -> Metadata {
@@ -110,16 +110,18 @@ Metadata Run::begin(TrainingState& state, std::function<Metadata()> words) {
       for (const std::string& damage : latest.damaged) warn(damage);
       if (latest.file) {
         load_all(*latest.file, state, put);
-        must_be_in_same_data(*latest.file, words_());
+        must_be_in_same_data(*latest.file, position());
       }
       if (rank_.folder) open_folder(latest);
       return latest.file ? latest.file->metadata() : Metadata();
     });
   });
-  if (!saved.empty()) step_ = saved_step_ = first_step_ = std::stoll(saved.at("step"));
+  if (!saved.empty()) {
+    step_ = saved_step_ = first_step_ = std::stoll(saved.at("step"));
+    batches.seek(saved.at("data"));
+  }
   began_ = std::chrono::steady_clock::now();
   traffic_before_ = rank_.traffic;
-  return saved;
 }
 
 void Run::open_folder(const Latest& latest) {
@@ -210,7 +212,7 @@ void Run::save() {
   saved_step_ = step_;
   state_->save([&](const TensorSource& get) {
     const Busy busy(rank_.comm, "writes a checkpoint of step " + text(step_) + " in " + options_.out);
-    alone([&] { save_checkpoint(RunFolder::checkpoints(options_.out), step_, state_->tensors(), get, words_()); });
+    alone([&] { save_checkpoint(RunFolder::checkpoints(options_.out), step_, state_->tensors(), get, position()); });
   });
   RunSession session{step_, images_, gather_times(), gather_traffic(rank_.traffic, rank_.comm)};
   if (!rank_.folder) return;

@@ -4,8 +4,7 @@
 // ranks make the same calls, and rank 0 prints.
 //
 //   Run run(rank, line, {.title = "...", .charts = {{"Loss", {"loss"}}, {"Learning rate", {"rate"}}}, .steps = 900});
-//   const Metadata saved = run.begin(state, [&] { return Metadata{{"data", batches.position()}}; });
-//   if (!saved.empty()) batches.seek(saved.at("data"));
+//   run.begin(state, batches);
 //   while (run.running()) {
 //     const Batch batch = run.data([&] { return take(images, batches.next()); });
 //     ...
@@ -21,6 +20,7 @@
 #include "apps/shared/run/progress.h"
 #include "apps/shared/run/run_folder.h"
 #include "apps/shared/run/sessions.h"
+#include "weft/data/batches.h"
 #include "weft/optim/state.h"
 
 namespace weft {
@@ -42,10 +42,9 @@ class Run {
 
   Run(const Launch& rank, const CommandLine& line, Plan plan);
 
-  // Loads the checkpoint that --resume names. `words` are saved with each checkpoint and returned here; the result is
-  // empty if the run starts anew. Each word is a position in data, as Batches::position returns. A checkpoint of other
-  // data or of another model is refused.
-  Metadata begin(TrainingState& state, std::function<Metadata()> words);
+  // Loads the checkpoint that --resume names, and continues the batches where it was saved. Their position is saved with
+  // each checkpoint. A checkpoint of other data or of another model is refused.
+  void begin(TrainingState& state, Batches& batches);
 
   int64_t steps_done() const { return step_; }
   bool running() const { return !stopped_ && step_ < plan_.steps; }
@@ -82,6 +81,7 @@ class Run {
   void save();
   void write(const std::string& name, const std::string& contents);
   std::string hash_of_weights();
+  Metadata position() const { return {{"data", batches_->position()}}; }
   void tell_dry_run();
   [[noreturn]] void end_not_finite(const std::string& name, double sum, double share);
   std::vector<Report::RankTime> gather_times();
@@ -93,7 +93,7 @@ class Run {
   Progress progress_;
   std::vector<RunSession> sessions_;  // on rank 0: earlier sessions, and this one once it has saved
   TrainingState* state_ = nullptr;
-  std::function<Metadata()> words_;
+  Batches* batches_ = nullptr;
   Report report_;
   int64_t step_ = 0, first_step_ = 0, saved_step_ = -1;
   bool stopped_ = false;

@@ -19,13 +19,6 @@ constexpr size_t small_reduction = size_t{4} << 10;
 // Messages of send and receive have tag 0, started collectives have the tags between.
 constexpr int swap_tag = 32767;
 
-size_t largest(std::span<const Transport::Range> ranges, size_t except) {
-  size_t most = 0;
-  for (size_t r = 0; r < ranges.size(); ++r)
-    if (r != except) most = std::max(most, ranges[r].size());
-  return most;
-}
-
 }  // namespace
 
 int as_count(size_t bytes) {
@@ -136,14 +129,12 @@ void MpiGroup::exchange(const Call& requested, Bytes mine, size_t longest, Reads
   call.sequence = ++state_->calls;
   begin(call);
   const std::vector<size_t> sizes = Agreement(*this, call, false, mine.size(), longest).sizes();
-  if (reads.of_peers.empty()) {
+  if (reads.all()) {
     expose_all(mine, sizes, longest, read);
   } else {
     // Each rank goes on as long as it has anything left to send or to receive, which others need not know.
-    const auto me = static_cast<size_t>(rank());
-    const size_t received = std::max(largest(reads.of_peers, me), reads.of_peers[me].size());
-    const size_t end = std::max(received, largest(reads.by_peers, me));
-    for (size_t at = 0; at < end; at += part_bytes) {
+    const size_t received = reads.longest_of_peers();
+    for (size_t at = 0; at < reads.longest(); at += part_bytes) {
       swap(mine, reads, at, part_bytes);
       if (at < received) read({0, std::min(part_bytes, received - at), peers_, begins_});
     }
@@ -188,8 +179,8 @@ void MpiGroup::swap(Bytes mine, const Reads& reads, size_t skipped, size_t part)
       MPI_Irecv(place, as_count(in.size()), MPI_BYTE, static_cast<int>(r), swap_tag, state_->comm,
                 &requests.emplace_back());
     if (out.size())
-      MPI_Isend(mine.data() + out.first, as_count(out.size()), MPI_BYTE, static_cast<int>(r), swap_tag,
-                state_->comm, &requests.emplace_back());
+      MPI_Isend(mine.data() + out.first, as_count(out.size()), MPI_BYTE, static_cast<int>(r), swap_tag, state_->comm,
+                &requests.emplace_back());
     place += in.size();
   }
   for (MPI_Request& request : requests) finish(request);

@@ -99,14 +99,11 @@ bool MpiGroup::PendingCall::ready() {
 void MpiGroup::PendingCall::finish(Read read) {
   group_.begin(call_);
   receive();
-  size_t longest = 0;
-  for (const Range& range : of_peers_) longest = std::max(longest, range.size());
-  read({0, longest, peers_, begins_});
+  read({0, Reads{of_peers_, {}}.longest_of_peers(), peers_, begins_});
   group_.end();
 }
 
-std::unique_ptr<Transport::Started> MpiGroup::start(const Call& requested, Tensor mine, size_t longest,
-                                                    Reads reads) {
+std::unique_ptr<Transport::Started> MpiGroup::start(const Call& requested, Tensor mine, size_t longest, Reads reads) {
   Call call = requested;
   call.sequence = ++state_->calls;
   begin(call);

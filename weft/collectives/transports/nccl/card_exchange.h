@@ -22,8 +22,8 @@ class CardExchange {
   // rank 1's, and so on. `mine` may already be at its place in `all`.
   virtual Ticket gather(const Call& call, const std::byte* mine, std::span<const size_t> counts, std::byte* all) = 0;
 
-  // Sends the bytes `out[r]` of `mine` to rank r, for every other rank. Writes to `received` what they send to this rank,
-  // in rank order, counts[r] bytes from rank r. counts[r] of this rank itself is 0.
+  // Sends the bytes `out[r]` of `mine` to rank r, for every other rank. Writes to `received` what they send to this
+  // rank, in rank order, counts[r] bytes from rank r. counts[r] of this rank itself is 0.
   virtual Ticket swap(const Call& call, const std::byte* mine, std::span<const Transport::Range> out,
                       std::span<const size_t> counts, std::byte* received) = 0;
 

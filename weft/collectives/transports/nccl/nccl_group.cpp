@@ -14,12 +14,6 @@ constexpr size_t alignment = 64;
 // Rounds down to a multiple of the alignment, but not to zero.
 size_t aligned(size_t bytes) { return std::max(bytes / alignment * alignment, alignment); }
 
-size_t longest_of(std::span<const Transport::Range> ranges) {
-  size_t most = 0;
-  for (const Transport::Range& range : ranges) most = std::max(most, range.size());
-  return most;
-}
-
 }  // namespace
 
 NcclGroup::NcclGroup(std::unique_ptr<Transport> host, Connect connect, std::string library, Where where)
@@ -84,7 +78,7 @@ void NcclGroup::exchange(const Call& call, Bytes mine, size_t longest, Reads rea
   const auto n = static_cast<size_t>(size());
   const size_t length = std::min(aligned(where_.workspace_bytes / n), longest);
   Tensor all = workspace(n * length);
-  if (reads.of_peers.empty()) {
+  if (reads.all()) {
     for (size_t first = 0; first < longest; first += length) {
       const size_t last = std::min(first + length, longest);
       exchange().await(gather(call, mine.data() + std::min(first, mine.size()), first, last, all.mutate<std::byte>()));
@@ -92,22 +86,22 @@ void NcclGroup::exchange(const Call& call, Bytes mine, size_t longest, Reads rea
     }
     return;
   }
-  const size_t received = longest_of(reads.of_peers), end = std::max(received, longest_of(reads.by_peers));
-  for (size_t at = 0; at < end; at += length) {
+  const size_t received = reads.longest_of_peers();
+  for (size_t at = 0; at < reads.longest(); at += length) {
     exchange().await(swap(call, mine.data(), reads, at, length, all.mutate<std::byte>()));
     if (at < received) read({0, std::min(length, received - at), peers_, begins_});
   }
 }
 
-// A started exchange. It awaits its ticket even if it is not finished, so that its memory returns to the pool only after
-// the data have arrived.
+// A started exchange. It awaits its ticket even if it is not finished, so that its memory returns to the pool only
+// after the data have arrived.
 class NcclGroup::PendingCall : public Started {
  public:
   PendingCall(NcclGroup& group, const Call& call, Tensor mine, size_t longest, const Reads& reads)
       : group_(group), mine_(std::move(mine)), longest_(longest) {
     const auto* const bytes = mine_.data<std::byte>();
     size_t total = 0;
-    if (reads.of_peers.empty()) {
+    if (reads.all()) {
       for (const size_t size : group.sizes_) total += size;
       all_ = group.workspace(total);
       ticket_ = group.gather(call, bytes, 0, longest, all_.mutate<std::byte>());
@@ -115,7 +109,7 @@ class NcclGroup::PendingCall : public Started {
     } else {
       for (const Range& range : reads.of_peers) total += range.size();
       all_ = group.workspace(total);
-      longest_ = longest_of(reads.of_peers);
+      longest_ = reads.longest_of_peers();
       ticket_ = group.swap(call, bytes, reads, 0, std::max(longest, size_t{1}), all_.mutate<std::byte>());
     }
     peers_ = group.peers_, begins_ = group.begins_;
