@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Your own collective: which portion of whose tensor each rank takes, and a case that specifies the result. Each rank
-// gets the sum of the values of the ranks before and after; everything else, the gradient included, follows. Prints both
-// sides of <g, F x> = <F* g, x>, summed over ranks.
+// gets the sum of the values of the ranks before and after; everything else, the gradient included, follows. Prints
+// both sides of <g, F x> = <F* g, x>, summed over ranks.
 #include <cmath>
 #include <iostream>
 

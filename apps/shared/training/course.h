@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// How a program goes through its pictures: which it takes in each step, for how many steps, and at which rate it learns.
+// How a program goes through its pictures: which it takes in each step, for how many steps, and at which rate it
+// learns.
 #include "apps/shared/launch/options.h"
 #include "weft/data/batches.h"
 #include "weft/engine/tensor/random.h"
