@@ -78,9 +78,7 @@ class Communicator {  // must outlive the tapes it is used on, and the collectiv
     return run(Reduce{root, op}, x, site);
   }
   // Rank r gets the reduction over ranks 0..r (scan) or 0..r-1 (exscan; rank 0 gets the operation's neutral element).
-  Tensor scan(const Tensor& x, ReduceOp op = ReduceOp::sum, Site site = Site::here()) {
-    return run(Scan{op}, x, site);
-  }
+  Tensor scan(const Tensor& x, ReduceOp op = ReduceOp::sum, Site site = Site::here()) { return run(Scan{op}, x, site); }
   Tensor exscan(const Tensor& x, ReduceOp op = ReduceOp::sum, Site site = Site::here()) {
     return run(Exscan{op}, x, site);
   }

@@ -215,13 +215,21 @@ inline Rows AllToAll::agreed() const {
 }
 
 template <class Verb>
-concept Reducing = requires(Verb verb) { verb.op; };
+concept Reducing = requires(Verb verb) {
+  verb.op;
+};
 template <class Verb>
-concept Rooted = requires(Verb verb) { verb.root; };
+concept Rooted = requires(Verb verb) {
+  verb.root;
+};
 template <class Verb>
-concept HasRows = requires(Verb verb) { verb.rows; };
+concept HasRows = requires(Verb verb) {
+  verb.rows;
+};
 template <class Verb>
-concept Agreeing = requires(Verb verb) { verb.agreed(); };
+concept Agreeing = requires(Verb verb) {
+  verb.agreed();
+};
 
 template <class Verb> ReduceOp reduction_of(const Verb& verb) {
   if constexpr (Reducing<Verb>) return verb.op;

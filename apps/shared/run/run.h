@@ -42,8 +42,8 @@ class Run {
 
   Run(const Launch& rank, const CommandLine& line, Plan plan);
 
-  // Loads the checkpoint that --resume names, and continues the batches where it was saved. Their position is saved with
-  // each checkpoint. A checkpoint of other data or of another model is refused.
+  // Loads the checkpoint that --resume names, and continues the batches where it was saved. Their position is saved
+  // with each checkpoint. A checkpoint of other data or of another model is refused.
   void begin(TrainingState& state, Batches& batches);
 
   int64_t steps_done() const { return step_; }

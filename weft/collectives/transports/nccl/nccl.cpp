@@ -215,8 +215,7 @@ CardExchange::Ticket Nccl::swap(const Call& call, const std::byte* mine, std::sp
     for (size_t r = 0; r < out.size() && is_ok(result); place += counts[r++]) {
       const int peer = static_cast<int>(r);
       if (peer == rank_) continue;
-      if (out[r].size() > 0)
-        result = ncclSend(mine + out[r].first, out[r].size(), ncclUint8, peer, comm_, stream_);
+      if (out[r].size() > 0) result = ncclSend(mine + out[r].first, out[r].size(), ncclUint8, peer, comm_, stream_);
       if (counts[r] > 0 && is_ok(result)) result = ncclRecv(place, counts[r], ncclUint8, peer, comm_, stream_);
     }
     return result;
