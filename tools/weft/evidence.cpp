@@ -61,6 +61,9 @@ class Reader {
       }
     }
     if (loss) check_seam();
+    std::erase_if(dump.parameters, [](const ParameterEvidence& p) {  // nothing to hold the reduced gradient against
+      return std::ranges::all_of(p.local, [](const auto& of_rank) { return of_rank.empty(); });
+    });
     for (const ParameterEvidence& p : dump.parameters) check_parameter(p);
   }
 

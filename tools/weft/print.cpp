@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/weft/print.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -56,6 +57,42 @@ std::string blindness(const Verdict& verdict) {
   return "    blind to " + joined(verdict.blind_to) + ": with these data they give the same numbers as the truth\n";
 }
 
+// Verdicts that say the same of different subjects, such as hundreds of parameters, are told together.
+using Group = std::vector<const Verdict*>;
+std::vector<Group> groups_of(const std::vector<Verdict>& verdicts) {
+  std::vector<Group> groups;
+  for (const Verdict& verdict : verdicts) {
+    const auto alike = std::ranges::find_if(groups, [&](const Group& group) {
+      const Verdict& first = *group.front();
+      return first.outcome == verdict.outcome && first.best.has_value() == verdict.best.has_value() &&
+             (!verdict.best || title(*first.best) == title(*verdict.best)) && first.remarks == verdict.remarks &&
+             (verdict.outcome == Outcome::wrong || first.blind_to == verdict.blind_to) &&
+             first.table.size() == verdict.table.size();
+    });
+    if (alike == groups.end())
+      groups.push_back({&verdict});
+    else
+      alike->push_back(&verdict);
+  }
+  return groups;
+}
+
+std::string text_of(const Group& group) {
+  constexpr size_t most_names = 4;
+  const Verdict& first = *group.front();
+  std::string subject = first.subject;
+  for (size_t i = 1; i < std::min(group.size(), most_names); ++i) subject += ", " + group[i]->subject;
+  if (group.size() > most_names) subject += " and " + std::to_string(group.size() - most_names) + " more";
+  // The subject that is worst stands for all of them.
+  const auto error = [](const Verdict* verdict) {
+    double worst = 0;
+    for (const Comparison& row : verdict->table) worst = std::max(worst, row.error);
+    return worst;
+  };
+  const Verdict& worst = *std::ranges::max(group, {}, error);
+  return subject + ": " + conclusion(first) + "\n" + blindness(first) + table_of(worst.table);
+}
+
 nlohmann::ordered_json json_of(const Explained& e) {
   return {{"signature", e.signature->id},
           {"name", e.signature->name},
@@ -99,8 +136,7 @@ std::string text_of(const std::vector<Verdict>& verdicts, const Dump& dump) {
   std::string text = std::to_string(dump.ranks) + " ranks, the reducer takes the " +
                      (dump.reducer == Reducer::mean ? "mean" : "sum") +
                      "; errors are multiples of expected rounding, up to " + format("%g", limit) + " count as equal\n";
-  for (const Verdict& verdict : verdicts)
-    text += "\n" + verdict.subject + ": " + conclusion(verdict) + "\n" + blindness(verdict) + table_of(verdict.table);
+  for (const auto& group : groups_of(verdicts)) text += "\n" + text_of(group);
   if (verdicts.empty())
     text += "nothing was compared: the dump has neither features of a loss nor gradients of a parameter\n";
   return text + "\nverdict: " + name(overall(verdicts)) + "\n";

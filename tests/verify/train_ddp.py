@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A training step as people write it: two towers under DDP, and a contrastive loss over the pairs of all ranks.
+
+    WEFT_DUMP=folder torchrun --nproc-per-node 3 tests/verify/train_ddp.py correct
+
+The word says how the features of all ranks are gathered, or what is wrong besides:
+    correct    by a collective whose adjoint is a reduce-scatter; each rank's loss is of its own rows
+    default    as OpenCLIP by default: own features are put back into what was gathered, every rank has the whole loss
+    local      as OpenCLIP with local_loss alone: own rows against columns that have no gradient
+    own_slot   as Lightly before May 2024: the gradient of a rank's own slot, without those of the others
+    summed     correct, but DDP's hook sums where it should average
+"""
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools" / "dump"))
+import torch
+import torch.distributed as dist
+import torch.distributed.nn.functional as differentiable
+import torch.nn.functional as F
+import weft_dump_torch as weft_dump
+from torch.nn.parallel import DistributedDataParallel
+
+
+class Towers(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.images = torch.nn.Sequential(torch.nn.Linear(12, 16), torch.nn.Tanh(), torch.nn.Linear(16, 8))
+        self.texts = torch.nn.Linear(6, 8)
+        self.log_scale = torch.nn.Parameter(torch.tensor(1.5))
+
+    def forward(self, images, texts):
+        return F.normalize(self.images(images), dim=1), F.normalize(self.texts(texts), dim=1), self.log_scale.exp()
+
+
+class OwnSlot(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        slots = [torch.empty_like(x) for _ in range(dist.get_world_size())]
+        dist.all_gather(slots, x)
+        return tuple(slots)
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        return gradients[dist.get_rank()]
+
+
+def gathered(x, how):
+    if how in ("correct", "summed"):
+        return torch.cat(differentiable.all_gather(x))
+    if how == "own_slot":
+        return torch.cat(OwnSlot.apply(x))
+    slots = [torch.empty_like(x) for _ in range(dist.get_world_size())]
+    dist.all_gather(slots, x)
+    if how == "default":
+        slots[dist.get_rank()] = x
+    return torch.cat(slots)
+
+
+def loss(images, texts, scale, how):
+    all_images, all_texts = gathered(images, how), gathered(texts, how)
+    first = dist.get_rank() * len(images)
+    if how == "default":
+        images, texts, first = all_images, all_texts, 0
+    labels = torch.arange(first, first + len(images))
+    return (F.cross_entropy(scale * images @ all_texts.T, labels) + F.cross_entropy(scale * texts @ all_images.T, labels)) / 2
+
+
+def main(how):
+    dist.init_process_group("gloo")
+    torch.manual_seed(0)
+    model = DistributedDataParallel(Towers())
+    if how == "summed":
+        model.register_comm_hook(None, lambda _, bucket: dist.all_reduce(bucket.buffer(), async_op=True).get_future().then(
+            lambda done: done.value()[0]))
+    weft_dump.parameters(model)
+    torch.manual_seed(1 + dist.get_rank())
+    images, texts, scale = model(torch.randn(5, 12), torch.randn(5, 6))
+    images, texts = weft_dump.features(images=images, texts=texts)
+    (scale,) = weft_dump.scalars(scale=scale)
+    loss(images, texts, scale, how).backward()
+    weft_dump.save("clip")
+    dist.destroy_process_group()
+
+
+main(sys.argv[1])
