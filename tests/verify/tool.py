@@ -158,7 +158,25 @@ with tempfile.TemporaryDirectory() as name:
     found = json.loads(whole.stdout.replace("Infinity", "1e999"))
     check("folders", whole.returncode == 1 and found["first_difference"] == "counts: array" and found["tensors"][0]["error"] == 0, whole)
 
+    proofs = []
+    for proof in (folder / "first.json", folder / "again.json"):
+        run = weft("certify", folder / "S3", "-o", proof)
+        check("certify", run.returncode == 1 and "verdict: wrong" in run.stdout, run)
+        proofs.append((proof.read_bytes(), proof.with_suffix(".html").read_bytes()))
+    proof, page = json.loads(proofs[0][0]), proofs[0][1].decode()
+    check("the same certificate", proofs[0] == proofs[1], run)
+    check("what it certifies", proof["outcome"] == "wrong" and proof["verdicts"][0]["best"]["signature"] == "S3" and
+          [file["name"] for file in proof["files"]] == ["manifest.json"] + [f"rank{r}.safetensors" for r in range(ranks)], run)
+    check("its page", "signature S3: own slot re-inserted" in page and proof["files"][1]["xxh64"] in page, run)
+    with (folder / "S3/rank0.safetensors").open("r+b") as file:
+        file.seek(-1, 2)
+        file.write(b"\x3e")
+    weft("certify", folder / "S3", "-o", folder / "changed.json")
+    check("a changed dump", json.loads((folder / "changed.json").read_text())["files"][1] != proof["files"][1], run)
+
     for what, words, code, said in (
+            ("a certificate by another name", ["certify", folder / "S3", "-o", folder / "proof.txt"], 65, "ends in .json"),
+            ("a certificate of nothing", ["certify", folder / "none", "-o", folder / "proof.json"], 66, "manifest.json"),
             ("no second file", ["compare", folder / "ours.safetensors", folder / "nowhere.npz"], 66, "nowhere.npz"),
             ("a file without tensors", ["compare", folder / "ours.safetensors", program], 65, "folder of these"),
             ("no manifest", ["verify", folder], 66, "manifest.json"),

@@ -5,8 +5,10 @@
 #include <cmath>
 #include <iostream>
 
+#include "tools/weft/certificate.h"
 #include "tools/weft/compare.h"
 #include "tools/weft/print.h"
+#include "weft/data/files/durable_file.h"
 #include "weft/data/idx.h"
 #include "weft/engine/tensor/error.h"
 
@@ -58,6 +60,35 @@ int power(const Arguments& arguments) {
   const std::vector<Verdict> all = verdicts(dump);
   std::cout << (arguments.json ? json_of(all, dump) : power_of(all, dump));
   return all.empty() ? 2 : 0;
+}
+
+struct Certified {
+  std::string folder, output;
+};
+
+void write(const std::filesystem::path& path, const std::string& text) {
+  weft::DurableFile file(path);
+  file.write(0, text.data(), text.size());
+  file.commit();
+}
+
+int certify(const Certified& arguments) {
+  const std::filesystem::path output = arguments.output;
+  weft::require(output.extension() == ".json", "--output ", arguments.output, ": the name ends in .json");
+  const Certificate certificate = certificate_of(arguments.folder);
+  write(output, certificate.json);
+  write(std::filesystem::path(output).replace_extension(".html"), certificate.page);
+  std::cout << "verdict: " << name(certificate.outcome) << ", in " << output.string() << " and beside it as .html\n";
+  return exit_code(certificate.outcome);
+}
+
+void add_certify(CLI::App& app, Certified& arguments, int& code) {
+  CLI::App& command =
+      *app.add_subcommand("certify", "writes a verdict, with the hashes of its dump, to show to others");
+  command.add_option("FOLDER", arguments.folder, "a folder with manifest.json")->required();
+  command.add_option("-o,--output", arguments.output, "a .json file; a page for people is written beside it")
+      ->required();
+  command.callback([&] { code = certify(arguments); });
 }
 
 struct Compared {
@@ -126,6 +157,8 @@ int run(int argc, char** argv) {
   CLI::App& of_power = *app.add_subcommand("power", "says which mistakes a dump could not show");
   add_dump(of_power, arguments);
   of_power.callback([&] { code = power(arguments); });
+  Certified certified;
+  add_certify(app, certified, code);
   Compared compared;
   add_compare(app, compared, code);
   app.add_subcommand("cases", "the losses whose truth is known")->callback([&] { code = list_cases(); });
