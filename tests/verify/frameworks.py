@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch's DDP and JAX's shard_map, dumped by tools/dump and verified: training steps that are right, and others that are
-wrong in ways that were shipped. Uses $WEFT_PYTHON (python3 if unset); the exit status is 77, "skipped", if that has neither.
+"""PyTorch's DDP, JAX's shard_map and the losses of released libraries, dumped by tools/dump and verified: those that are
+right, and others that are wrong in ways that were shipped. Uses $WEFT_PYTHON (python3 if unset), and of these what it has;
+the exit status is 77, "skipped", if that is nothing.
 
     tests/verify/frameworks.py PROGRAM
 """
@@ -18,35 +19,39 @@ here = pathlib.Path(__file__).parent
 
 
 def has(*packages):
-    return subprocess.run([python, "-c", "import " + ", ".join(packages)], capture_output=True).returncode == 0
+    code = f"import importlib.util, sys; sys.exit(not all(map(importlib.util.find_spec, {packages})))"
+    return subprocess.run([python, "-c", code], capture_output=True).returncode == 0
 
 
-def ddp(how, environment):
+def processes(script, how, environment):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(ranks)}
-    return [subprocess.Popen([python, here / "train_ddp.py", how], env={**environment, "RANK": str(rank)})
-            for rank in range(ranks)]
+    return [subprocess.Popen([python, here / script, how], env={**environment, "RANK": str(rank)}) for rank in range(ranks)]
 
 
-def shard_map(how, environment):
-    return [subprocess.Popen([python, here / "train_shard_map.py", how], env=environment)]
+def devices(script, how, environment):
+    return [subprocess.Popen([python, here / script, how], env=environment)]
 
 
 frameworks = {
-    "PyTorch": (("torch", "safetensors"), ddp,
+    "PyTorch": (("torch", "safetensors"), processes, "train_ddp.py",
                 {"correct": "correct", "default": "S3", "local": "S1", "own_slot": "S2", "summed": "S8"}),
-    "JAX": (("jax",), shard_map, {"correct": "correct", "default": "S3", "local": "S1", "summed": "S8"})}
+    "JAX": (("jax",), devices, "train_shard_map.py", {"correct": "correct", "default": "S3", "local": "S1", "summed": "S8"}),
+    "OpenCLIP": (("torch", "safetensors", "open_clip"), processes, "library_loss.py",
+                 {"openclip": "S3", "openclip_local": "S1", "openclip_gradient": "correct", "openclip_local_gradient": "correct"}),
+    "Lightly": (("torch", "safetensors", "lightly", "torchvision"), processes, "library_loss.py",
+                {"lightly": "correct", "lightly_old": "S2"})}
 
 failures = tried = 0
 with tempfile.TemporaryDirectory() as name:
-    for framework, (packages, start, expected) in frameworks.items():
+    for framework, (packages, start, script, expected) in frameworks.items():
         if not has(*packages):
-            print(f"{python} lacks {framework}: pip install {' '.join(packages)}, and name that Python in WEFT_PYTHON.")
+            print(f"{python} lacks one of {', '.join(packages)}: {framework} is left out.")
             continue
         for how, verdict in expected.items():
             folder = pathlib.Path(name) / framework / how
-            jobs = start(how, {**os.environ, "WEFT_DUMP": str(folder), "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"})
+            jobs = start(script, how, {**os.environ, "WEFT_DUMP": str(folder), "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"})
             if any([job.wait(timeout=120) for job in jobs]):
                 sys.exit(f"{framework}, {how}: the training step failed")
             run = subprocess.run([program, "verify", folder], capture_output=True, text=True)
