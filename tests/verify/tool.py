@@ -158,6 +158,11 @@ with tempfile.TemporaryDirectory() as name:
     found = json.loads(whole.stdout.replace("Infinity", "1e999"))
     check("folders", whole.returncode == 1 and found["first_difference"] == "counts: array" and found["tensors"][0]["error"] == 0, whole)
 
+    info = weft("info", folder / "ours.safetensors")
+    check("info", info.stdout == "".join(f"layer.{i}  f32 (4, 8)\n" for i in (1, 2, 10)), info)
+    info = weft("info", folder / "one")
+    check("info of a folder", info.stdout == "activations: x  f32 (2)\ncounts: array  i64 (3)\n", info)
+
     proofs = []
     for proof in (folder / "first.json", folder / "again.json"):
         run = weft("certify", folder / "S3", "-o", proof)
@@ -177,6 +182,7 @@ with tempfile.TemporaryDirectory() as name:
     for what, words, code, said in (
             ("a certificate by another name", ["certify", folder / "S3", "-o", folder / "proof.txt"], 65, "ends in .json"),
             ("a certificate of nothing", ["certify", folder / "none", "-o", folder / "proof.json"], 66, "manifest.json"),
+            ("info of nothing", ["info", folder / "nowhere.npy"], 66, "nowhere.npy"),
             ("no second file", ["compare", folder / "ours.safetensors", folder / "nowhere.npz"], 66, "nowhere.npz"),
             ("a file without tensors", ["compare", folder / "ours.safetensors", program], 65, "folder of these"),
             ("no manifest", ["verify", folder], 66, "manifest.json"),

@@ -8,6 +8,7 @@
 #include "tools/weft/certificate.h"
 #include "tools/weft/compare.h"
 #include "tools/weft/print.h"
+#include "tools/weft/tensor_files.h"
 #include "weft/data/files/durable_file.h"
 #include "weft/data/idx.h"
 #include "weft/engine/tensor/error.h"
@@ -114,6 +115,14 @@ void add_compare(CLI::App& app, Compared& arguments, int& code) {
   command.callback([&] { code = compare_files(arguments); });
 }
 
+int list_tensors(const std::string& path) {
+  for (const auto& [name, read] : tensors_of(path)) {
+    const weft::Tensor tensor = read();
+    std::cout << name << "  " << weft::text(tensor.dtype()) << " " << weft::text(tensor.shape()) << "\n";
+  }
+  return 0;
+}
+
 int list_cases() {
   for (const Loss& loss : losses()) {
     std::cout << loss.name << "\n  " << loss.formula << "\n  features:";
@@ -161,6 +170,10 @@ int run(int argc, char** argv) {
   add_certify(app, certified, code);
   Compared compared;
   add_compare(app, compared, code);
+  std::string inspected;
+  CLI::App& info = *app.add_subcommand("info", "lists the tensors of a file or folder, and reads all of them");
+  info.add_option("PATH", inspected, "a .safetensors, .npy or .npz file, or a folder of these")->required();
+  info.callback([&] { code = list_tensors(inspected); });
   app.add_subcommand("cases", "the losses whose truth is known")->callback([&] { code = list_cases(); });
   app.add_subcommand("signatures", "the mistakes that have a name")->callback([&] { code = list_signatures(); });
   try {
