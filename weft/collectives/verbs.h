@@ -19,7 +19,8 @@
 // A verb also tells its name in calls (`verb`) and on the tape (`op_name`), the placement of its result, whether its
 // input is a term of a sum over the group (`sums`), and whether its unit is a row (`by_rows`) or the whole tensor. If
 // it is a row, `divides` tells whether the rows of an input are divided among ranks. `exposed` is how many units of a
-// rank's tensor others may read, and `agreed` are counts that must be equal on all ranks.
+// rank's tensor others may read, and `agreed` are counts that must be equal on all ranks. Counts of rows may be left
+// out if they are equal; Communicator::plan fills them in before it asks for portions.
 #include <vector>
 
 #include "weft/collectives/call.h"
