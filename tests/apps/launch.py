@@ -144,6 +144,7 @@ def check_signals(folder, ranks, processes):
     """A signal asks a training to stop, and ends what is not one; the second does not ask."""
     way, kind = dict(ranks=ranks, processes=processes), f"{ranks} {'processes' if processes else 'threads'}"
     interrupt, hang_up = signal.SIGINT, signal.SIGHUP
+    signal.signal(hang_up, signal.SIG_DFL)  # under nohup it is ignored, by the programs started here, too
     before = start_and_signal("--fault", "before", signals=[interrupt], after="probes before", out=folder / f"before-{kind}", **way)
     check(f"{kind} are interrupted before training", before.returncode == 130 and said_once(before, "stopped at once"), before)
     out = folder / f"after-{kind}"
@@ -157,6 +158,11 @@ def check_signals(folder, ranks, processes):
     check(f"{kind} are interrupted twice", again.returncode == 130 and said_once(again, "stopped at once"), again)
     out = folder / f"hang-{kind}"
     gone = start_and_signal("--pause", "100", "--steps", "1000", signals=[hang_up], after="probes before", out=out, **way)
+    signal.signal(hang_up, signal.SIG_IGN)
+    nohup = start_and_signal("--pause", "100", "--steps", "20", signals=[hang_up], after="probes before",
+                             out=folder / f"nohup-{kind}", **way)
+    signal.signal(hang_up, signal.SIG_DFL)
+    check(f"{kind} under nohup do not", nohup.returncode == 0 and "--resume auto" not in nohup.stdout, nohup)
     check(f"{kind} stop when their terminal does", gone.returncode == 0 and said_once(gone, f"--resume auto --out {out}"), gone)
 
 

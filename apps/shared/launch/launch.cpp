@@ -71,18 +71,25 @@ class Leaver {
   std::thread thread_;
 };
 
+// Whether this process was started under nohup. UCX, which MPI may bring along, takes SIGHUP for itself as soon as it
+// is loaded, so this is asked before any library is initialized.
+constinit bool ignores_hangup = false;
+void ask_whether_hangup_is_ignored(int, char**, char**) {
+  struct sigaction now {};
+  ignores_hangup = sigaction(SIGHUP, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+[[gnu::section(".preinit_array"), gnu::used]] void (*const before_libraries)(int, char**,
+                                                                             char**) = ask_whether_hangup_is_ignored;
+
 void handle_signals() {
   std::signal(SIGXFSZ, SIG_IGN);  // `write` reports a file over the size limit
   struct sigaction action {};
-  struct sigaction before {};
   action.sa_handler = [](int signal) {
     if (stop.exchange(signal) || !gentle) leave_at_once(signal);
   };
   action.sa_flags = SA_RESTART;
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
-    sigaction(signal, &action, &before);
-    if (signal == SIGHUP && before.sa_handler == SIG_IGN) sigaction(signal, &before, nullptr);  // nohup
-  }
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaction(signal, &action, nullptr);
+  if (ignores_hangup) std::signal(SIGHUP, SIG_IGN);
 }
 
 void print(int exit_code, const std::string& text) {
