@@ -16,16 +16,16 @@ class PartedTransport final : public ForwardingTransport {
  public:
   using ForwardingTransport::ForwardingTransport;
 
-  void exchange(const Call& call, Bytes mine, size_t longest, Reads reads, Read read) override {
-    std::vector<Range> ranges(reads.of_peers.begin(), reads.of_peers.end());
-    if (ranges.empty()) ranges = everything(mine.size());
+  void exchange(const Call& call, Bytes mine, size_t longest, Ranges ranges, Read read) override {
+    std::vector<Range> pieces(ranges.of_peers.begin(), ranges.of_peers.end());
+    if (pieces.empty()) pieces = everything(mine.size());
     size_t end = 0;
-    for (const Range& range : ranges) end = std::max(end, range.size());
+    for (const Range& range : pieces) end = std::max(end, range.size());
     ForwardingTransport::exchange(call, mine, longest, {}, [&](const Part& whole) {
       require(whole.first == 0 && whole.last == longest, "threads bring one part");
       for (size_t at = 0; at < end; at += step) {
-        const Shown shown(whole, ranges, at, std::min(step, end - at));
-        if (reads.of_peers.empty())
+        const Shown shown(whole, pieces, at, std::min(step, end - at));
+        if (ranges.of_peers.empty())
           read({at, at + shown.length, shown.peers});
         else
           read({0, shown.length, shown.peers, shown.begins});

@@ -22,8 +22,8 @@ class Disturbed final : public ForwardingTransport {
   using Disturb = std::function<void(const Call&)>;
   Disturbed(std::unique_ptr<Transport> inner, Disturb disturb)
       : ForwardingTransport(std::move(inner)), disturb_(std::move(disturb)) {}
-  void exchange(const Call& call, Bytes mine, size_t longest, Reads reads, Read read) override {
-    ForwardingTransport::exchange(call, mine, longest, reads, read);
+  void exchange(const Call& call, Bytes mine, size_t longest, Ranges ranges, Read read) override {
+    ForwardingTransport::exchange(call, mine, longest, ranges, read);
     disturb_(call);
   }
 

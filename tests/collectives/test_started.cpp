@@ -21,9 +21,9 @@ using Notes = std::vector<std::string>;
 class Noting final : public ForwardingTransport {
  public:
   Noting(std::unique_ptr<Transport> inner, Notes& log) : ForwardingTransport(std::move(inner)), log_(log) {}
-  std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest, Reads reads) override {
+  std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest, Ranges ranges) override {
     log_.push_back("start " + text(call.verb));
-    return std::make_unique<Half>(ForwardingTransport::start(call, std::move(mine), longest, reads), log_);
+    return std::make_unique<Half>(ForwardingTransport::start(call, std::move(mine), longest, ranges), log_);
   }
 
  private:

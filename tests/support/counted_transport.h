@@ -9,9 +9,9 @@ class CountedTransport final : public ForwardingTransport {
  public:
   CountedTransport(std::unique_ptr<Transport> inner, int& collectives)
       : ForwardingTransport(std::move(inner)), count_(collectives) {}
-  void exchange(const Call& call, Bytes mine, size_t longest, Reads reads, Read read) override {
+  void exchange(const Call& call, Bytes mine, size_t longest, Ranges ranges, Read read) override {
     ++count_;
-    ForwardingTransport::exchange(call, mine, longest, reads, read);
+    ForwardingTransport::exchange(call, mine, longest, ranges, read);
   }
 
  private:

@@ -12,11 +12,11 @@ class ForwardingTransport : public Transport {
   int size() const override { return inner_->size(); }
   GlobalRank global(GroupRank rank) const override { return inner_->global(rank); }
   std::string description() const override { return inner_->description(); }
-  void exchange(const Call& call, Bytes mine, size_t longest, Reads reads, Read read) override {
-    inner_->exchange(call, mine, longest, reads, read);
+  void exchange(const Call& call, Bytes mine, size_t longest, Ranges ranges, Read read) override {
+    inner_->exchange(call, mine, longest, ranges, read);
   }
-  std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest, Reads reads) override {
-    return inner_->start(call, std::move(mine), longest, reads);
+  std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest, Ranges ranges) override {
+    return inner_->start(call, std::move(mine), longest, ranges);
   }
   void send(Call call, GroupRank to, Bytes bytes) override { inner_->send(call, to, bytes); }
   Call receive(Call call, GroupRank from, std::span<std::byte> bytes) override {

@@ -125,13 +125,13 @@ void CollectiveCall::prepare(const Transport& transport) {
 
 Tensor CollectiveCall::run(Transport& transport) {
   prepare(transport);
-  transport.exchange(call_, bytes_of(x_), longest_, reads(), [this](const Transport::Part& part) { read(part); });
+  transport.exchange(call_, bytes_of(x_), longest_, ranges(), [this](const Transport::Part& part) { read(part); });
   return result();
 }
 
 std::unique_ptr<Transport::Started> CollectiveCall::start(Transport& transport) {
   prepare(transport);
-  return transport.start(call_, std::move(x_), longest_, reads());
+  return transport.start(call_, std::move(x_), longest_, ranges());
 }
 
 Tensor CollectiveCall::finish(Transport::Started& started) {

@@ -10,7 +10,7 @@ namespace weft {
 
 class CollectiveCall {
  public:
-  // What moves, in bytes: Transport::Reads, and where in the result each rank's bytes are. If bytes of several ranks
+  // What moves, in bytes: Transport::Ranges, and where in the result each rank's bytes are. If bytes of several ranks
   // are at the beginning, the result is their reduction. Nothing else overlaps.
   struct Moves {
     template <class T> using List = std::vector<T, pool::Allocator<T>>;  // by rank
@@ -27,7 +27,7 @@ class CollectiveCall {
 
  private:
   void prepare(const Transport& transport);
-  Transport::Reads reads() const { return {moves_.of_peers, moves_.by_peers}; }
+  Transport::Ranges ranges() const { return {moves_.of_peers, moves_.by_peers}; }
   void read(const Transport::Part& part);
   void copy(const Transport::Part& part, int rank);
   void fold(const Transport::Part& part);

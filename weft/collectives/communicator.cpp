@@ -22,7 +22,7 @@ Tensor nothing_like(const Tensor& x) {
   return nothing;
 }
 
-double neutral(ReduceOp op, DType dtype) {
+double reduction_of_nothing(ReduceOp op, DType dtype) {
   if (op == ReduceOp::product) return 1;
   if (op != ReduceOp::maximum && op != ReduceOp::minimum) return 0;
   require(is_floating(dtype), "exscan: ", op, " of ", dtype, " has no neutral element for the rank without others");

@@ -149,7 +149,7 @@ class Communicator {  // must outlive the tapes it is used on, and the collectiv
 // A tensor without elements that has the type, device and origin of x.
 Tensor nothing_like(const Tensor& x);
 // The value of a reduction of nothing.
-double neutral(ReduceOp op, DType dtype);
+double reduction_of_nothing(ReduceOp op, DType dtype);
 
 template <class Verb> Verb Communicator::with_counts_of(Verb verb, const Tensor& x) const {
   if constexpr (Rooted<Verb>) check_rank(Verb::op_name, verb.root);
@@ -182,7 +182,7 @@ template <class Verb> CollectiveCall Communicator::plan(const Verb& requested, T
   }
   const Shape shape = Verb::by_rows ? x.shape().with(0, units) : x.shape();
   double nothing = 0;  // what the result is if this rank reads nothing
-  if constexpr (Reducing<Verb> && !Verb::sums) nothing = units > 0 ? 0 : neutral(verb.op, x.dtype());
+  if constexpr (Reducing<Verb> && !Verb::sums) nothing = units > 0 ? 0 : reduction_of_nothing(verb.op, x.dtype());
   Tensor y = units > 0 ? Tensor(shape, x.dtype(), x.device()) : Tensor::full(shape, nothing, x.dtype(), x.device());
   const Call call = describe_call(requested, x, site);
   if (verb.exposed(me) == 0) x = nothing_like(x);

@@ -48,7 +48,7 @@ class Transport {
   };
   // Which bytes move: those of each rank's memory that this rank reads, and those of its own that each rank reads. All
   // ranks know both from the arguments of the call. If they are empty, every rank reads all bytes of all ranks.
-  struct Reads {
+  struct Ranges {
     std::span<const Range> of_peers, by_peers;
     bool all() const { return of_peers.empty(); }
     size_t longest_of_peers() const { return longest(of_peers); }
@@ -98,17 +98,17 @@ class Transport {
   virtual std::string description() const = 0;  // "threads (4 ranks)", ...
 
   // The collective that all others are made of: every rank exposes its bytes `mine`, and reads other ranks'. `read` is
-  // called with consecutive parts in ascending order that together cover [0, longest), or what `reads` names. No rank's
-  // bytes change before all ranks have read them. The ranks first compare their calls; a mismatch, a deadline or a
-  // failed rank ends the call with a Fault. `longest` is the largest size that any rank exposes, the same number on
-  // every rank. `expose` is the exchange in which every rank reads all bytes of all ranks.
-  virtual void exchange(const Call& call, Bytes mine, size_t longest, Reads reads, Read read) = 0;
+  // called with consecutive parts in ascending order that together cover [0, longest), or the ranges, if there are any.
+  // No rank's bytes change before all ranks have read them. The ranks first compare their calls; a mismatch, a deadline
+  // or a failed rank ends the call with a Fault. `longest` is the largest size that any rank exposes, the same number
+  // on every rank. `expose` is the exchange in which every rank reads all bytes of all ranks.
+  virtual void exchange(const Call& call, Bytes mine, size_t longest, Ranges ranges, Read read) = 0;
   void expose(const Call& call, Bytes mine, size_t longest, Read read) { exchange(call, mine, longest, {}, read); }
 
   // An exchange in two halves. Between them a rank may do anything else, other collectives included, and ranks may
   // finish several in any order. No rank waits for one that never finishes. `mine` is copied unless the caller has
   // given up its only reference. The transport must outlive the result.
-  virtual std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest, Reads reads = {}) = 0;
+  virtual std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest, Ranges ranges = {}) = 0;
 
   // A reduction with the same result on every rank: result = fold over the bytes of all ranks. One rank folds a given
   // element and the others copy it, so the work does not grow with the group, and all ranks get the same bits. All

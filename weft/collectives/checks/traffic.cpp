@@ -41,14 +41,14 @@ class CountedGroup final : public Transport {
  public:
   CountedGroup(std::unique_ptr<Transport> inner, Traffic& traffic) : inner_(std::move(inner)), traffic_(traffic) {}
 
-  void exchange(const Call& call, Bytes mine, size_t longest, Reads reads, Read read) override {
+  void exchange(const Call& call, Bytes mine, size_t longest, Ranges ranges, Read read) override {
     const Stopwatch stopwatch(count(call, mine.size()));
-    inner_->exchange(call, mine, longest, reads, read);
+    inner_->exchange(call, mine, longest, ranges, read);
   }
-  std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest, Reads reads) override {
+  std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest, Ranges ranges) override {
     Traffic::Count& calls = count(call, mine.bytes());
     const Stopwatch stopwatch(calls);
-    return std::unique_ptr<Started>(new CountedHalves(inner_->start(call, std::move(mine), longest, reads), calls));
+    return std::unique_ptr<Started>(new CountedHalves(inner_->start(call, std::move(mine), longest, ranges), calls));
   }
   void combine(const Call& call, Bytes mine, std::span<std::byte> result, Fold fold) override {
     const Stopwatch stopwatch(count(call, mine.size()));

@@ -124,18 +124,18 @@ void MpiGroup::Agreement::report() const {
       Fault(exit_codes::mismatch, "collective mismatch: the ranks of a group are in different calls" + calls));
 }
 
-void MpiGroup::exchange(const Call& requested, Bytes mine, size_t longest, Reads reads, Read read) {
+void MpiGroup::exchange(const Call& requested, Bytes mine, size_t longest, Ranges ranges, Read read) {
   Call call = requested;
   call.sequence = ++state_->calls;
   begin(call);
   const std::vector<size_t> sizes = Agreement(*this, call, false, mine.size(), longest).sizes();
-  if (reads.all()) {
+  if (ranges.all()) {
     expose_all(mine, sizes, longest, read);
   } else {
     // Each rank goes on as long as it has anything left to send or to receive, which others need not know.
-    const size_t received = reads.longest_of_peers();
-    for (size_t at = 0; at < reads.longest(); at += part_bytes) {
-      swap(mine, reads, at, part_bytes);
+    const size_t received = ranges.longest_of_peers();
+    for (size_t at = 0; at < ranges.longest(); at += part_bytes) {
+      swap(mine, ranges, at, part_bytes);
       if (at < received) read({0, std::min(part_bytes, received - at), peers_, begins_});
     }
   }
@@ -161,17 +161,17 @@ void MpiGroup::expose_all(Bytes mine, std::span<const size_t> sizes, size_t long
   }
 }
 
-void MpiGroup::swap(Bytes mine, const Reads& reads, size_t skipped, size_t part) {
+void MpiGroup::swap(Bytes mine, const Ranges& ranges, size_t skipped, size_t part) {
   const auto n = static_cast<size_t>(size()), me = static_cast<size_t>(rank());
   peers_.resize(n), begins_.resize(n);
   size_t total = 0;
   for (size_t r = 0; r < n; ++r)
-    if (r != me) total += reads.of_peers[r].piece(skipped, part).size();
+    if (r != me) total += ranges.of_peers[r].piece(skipped, part).size();
   staging_.resize(std::max(staging_.size(), total));
   std::vector<MPI_Request> requests;
   std::byte* place = staging_.data();
   for (size_t r = 0; r < n; ++r) {
-    const Range in = reads.of_peers[r].piece(skipped, part), out = reads.by_peers[r].piece(skipped, part);
+    const Range in = ranges.of_peers[r].piece(skipped, part), out = ranges.by_peers[r].piece(skipped, part);
     begins_[r] = in.first;
     peers_[r] = r == me ? mine.data() + in.first : place;
     if (r == me) continue;

@@ -52,8 +52,8 @@ class MpiGroup : public Transport {
   int size() const override { return state_->size; }
   GlobalRank global(GroupRank rank) const override;
   std::string description() const override;
-  void exchange(const Call& call, Bytes mine, size_t longest, Reads reads, Read read) override;
-  std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest, Reads reads) override;
+  void exchange(const Call& call, Bytes mine, size_t longest, Ranges ranges, Read read) override;
+  std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest, Ranges ranges) override;
   void combine(const Call& call, Bytes mine, std::span<std::byte> result, Fold fold) override;
   bool combine_in_any_order(const Call& call, Bytes mine, std::span<std::byte> result) override;
   void send(Call call, GroupRank to, Bytes bytes) override;
@@ -94,7 +94,7 @@ class MpiGroup : public Transport {
   void expose_all(Bytes mine, std::span<const size_t> sizes, size_t longest, Read read);
   // Sends and receives the bytes from `skipped` to skipped + part of every range. Sets begins_, and peers_ to where the
   // bytes received are.
-  void swap(Bytes mine, const Reads& reads, size_t skipped, size_t part);
+  void swap(Bytes mine, const Ranges& ranges, size_t skipped, size_t part);
 
   std::shared_ptr<State> state_;
   std::vector<std::byte> staging_;

@@ -16,7 +16,7 @@ constexpr uint64_t tags = 32766;
 
 class MpiGroup::PendingCall final : public Transport::Started {
  public:
-  PendingCall(MpiGroup& group, const Call& call, Tensor mine, size_t longest, const Reads& reads);
+  PendingCall(MpiGroup& group, const Call& call, Tensor mine, size_t longest, const Ranges& ranges);
   // Bytes that were sent to this rank must be received even if nobody reads them.
   ~PendingCall() override {
     if (!received_ && !std::uncaught_exceptions()) receive();
@@ -42,18 +42,18 @@ class MpiGroup::PendingCall final : public Transport::Started {
   bool posted_ = false, received_ = false;
 };
 
-MpiGroup::PendingCall::PendingCall(MpiGroup& group, const Call& call, Tensor mine, size_t longest, const Reads& reads)
+MpiGroup::PendingCall::PendingCall(MpiGroup& group, const Call& call, Tensor mine, size_t longest, const Ranges& ranges)
     : group_(group),
       call_(call),
       mine_(std::move(mine)),
       longest_(longest),
       tag_(static_cast<int>(1 + group.state_->started++ % tags)),
       agreement_(group, call, true, mine_.bytes(), longest),
-      of_peers_(reads.of_peers.begin(), reads.of_peers.end()) {
+      of_peers_(ranges.of_peers.begin(), ranges.of_peers.end()) {
   Outbox& outbox = *group.state_->outbox;
   outbox.release_delivered();
   for (int r = 0; r < group.size(); ++r) {
-    const Range out = of_peers_.empty() ? Range{0, mine_.bytes()} : reads.by_peers[static_cast<size_t>(r)];
+    const Range out = of_peers_.empty() ? Range{0, mine_.bytes()} : ranges.by_peers[static_cast<size_t>(r)];
     if (r == group.rank() || out.size() == 0) continue;
     Outbox::Message& message = outbox.messages.emplace_back();
     message.tensor = mine_;
@@ -99,16 +99,16 @@ bool MpiGroup::PendingCall::ready() {
 void MpiGroup::PendingCall::finish(Read read) {
   group_.begin(call_);
   receive();
-  read({0, Reads{of_peers_, {}}.longest_of_peers(), peers_, begins_});
+  read({0, Ranges{of_peers_, {}}.longest_of_peers(), peers_, begins_});
   group_.end();
 }
 
-std::unique_ptr<Transport::Started> MpiGroup::start(const Call& requested, Tensor mine, size_t longest, Reads reads) {
+std::unique_ptr<Transport::Started> MpiGroup::start(const Call& requested, Tensor mine, size_t longest, Ranges ranges) {
   Call call = requested;
   call.sequence = ++state_->calls;
   begin(call);
   if (!mine.unshared()) mine = mine.clone();
-  auto pending = std::make_unique<PendingCall>(*this, call, std::move(mine), longest, reads);
+  auto pending = std::make_unique<PendingCall>(*this, call, std::move(mine), longest, ranges);
   end();
   return pending;
 }

@@ -58,27 +58,27 @@ CardExchange::Ticket NcclGroup::gather(const Call& call, const std::byte* mine, 
   return exchange().gather(call, mine, counts_, to);
 }
 
-CardExchange::Ticket NcclGroup::swap(const Call& call, const std::byte* mine, const Reads& reads, size_t skipped,
+CardExchange::Ticket NcclGroup::swap(const Call& call, const std::byte* mine, const Ranges& ranges, size_t skipped,
                                      size_t part, std::byte* to) {
   const auto me = static_cast<size_t>(rank());
   for (size_t r = 0; r < counts_.size(); ++r) {
-    const Range in = reads.of_peers[r].piece(skipped, part);
+    const Range in = ranges.of_peers[r].piece(skipped, part);
     begins_[r] = in.first;
     counts_[r] = r == me ? 0 : in.size();
-    slices_[r] = reads.by_peers[r].piece(skipped, part);
+    slices_[r] = ranges.by_peers[r].piece(skipped, part);
   }
   set_peers(to);
   peers_[me] = mine + begins_[me];
   return exchange().swap(call, mine, slices_, counts_, to);
 }
 
-void NcclGroup::exchange(const Call& call, Bytes mine, size_t longest, Reads reads, Read read) {
-  if (!on_card(call)) return host_->exchange(call, mine, longest, reads, read);
+void NcclGroup::exchange(const Call& call, Bytes mine, size_t longest, Ranges ranges, Read read) {
+  if (!on_card(call)) return host_->exchange(call, mine, longest, ranges, read);
   agree(call, mine.size(), longest);
   const auto n = static_cast<size_t>(size());
   const size_t length = std::min(aligned(where_.workspace_bytes / n), longest);
   Tensor all = workspace(n * length);
-  if (reads.all()) {
+  if (ranges.all()) {
     for (size_t first = 0; first < longest; first += length) {
       const size_t last = std::min(first + length, longest);
       exchange().await(gather(call, mine.data() + std::min(first, mine.size()), first, last, all.mutate<std::byte>()));
@@ -86,9 +86,9 @@ void NcclGroup::exchange(const Call& call, Bytes mine, size_t longest, Reads rea
     }
     return;
   }
-  const size_t received = reads.longest_of_peers();
-  for (size_t at = 0; at < reads.longest(); at += length) {
-    exchange().await(swap(call, mine.data(), reads, at, length, all.mutate<std::byte>()));
+  const size_t received = ranges.longest_of_peers();
+  for (size_t at = 0; at < ranges.longest(); at += length) {
+    exchange().await(swap(call, mine.data(), ranges, at, length, all.mutate<std::byte>()));
     if (at < received) read({0, std::min(length, received - at), peers_, begins_});
   }
 }
@@ -97,20 +97,20 @@ void NcclGroup::exchange(const Call& call, Bytes mine, size_t longest, Reads rea
 // after the data have arrived.
 class NcclGroup::PendingCall : public Started {
  public:
-  PendingCall(NcclGroup& group, const Call& call, Tensor mine, size_t longest, const Reads& reads)
+  PendingCall(NcclGroup& group, const Call& call, Tensor mine, size_t longest, const Ranges& ranges)
       : group_(group), mine_(std::move(mine)), longest_(longest) {
     const auto* const bytes = mine_.data<std::byte>();
     size_t total = 0;
-    if (reads.all()) {
+    if (ranges.all()) {
       for (const size_t size : group.sizes_) total += size;
       all_ = group.workspace(total);
       ticket_ = group.gather(call, bytes, 0, longest, all_.mutate<std::byte>());
       group.begins_.assign(group.begins_.size(), 0);
     } else {
-      for (const Range& range : reads.of_peers) total += range.size();
+      for (const Range& range : ranges.of_peers) total += range.size();
       all_ = group.workspace(total);
-      longest_ = reads.longest_of_peers();
-      ticket_ = group.swap(call, bytes, reads, 0, std::max(longest, size_t{1}), all_.mutate<std::byte>());
+      longest_ = ranges.longest_of_peers();
+      ticket_ = group.swap(call, bytes, ranges, 0, std::max(longest, size_t{1}), all_.mutate<std::byte>());
     }
     peers_ = group.peers_, begins_ = group.begins_;
   }
@@ -132,11 +132,11 @@ class NcclGroup::PendingCall : public Started {
   std::vector<size_t> begins_;
 };
 
-std::unique_ptr<Transport::Started> NcclGroup::start(const Call& call, Tensor mine, size_t longest, Reads reads) {
-  if (!on_card(call)) return host_->start(call, std::move(mine), longest, reads);
+std::unique_ptr<Transport::Started> NcclGroup::start(const Call& call, Tensor mine, size_t longest, Ranges ranges) {
+  if (!on_card(call)) return host_->start(call, std::move(mine), longest, ranges);
   agree(call, mine.bytes(), longest);
   if (!mine.unshared()) mine = mine.clone();
-  return std::make_unique<PendingCall>(*this, call, std::move(mine), longest, reads);
+  return std::make_unique<PendingCall>(*this, call, std::move(mine), longest, ranges);
 }
 
 // For each part, every rank receives its slice from all ranks, folds these into the result, and then all ranks gather

@@ -33,8 +33,8 @@ class NcclGroup : public Transport {
   int size() const override { return host_->size(); }
   GlobalRank global(GroupRank rank) const override { return host_->global(rank); }
   std::string description() const override { return library_ + " over " + host_->description(); }
-  void exchange(const Call& call, Bytes mine, size_t longest, Reads reads, Read read) override;
-  std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest, Reads reads) override;
+  void exchange(const Call& call, Bytes mine, size_t longest, Ranges ranges, Read read) override;
+  std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest, Ranges ranges) override;
   void combine(const Call& call, Bytes mine, std::span<std::byte> result, Fold fold) override;
   bool combine_in_any_order(const Call& call, Bytes mine, std::span<std::byte> result) override;
   void send(Call call, GroupRank to, Bytes bytes) override { host_->send(call, to, bytes); }
@@ -59,7 +59,7 @@ class NcclGroup : public Transport {
   // Gathers the bytes [first, last) of all ranks, and sets peers_ to where they are once the ticket is done.
   CardExchange::Ticket gather(const Call& call, const std::byte* mine, size_t first, size_t last, std::byte* to);
   // Swaps the bytes from `skipped` to skipped + part of every range, and sets peers_ and begins_.
-  CardExchange::Ticket swap(const Call& call, const std::byte* mine, const Reads& reads, size_t skipped, size_t part,
+  CardExchange::Ticket swap(const Call& call, const std::byte* mine, const Ranges& ranges, size_t skipped, size_t part,
                             std::byte* to);
   void set_peers(std::byte* packed);  // for bytes in rank order, counts_ of each rank
 

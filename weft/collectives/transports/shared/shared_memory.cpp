@@ -62,7 +62,7 @@ std::span<const std::byte* const> SharedMemory::peers(size_t first, uint64_t ste
 }
 
 // Every rank could read all bytes, so it does not matter which it will read.
-void SharedMemory::exchange(const Call& call, Bytes mine, size_t longest, Reads, Read read) {
+void SharedMemory::exchange(const Call& call, Bytes mine, size_t longest, Ranges, Read read) {
   CallScope scope(*this, call, longest);
   // The memory of a card is never staged.
   const bool on_card = call.device != Device::cpu && shows_device_memory() && longest > 0;

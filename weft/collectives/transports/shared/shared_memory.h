@@ -38,8 +38,8 @@ class SharedMemory : public Transport {
   GlobalRank global(GroupRank rank) const override;
   std::string description() const override;
   ~SharedMemory() override;
-  void exchange(const Call& call, Bytes mine, size_t longest, Reads, Read read) override;
-  std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest, Reads) override;
+  void exchange(const Call& call, Bytes mine, size_t longest, Ranges, Read read) override;
+  std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest, Ranges) override;
   void combine(const Call& call, Bytes mine, std::span<std::byte> result, Fold fold) override;
   void send(Call call, GroupRank to, Bytes bytes) override;
   Call receive(Call call, GroupRank from, std::span<std::byte> bytes) override;

@@ -77,7 +77,7 @@ void SharedMemory::PendingCall::count_read() {
   if (group_.state_->event.has_sleepers()) group_.state_->event.wake_all();
 }
 
-std::unique_ptr<Transport::Started> SharedMemory::start(const Call& requested, Tensor mine, size_t longest, Reads) {
+std::unique_ptr<Transport::Started> SharedMemory::start(const Call& requested, Tensor mine, size_t longest, Ranges) {
   RankSlots& own = rank_slots_[rank_];
   const uint64_t number = own.started;
   if (!state_->pending.load(std::memory_order_relaxed)) allocate_pending_slots();
