@@ -8,7 +8,7 @@
 //   DISTURB="main 1 exit"      the program leaves with 0
 //   DISTURB="new 17 fail"      the 17th allocation of main and its threads fails, and no other
 //
-// The calls are main, MPI_Init, MPI_Finalize, pwrite and write (to files on disks), fsync, rename and new.
+// The calls are main, MPI_Init, MPI_Finalize, MPI_Abort, pwrite and write (to files on disks), fsync, rename and new.
 // When it happens, "disturbed" is written to standard error.
 #include <dlfcn.h>
 #include <unistd.h>
@@ -123,6 +123,11 @@ int MPI_Init_thread(int* count, char*** words, int required, int* provided) {
 int MPI_Finalize() {
   disturbance("MPI_Finalize");
   return next("MPI_Finalize", MPI_Finalize)();
+}
+
+int MPI_Abort(void* group, int exit_code) {  // MPICH's is an int, which arrives the same way
+  disturbance("MPI_Abort");
+  return next("MPI_Abort", MPI_Abort)(group, exit_code);
 }
 
 // Large files: this is pwrite64, which the programs call, too.

@@ -149,7 +149,7 @@ void Tape::backward(const Var& of, const Tensor& seed, Gradients& into, Keep kee
           seed.shape(), ", the loss ", of.dtype(), " ", of.shape());
   into.forget_past_tapes();
   {
-    struct Consume {  // also if a pullback throws, because nodes that were released cannot be walked again
+    struct Consume {  // even if a pullback throws, because nodes that were released cannot be walked again
       Tape* tape;
       ~Consume() {
         if (tape) tape->consume();

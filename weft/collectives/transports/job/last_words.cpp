@@ -176,20 +176,19 @@ LastStack::~LastStack() {
   if (memory_) sigaltstack(&none, nullptr);
 }
 
-TimeLimit::TimeLimit(std::chrono::milliseconds limit, const std::string& what) {
+TimeLimit::TimeLimit(std::chrono::milliseconds limit, int exit_code, const std::string& report) {
   try {
-    thread_ = std::thread([this, limit, what] {
+    thread_ = std::thread([this, limit, exit_code, report] {
       std::unique_lock lock(mutex_);
       // Each check counts for this much, so a process that is stopped for long uses little of its limit.
       constexpr std::chrono::milliseconds interval(100);
       for (auto left = limit; left.count() > 0; left -= interval)
         if (over_.wait_for(lock, interval, [this] { return ended_; })) return;
-      write_report("weft: deadline: " + what + " has not ended after " + text(limit.count() / 1000) + " s\n  process " +
-                   text(getpid()) + " leaves with exit code " + text(exit_codes::deadline) + "\n");
-      std::_Exit(exit_codes::deadline);
+      write_report(report);
+      std::_Exit(exit_code);
     });
   } catch (const std::system_error& error) {  // no reason to fail: the other ranks would wait for this one
-    write_report("weft: no thread to limit the time of " + what + ", which goes on without: " + error.what() + "\n");
+    write_report("weft: no thread for a time limit, so there is none: " + std::string(error.what()) + "\n");
   }
 }
 

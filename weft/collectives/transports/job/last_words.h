@@ -40,11 +40,11 @@ class LastStack {
   std::unique_ptr<std::byte[]> memory_;
 };
 
-// Ends the process with exit code 86 if this object lives longer than the limit: for operations that may wait for ever
-// and cannot be polled.
+// Writes the report and ends the process if this object lives longer than the limit: for operations that may wait for
+// ever and cannot be polled.
 class TimeLimit {
  public:
-  TimeLimit(std::chrono::milliseconds limit, const std::string& what);
+  TimeLimit(std::chrono::milliseconds limit, int exit_code, const std::string& report);
   TimeLimit(const TimeLimit&) = delete;
   ~TimeLimit();
 

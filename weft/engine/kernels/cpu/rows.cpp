@@ -78,7 +78,7 @@ template <class T> struct FewRows {
   void scale_and_shift(const T* beta, T* y) const {
     for (int64_t r = 0; r < rows; ++r)
       for_all<T>(n, [beta, gamma = gamma, to = y + r * n, normalized = normalized(r)](auto at) {
-        at.put(fma(normalized(at), at(gamma), at(beta)), to);
+        at.put(fused_multiply_add(normalized(at), at(gamma), at(beta)), to);
       });
   }
   void sum_over_rows(T* dgamma, T* dbeta) const {
@@ -86,7 +86,7 @@ template <class T> struct FewRows {
       decltype(at(gamma)) by_gamma = {}, by_beta = {};
       for (int64_t r = 0; r < rows; ++r) {
         const auto slope = at(slopes + r * n);
-        by_gamma = fma(slope, normalized(r)(at), by_gamma);
+        by_gamma = fused_multiply_add(slope, normalized(r)(at), by_gamma);
         by_beta += slope;
       }
       at.put(by_gamma, dgamma);

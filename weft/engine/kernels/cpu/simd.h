@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Portable SIMD: GCC/clang vector extensions, so one source is the kernel for AVX-512, AVX2, SSE2 and NEON.
-// Arithmetic is written with + - * /, each rounded by itself, and fma(a, b, c), rounded once.
+// Arithmetic is written with + - * /, each rounded by itself, and fused_multiply_add(a, b, c), rounded once.
 
 #include <cmath>
 #include <cstdint>
@@ -81,7 +81,7 @@ template <class V> [[gnu::always_inline]] inline V kept_in_register(V v) {
 template <class T> inline Vector<T> broadcast(T value) { return value - Vector<T>{}; }
 
 /// a * b + c in every lane. The compiler turns the loop into one instruction.
-template <class V> [[gnu::always_inline]] inline V fma(V a, V b, V c) {
+template <class V> [[gnu::always_inline]] inline V fused_multiply_add(V a, V b, V c) {
   if constexpr (std::is_arithmetic_v<V>) {
     return std::fma(a, b, c);
   } else {

@@ -130,7 +130,7 @@ void multiply_aside(Tile<T> tile, int64_t rows, int64_t columns, int64_t k, cons
       T* c = out.c + i * out.ldc + j;
       Vector<T> start = out.bias ? load_next(out.bias + j, columns - j) : Vector<T>{};
       if (out.add) start += load_next(c, columns - j);
-      store_next(c, fma(broadcast(alpha), load(sums + i * width + j), start), columns - j);
+      store_next(c, fused_multiply_add(broadcast(alpha), load(sums + i * width + j), start), columns - j);
     }
 }
 

@@ -44,7 +44,9 @@ void multiply_tile(int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb, 
                         __attribute__((always_inline)) { right[j] = kept_in_register(load(b + j * lanes<T>)); });
     unroll<rows>([&](auto i) __attribute__((always_inline)) {
       const Vector<T> left = broadcast(by_row ? a[i * lda] : a[i]);
-      unroll<vectors>([&](auto j) __attribute__((always_inline)) { sum[i][j] = fma(left, right[j], sum[i][j]); });
+      unroll<vectors>([&](auto j) __attribute__((always_inline)) {
+        sum[i][j] = fused_multiply_add(left, right[j], sum[i][j]);
+      });
     });
     __builtin_prefetch(next);
     next += lanes<T>;

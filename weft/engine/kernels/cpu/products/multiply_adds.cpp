@@ -15,7 +15,7 @@ double CpuBackend::multiply_adds() {
   for (V& s : sum) s = addend;
   for (int64_t i = 0; i < steps; ++i) {
 #pragma GCC unroll 12
-    for (int c = 0; c < chains; ++c) sum[c] = cpu::fma(sum[c], factor, addend);
+    for (int c = 0; c < chains; ++c) sum[c] = cpu::fused_multiply_add(sum[c], factor, addend);
   }
   for (int c = 1; c < chains; ++c) sum[0] += sum[c];
   volatile float escape = sum[0][0];

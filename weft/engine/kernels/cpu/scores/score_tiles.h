@@ -48,7 +48,7 @@ template <class T> T* target_in(const ScoreTile<T>& t, const ScoreMatrix<T>& s, 
 
 /// Turns the products of a row into scores.
 template <class T> void finish_row(const ScoreMatrix<T>& s, int64_t row, int64_t column, int64_t count, T* z) {
-  for (int64_t j = 0; j < count; ++j) z[j] = fma(s.scale, z[j], s.shift);
+  for (int64_t j = 0; j < count; ++j) z[j] = fused_multiply_add(s.scale, z[j], s.shift);
   for (int64_t e = 0; e < s.excluded_count; ++e)
     if (const int64_t j = place(s.excluded[row * s.excluded_count + e], column, count); j >= 0)
       z[j] = -std::numeric_limits<T>::infinity();
