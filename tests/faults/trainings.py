@@ -55,7 +55,8 @@ cases = [
          ways=("processes",), waits=10, quick=False),
     Case("sleeps before MPI_Init", None, "starting the job .* has not ended after 10 s", "MPI_Init 1 30000ms",
          ways=("processes",), waits=10, quick=False),
-    Case("sleeps in MPI_Finalize", 0, disturb="MPI_Finalize 1 30000ms", ways=("processes",)),
+    Case("sleeps before MPI_Finalize", None, "ending the job .* has not ended after 10 s", "MPI_Finalize 1 30000ms",
+         ways=("processes",), waits=10, quick=False),
     Case("sleeps in MPI_Abort", 70, "a hook has had enough", "MPI_Abort 1 30000ms", words=at(7, "one_in_hook"),
          ways=("processes",)),
     # F3

@@ -203,7 +203,7 @@ int launch(CommandLine& line, int argc, char** argv, const std::function<void(co
     if (session.size() > 1) ending = agree(ending, line.config(), session);
     if (ending) {
       if (session.rank() == 0) print(ending->exit_code, ending->text);
-      return session.result(ending->exit_code);
+      return ending->exit_code;
     }
     const Leaver leaver(session);
     handle_signals();

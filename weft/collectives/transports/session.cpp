@@ -57,18 +57,17 @@ std::string settings(const SessionOptions& options) {
   return "WEFT_TRANSPORT=" + chosen_transport(options) + "\nWEFT_DEBUG=" + (debug ? debug : "");
 }
 
-// The start of a job waits for all processes. Slow machines need more than a short deadline for that.
-std::unique_ptr<TimeLimit> limit_of_start(std::chrono::milliseconds deadline) {
+// The start and the end of a job wait for all processes. Slow machines need more than a short deadline for that.
+std::unique_ptr<TimeLimit> time_limit(std::chrono::milliseconds deadline, const std::string& what) {
   const auto limit = std::max<std::chrono::milliseconds>(deadline, std::chrono::seconds(10));
   return std::make_unique<TimeLimit>(limit, exit_codes::deadline,
-                                     "weft: deadline: starting the job (MPI_Init) has not ended after " +
-                                         text(limit.count() / 1000) + " s\n  process " + text(getpid()) +
-                                         " leaves with exit code " + text(exit_codes::deadline) + "\n");
+                                     "weft: deadline: " + what + " has not ended after " + text(limit.count() / 1000) +
+                                         " s\n  process " + text(getpid()) + " leaves with exit code " +
+                                         text(exit_codes::deadline) + "\n");
 }
 
-// How long MPI may take to end a job of which nothing else is left to do. MPICH 4.0 over UCX and TCP may wait in
-// MPI_Finalize for processes that wait for it, and MPI_Abort for a connection that is gone.
-constexpr std::chrono::seconds limit_of_finalize(2), limit_of_abort(1);
+// MPI_Abort may wait for a connection that is gone.
+constexpr std::chrono::seconds limit_of_abort(1);
 
 // Nothing may fail on a single rank before MPI has started, so a wrong WEFT_TIMEOUT is reported later.
 std::chrono::milliseconds starting_deadline(const SessionOptions& options) try {
@@ -80,7 +79,7 @@ std::chrono::milliseconds starting_deadline(const SessionOptions& options) try {
 }  // namespace
 
 Session::Session(int& argc, char**& argv, SessionOptions options)
-    : Session(argc, argv, options, limit_of_start(starting_deadline(options))) {}
+    : Session(argc, argv, options, time_limit(starting_deadline(options), "starting the job (MPI_Init)")) {}
 
 Session::Session(int& argc, char**& argv, SessionOptions options, std::unique_ptr<TimeLimit>)
     : options_(std::move(options)),
@@ -147,14 +146,8 @@ Session::~Session() {
   the_session = nullptr;
   std::set_terminate(previous_terminate_handler);
   job_->memory().remove_file();
-  if (!processes_) return;
-  std::fflush(stdout);
-  const TimeLimit ending(limit_of_finalize, exit_code_,
-                         rank() > 0 ? ""
-                                    : "weft: all ranks are done, but MPI_Finalize has not returned after " +
-                                          text(limit_of_finalize.count()) + " s; they leave with exit code " +
-                                          text(exit_code_) + "\n");
-  processes_->finalize();
+  const auto ending = time_limit(options_.deadline, "ending the job (MPI_Finalize)");
+  if (processes_) processes_->finalize();
 }
 
 void Session::end(int exit_code, const std::string& what) {
@@ -249,7 +242,7 @@ void Session::check_launcher() {
 int run_session(int argc, char** argv, const std::function<int(Session&)>& body, SessionOptions options) {
   Session session(argc, argv, std::move(options));
   try {
-    return session.result(body(session));
+    return body(session);
   } catch (...) {
     session.end_by_current_exception();
   }

@@ -43,9 +43,6 @@ class Session {
   // the process ends.
   void run_ranks(int n, const std::function<void(std::unique_ptr<Transport>)>& body);
 
-  // The exit code that main returns, which it returns also if MPI_Finalize does not. 0 if this is not called.
-  int result(int exit_code) { return exit_code_ = exit_code; }
-
   // Ends the job: this rank writes a report, then every rank exits with the code.
   [[noreturn]] void end(int exit_code, const std::string& what);
   [[noreturn]] void end_by_current_exception();
@@ -68,7 +65,6 @@ class Session {
   int exceptions_before_;
   bool finalized_ = false;  // all ranks have reached the end, and any of them may have removed the job's file
   bool ended_ = false;
-  int exit_code_ = 0;
 };
 
 // Runs the body in a session, and ends the job with a report if it throws.

@@ -6,8 +6,10 @@
 #include <sys/statvfs.h>
 
 #include <array>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 
 #include "weft/collectives/transports/environment.h"
 #include "weft/collectives/transports/job/last_words.h"
@@ -97,7 +99,13 @@ class MpiProcesses : public Processes {
     return std::make_unique<MpiGroup>(world_);
   }
 
-  void finalize() override { MPI_Finalize(); }
+  // Over TCP, MPI_Finalize waits until every peer has answered, and a peer answers only until it has closed its own
+  // connections (MPICH 4.0, UCX 1.13). So no rank may answer before it closes: after the last collective all ranks stay
+  // out of MPI until none is left in it.
+  void finalize() override {
+    if (!on_one_node()) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    MPI_Finalize();
+  }
   void abort(int exit_code) override {
     MPI_Abort(MPI_COMM_WORLD, exit_code);
     std::_Exit(exit_code);
