@@ -112,7 +112,7 @@ std::string in_words(const Factor& factor, int ranks) {
 std::string what_to_dump(const Factor& factor) {
   const Slopes& expected = factor.expected;
   if (factor.ours.rounding > expected.tolerance()) return "dump gradients with more digits";
-  if (expected.truncation > expected.rounding) return "take smaller steps, since both step sizes differ";
+  if (expected.truncation > expected.rounding) return "take smaller steps, and the same random numbers in each call";
   return "evaluate the loss and its model in f64, or take larger steps, since rounding hides the differences";
 }
 
@@ -181,6 +181,7 @@ class Judge {
   static void explain(Verdict& verdict, const MeasuredParameter& p, const Causes& causes) {
     if (causes.empty()) {
       verdict.remarks.push_back(std::string("likely ") + (p.agree ? likely_if_no_multiple : likely_if_ranks_differ));
+      if (p.agree) verdict.remarks.push_back("to tell S1, S2, S6, S20 and S32 apart, dump the features of the loss");
       return;
     }
     verdict.best = causes[0];
