@@ -359,7 +359,7 @@ TEST_CASE("malformed sections are refused in one sentence") {
   const auto ones = [](const Shape& shape) { return Tensor::full(shape, 1, DType::f64); };
   CHECK_THAT(refusal(section, nothing), Catch::Matchers::Contains("verdict: correct"));
   const std::tuple<std::string, std::string> sections[] = {
-      {R"("scale": {"step": 0})", "the step is a positive number, not 0"},
+      {R"("scale": {"step": 0})", "the step is between 1e-12 and 1e12, not 0"},
       {R"("scale": {})", "'step' not found"},
       {R"("scale": {"step": 0.1, "micro_batches": 0})", "there are 0 micro-batches"},
       {R"("reducer": "mean")", "needs a section \"scale\""}};

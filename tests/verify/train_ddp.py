@@ -78,7 +78,9 @@ def main(how, scale_only=False):
     torch.manual_seed(1 + dist.get_rank())
     pictures, sentences = torch.randn(5, 12), torch.randn(5, 6)
     if scale_only:
+        before = [parameter.clone() for parameter in model.parameters()]
         weft_scale.dump(lambda: loss(*model(pictures, sentences), how), model, rows=5)
+        assert all(map(torch.equal, before, model.parameters()))
     else:
         weft_dump.parameters(model)
         images, texts, scale = model(pictures, sentences)

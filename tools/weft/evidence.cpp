@@ -2,7 +2,6 @@
 #include "tools/weft/evidence.h"
 
 #include <algorithm>
-#include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -216,7 +215,7 @@ ScaleReader scale_reader(const Json& section, const std::string& where,
                          const std::vector<std::filesystem::path>& files) {
   const auto step = section.at("step").get<double>();
   const int micro_batches = section.value("micro_batches", 1);
-  require(std::isfinite(step) && step > 0, where, ": \"scale\": the step is a positive number, not ", step);
+  require(step >= 1e-12 && step <= 1e12, where, ": \"scale\": the step is between 1e-12 and 1e12, not ", step);
   require(micro_batches > 0, where, ": \"scale\": there are ", micro_batches, " micro-batches");
   return {step, micro_batches, {files.begin(), files.end()}};
 }

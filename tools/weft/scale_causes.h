@@ -1,22 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Which mistakes make the factors of all parameters what they are.
-#include "tools/weft/slopes.h"
+#include "tools/weft/scale_measurement.h"
 #include "tools/weft/verdict.h"
 
 namespace weft::verify {
-
-// How the slopes of one parameter compare.
-struct MeasuredParameter {
-  const MovedParameter* parameter;
-  std::optional<Factor> loss;        // of what the ranks' losses add up to, relative to the objective
-  std::optional<Factor> reweighted;  // the same, if each rank's loss counts by its rows
-  std::vector<Factor> gradients;     // by rank, relative to the losses, or to the objective if there are none
-  Factor of_mean, of_sum;            // of the gradients of all ranks
-  bool agree = true;                 // whether all ranks have the same gradient
-
-  bool single() const { return parameter->directions.cols() == 1; }  // such as a temperature
-};
 
 using Causes = std::vector<Explained>;  // those that fit, the most specific one first; none if it is unknown
 Causes causes_of_loss(const MeasuredParameter& of, const std::vector<MeasuredParameter>& all, const Dump& dump);

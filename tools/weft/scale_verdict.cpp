@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <numeric>
 
 #include "tools/weft/scale_causes.h"
 #include "weft/collectives/checks/rank_factors.h"
@@ -13,89 +12,11 @@ namespace weft::verify {
 namespace {
 
 constexpr double max_resolution = 0.01;  // factors that are known less exactly show too few mistakes
-constexpr double max_roundings = 64;     // in one value, as multiples of its last digit
 
 std::string number(const char* format, double x) {
   char digits[40];
   std::snprintf(digits, sizeof digits, format, x);
   return digits;
-}
-
-// The losses of all ranks as the reducer combines them, each with a weight.
-MovedValues combined(const std::vector<MovedValues>& losses, Reducer reducer, const std::vector<double>& weights) {
-  MovedValues sum{0, Matrix::Zero(losses[0].moved.rows(), losses[0].moved.cols())};
-  const double unit = reducer == Reducer::mean ? 1 / static_cast<double>(losses.size()) : 1;
-  for (size_t r = 0; r < losses.size(); ++r) {
-    sum.at_rest += unit * weights[r] * losses[r].at_rest;
-    sum.moved += unit * weights[r] * losses[r].moved;
-  }
-  return sum;
-}
-
-// Weights that turn means of each rank's samples into parts of the mean of all; none if ranks have equally many.
-std::vector<double> weights_by_rows(const Dump& dump) {
-  const auto samples = static_cast<double>(std::accumulate(dump.rows.begin(), dump.rows.end(), int64_t{0}));
-  std::vector<double> weights;
-  for (const int64_t rows : dump.rows) weights.push_back(dump.ranks * static_cast<double>(rows) / samples);
-  const bool uneven = std::ranges::any_of(weights, [&](double w) { return w != 1; });
-  return uneven && samples > 0 && std::ssize(weights) == dump.ranks ? weights : std::vector<double>();
-}
-
-// Slopes of one function along the directions of all parameters. The noise of a single value is that of the
-// parameter's own values, if these are not just lucky: it is at least what is usual, and what their digits allow.
-std::vector<Slopes> slopes_of_all(const std::vector<MovedValues>& all, const ScaleEvidence& scale) {
-  std::vector<double> noises;
-  for (const MovedValues& values : all) noises.push_back(noise_of(values));
-  std::vector<double> sorted = noises;
-  std::ranges::sort(sorted);
-  std::vector<Slopes> slopes;
-  for (size_t i = 0; i < all.size(); ++i) {
-    const double digits = scale.epsilon * all[i].moved.cwiseAbs().maxCoeff();
-    const double noise = std::max({noises[i], sorted[sorted.size() / 2], digits});
-    Slopes& added = slopes.emplace_back(slopes_of(all[i], scale.step, noise));
-    if (noise > max_roundings * digits) added = {added.along, 0, added.tolerance()};  // the function itself is rough
-  }
-  return slopes;
-}
-
-std::vector<MeasuredParameter> measured(const Dump& dump) {
-  const ScaleEvidence& scale = *dump.scale;
-  const std::vector<MovedParameter>& parameters = scale.parameters;
-  const auto slopes_by = [&](auto values_of) {
-    std::vector<MovedValues> values;
-    for (const MovedParameter& p : parameters) values.push_back(values_of(p));
-    return slopes_of_all(values, scale);
-  };
-  const auto slopes_of_losses = [&](const std::vector<double>& weights) {
-    return slopes_by([&](const MovedParameter& p) { return combined(p.losses, dump.reducer, weights); });
-  };
-  const std::vector<double> by_rows = weights_by_rows(dump);
-  std::vector<Slopes> objective, losses, reweighted;
-  if (parameters[0].objective) objective = slopes_by([](const MovedParameter& p) { return *p.objective; });
-  if (!parameters[0].losses.empty()) {
-    losses = slopes_of_losses(std::vector<double>(static_cast<size_t>(dump.ranks), 1));
-    if (!by_rows.empty()) reweighted = slopes_of_losses(by_rows);
-  }
-  std::vector<MeasuredParameter> all;
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    const MovedParameter& p = parameters[i];
-    const Slopes& expected = losses.empty() ? objective[i] : losses[i];
-    const auto factor = [&](const Matrix& gradient) {
-      return Factor{slopes_of(gradient, p.directions, p.epsilon), expected};
-    };
-    MeasuredParameter& m = all.emplace_back(MeasuredParameter{&p, {}, {}, {}, {}, {}, true});
-    if (!losses.empty() && !objective.empty()) m.loss = {losses[i], objective[i]};
-    if (!reweighted.empty() && !objective.empty()) m.reweighted = {reweighted[i], objective[i]};
-    Matrix sum = Matrix::Zero(1, p.directions.cols());
-    for (const Matrix& gradient : p.gradients) {
-      m.gradients.push_back(factor(gradient));
-      m.agree = m.agree && (gradient - p.gradients[0]).norm() <= std::sqrt(p.epsilon) * p.gradients[0].norm();
-      sum += gradient;
-    }
-    m.of_mean = factor(sum / dump.ranks);
-    m.of_sum = factor(sum);
-  }
-  return all;
 }
 
 // " is 0.333333 times what it should be: one over the number of ranks".
