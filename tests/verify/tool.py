@@ -207,6 +207,32 @@ with tempfile.TemporaryDirectory() as name:
     for option in ("temperature=x", "temperature", "heat=1"):
         run = weft("verify", "nt_xent", "--option", option, "--dump", folder / "right/rank0.safetensors")
         check(option, run.returncode == 65 and "std" not in run.stderr and option.split("=")[0] in run.stderr, run)
+
+    cases = json.loads(weft("cases", "--json").stdout)
+    named = [loss["name"] for loss in cases["losses"]]
+    for loss in ("clip", "siglip", "nt_xent", "dcl", "info_nce"):
+        written = weft("run", loss, "-o", folder / loss)
+        check(f"run {loss}", loss in named and written.returncode == 0 and " on 3 ranks, in " in written.stdout, written)
+        run = weft("verify", folder / loss)
+        check(f"verify {loss}", run.returncode == 0 and f"the loss '{loss}': correct" in run.stdout, run)
+    check("several cases of a name", "CLIP, one tower, gather" in weft("run", "clip", "-o", folder / "clip").stdout, run)
+    for case, how_many in (("VICReg", 5), ("all_gather uneven", 3), ("distributed batch norm", 3), ("CLIP, local rows, ring", 5),
+                           ("NT-Xent, memory bank", 3), ("observe", 2)):
+        written = weft("run", case, "--ranks", how_many, "--seed", 4, "-o", folder / case)
+        run = weft("verify", folder / case)
+        check(f"run {case}", written.returncode == 0 and run.returncode == 0 and "the slopes along 'input.0'" in run.stdout, run)
+        check(f"{case} is listed", any(each.lower().replace(" ", "") == case.lower().replace(" ", "") for each in cases["cases"]), run)
+    weft("run", "clip", "-o", folder / "clip again")
+    contents = [[(file.name, file.read_bytes()) for file in sorted((folder / name).iterdir())] for name in ("clip", "clip again")]
+    check("the same bytes", contents[0] == contents[1] and len(contents[0]) == 4, run)
+    weft("run", "clip", "--seed", 2, "-o", folder / "clip again")
+    check("other inputs", (folder / "clip again/rank0.safetensors").read_bytes() != contents[0][1][1], run)
+    rounds = weft("run", "FSQ, mask", "-o", folder / "rounds")
+    check("a case that rounds", rounds.returncode == 0 and weft("verify", folder / "rounds").returncode == 2, rounds)
+    for words, code, said in ((["clop"], 65, "no case is called 'clop'; did you mean clip?"), (["clip", "--ranks", "0"], 64, "--ranks"),
+                              (["local rows"], 65, "`weft cases` lists them")):
+        run = weft("run", *words, "-o", folder / "none")
+        check(f"run {words}", run.returncode == code and said in run.stdout + run.stderr and not (folder / "none").exists(), run)
     for words in (["cases"], ["signatures"], ["--help"]):
         check(str(words), weft(*words).returncode == 0, weft(*words))
 sys.exit(1 if failures else 0)

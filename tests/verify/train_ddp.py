@@ -3,7 +3,7 @@
 
     WEFT_DUMP=folder torchrun --nproc-per-node 3 tests/verify/train_ddp.py correct
 
-The word says how the features of all ranks are gathered, or what is wrong besides:
+With a second word, scale, the loss is moved instead, as if the verifier knew nothing of it. The first word says how the features of all ranks are gathered, or what is wrong besides:
     correct    by a collective whose adjoint is a reduce-scatter; each rank's loss is of its own rows
     default    as OpenCLIP by default: own features are put back into what was gathered, every rank has the whole loss
     local      as OpenCLIP with local_loss alone: own rows against columns that have no gradient
@@ -19,6 +19,7 @@ import torch.distributed as dist
 import torch.distributed.nn.functional as differentiable
 import torch.nn.functional as F
 import weft_dump_torch as weft_dump
+import weft_scale_torch as weft_scale
 from torch.nn.parallel import DistributedDataParallel
 
 
@@ -66,21 +67,28 @@ def loss(images, texts, scale, how):
     return (F.cross_entropy(scale * images @ all_texts.T, labels) + F.cross_entropy(scale * texts @ all_images.T, labels)) / 2
 
 
-def main(how):
+def main(how, scale_only=False):
     dist.init_process_group("gloo")
+    torch.set_default_dtype(torch.float64 if scale_only else torch.float32)
     torch.manual_seed(0)
     model = DistributedDataParallel(Towers())
     if how == "summed":
         model.register_comm_hook(None, lambda _, bucket: dist.all_reduce(bucket.buffer(), async_op=True).get_future().then(
             lambda done: done.value()[0]))
-    weft_dump.parameters(model)
     torch.manual_seed(1 + dist.get_rank())
-    images, texts, scale = model(torch.randn(5, 12), torch.randn(5, 6))
-    images, texts = weft_dump.features(images=images, texts=texts)
-    (scale,) = weft_dump.scalars(scale=scale)
-    loss(images, texts, scale, how).backward()
-    weft_dump.save("clip")
+    pictures, sentences = torch.randn(5, 12), torch.randn(5, 6)
+    if scale_only:
+        before = [parameter.clone() for parameter in model.parameters()]
+        weft_scale.dump(lambda: loss(*model(pictures, sentences), how), model, rows=5)
+        assert all(map(torch.equal, before, model.parameters()))
+    else:
+        weft_dump.parameters(model)
+        images, texts, scale = model(pictures, sentences)
+        images, texts = weft_dump.features(images=images, texts=texts)
+        (scale,) = weft_dump.scalars(scale=scale)
+        loss(images, texts, scale, how).backward()
+        weft_dump.save("clip")
     dist.destroy_process_group()
 
 
-main(sys.argv[1])
+main(sys.argv[1], sys.argv[2:] == ["scale"])

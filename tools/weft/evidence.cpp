@@ -5,7 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "tools/weft/roles.h"
+#include "tools/weft/matrix_of.h"
 #include "weft/data/files/safetensors.h"
 #include "weft/data/idx.h"
 
@@ -29,16 +29,6 @@ void lower(Precision& of_all, DType dtype) {
   if (here.epsilon > of_all.epsilon) of_all = here;
 }
 
-// Rows of the last axis; a vector is one row.
-Matrix matrix_of(const Tensor& tensor) {
-  const std::vector<double> values = tensor.to(DType::f64).values();
-  const int axes = tensor.shape().rank();
-  const Eigen::Index columns = axes == 0 ? 1 : tensor.shape()[axes - 1];
-  Matrix result(columns == 0 ? 1 : static_cast<Eigen::Index>(values.size()) / columns, columns);
-  std::copy(values.begin(), values.end(), result.data());
-  return result;
-}
-
 // Puts the tensors of all files where they belong, and then checks that nothing is missing.
 class Reader {
  public:
@@ -47,6 +37,7 @@ class Reader {
   Options options;
   std::map<std::string, Role> roles;  // of the manifest
   std::map<std::string, std::vector<std::string>> hashes;
+  std::optional<ScaleReader> scale;
 
   void read(const std::vector<std::filesystem::path>& files) {
     require(!files.empty(), "verify: there is no dump of any rank");
@@ -61,6 +52,7 @@ class Reader {
       }
     }
     if (loss) check_seam();
+    if (scale) dump.scale = scale->finish(dump.parameters);
     std::erase_if(dump.parameters, [](const ParameterEvidence& p) {  // nothing to hold the reduced gradient against
       return std::ranges::all_of(p.local, [](const auto& of_rank) { return of_rank.empty(); });
     });
@@ -100,6 +92,10 @@ class Reader {
   }
 
   void place(const Role& role, const Tensor& tensor, size_t rank, const std::string& name) {
+    if (ScaleReader::reads(role.kind)) {
+      require(scale.has_value(), where(rank), ": '", name, "' needs a section \"scale\" in manifest.json");
+      return scale->place(role, tensor, rank);
+    }
     switch (role.kind) {
       case Role::Kind::feature:
       case Role::Kind::seam_gradient: return place_features(role, tensor, rank, name);
@@ -215,6 +211,15 @@ Reducer reducer_named(const std::string& name, const std::string& where) {
   return name == "mean" ? Reducer::mean : Reducer::sum;
 }
 
+ScaleReader scale_reader(const Json& section, const std::string& where,
+                         const std::vector<std::filesystem::path>& files) {
+  const auto step = section.at("step").get<double>();
+  const int micro_batches = section.value("micro_batches", 1);
+  require(step >= 1e-12 && step <= 1e12, where, ": \"scale\": the step is between 1e-12 and 1e12, not ", step);
+  require(micro_batches > 0, where, ": \"scale\": there are ", micro_batches, " micro-batches");
+  return {step, micro_batches, {files.begin(), files.end()}};
+}
+
 }  // namespace
 
 Dump read_dump(const std::filesystem::path& folder) {
@@ -247,6 +252,7 @@ Dump read_dump(const std::filesystem::path& folder) {
     else
       for (int r = 0; std::filesystem::exists(folder / ("rank" + std::to_string(r) + ".safetensors")); ++r)
         files.push_back(folder / ("rank" + std::to_string(r) + ".safetensors"));
+    if (manifest.contains("scale")) reader.scale = scale_reader(manifest.at("scale"), where, files);
     reader.read(files);
   } catch (const Json::exception& error) {
     throw MalformedInput(where + ": " + error.what());

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <optional>
 
-#include "tools/weft/truth.h"
+#include "tools/weft/scale_evidence.h"
 
 namespace weft::verify {
 
@@ -42,6 +42,7 @@ struct Dump {
   std::vector<int64_t> rows;  // samples of each rank, over all micro-batches; empty if unknown
   std::optional<SeamEvidence> seam;
   std::vector<ParameterEvidence> parameters;
+  std::optional<ScaleEvidence> scale;
   std::vector<std::filesystem::path> files;
 };
 

@@ -4,10 +4,12 @@
 #include <charconv>
 #include <cmath>
 #include <iostream>
+#include <nlohmann/json.hpp>
 
 #include "tools/weft/certificate.h"
 #include "tools/weft/compare.h"
 #include "tools/weft/print.h"
+#include "tools/weft/run_case.h"
 #include "tools/weft/tensor_files.h"
 #include "weft/data/files/durable_file.h"
 #include "weft/data/idx.h"
@@ -123,7 +125,18 @@ int list_tensors(const std::string& path) {
   return 0;
 }
 
-int list_cases() {
+int list_cases(bool json) {
+  if (json) {
+    nlohmann::ordered_json all = {{"losses", nlohmann::json::array()}, {"cases", weft::case_names()}};
+    for (const Loss& loss : losses())
+      all["losses"].push_back({{"name", loss.name},
+                               {"formula", loss.formula},
+                               {"features", loss.towers},
+                               {"scalars", loss.scalars},
+                               {"options", loss.options}});
+    std::cout << all.dump(2) << "\n";
+    return 0;
+  }
   for (const Loss& loss : losses()) {
     std::cout << loss.name << "\n  " << loss.formula << "\n  features:";
     for (const std::string& tower : loss.towers) std::cout << ' ' << tower;
@@ -131,7 +144,24 @@ int list_cases() {
     for (const auto& [name, value] : loss.options) std::cout << "  option: " << name << "=" << value;
     std::cout << "\n";
   }
+  std::cout << "\ncases of `weft run`:\n";
+  for (const std::string& name : weft::case_names()) std::cout << "  " << name << "\n";
   return 0;
+}
+
+int run_and_say(const weft::CaseRun& run) {
+  std::cout << weft::run_case(run) << " on " << run.ranks << " ranks, in " << run.folder.string() << "\n";
+  return 0;
+}
+
+void add_run(CLI::App& app, weft::CaseRun& run, int& code) {
+  CLI::App& command =
+      *app.add_subcommand("run", "runs a case of Weft on ranks as threads, and dumps it for weft verify");
+  command.add_option("CASE", run.name, "as `weft cases` lists them")->required();
+  command.add_option("--ranks", run.ranks, "threads")->check(CLI::Range(1, 64))->capture_default_str();
+  command.add_option("--seed", run.seed, "of the inputs")->capture_default_str();
+  command.add_option("-o,--output", run.folder, "a folder, for a file of each rank and manifest.json")->required();
+  command.callback([&] { code = run_and_say(run); });
 }
 
 int list_signatures() {
@@ -174,7 +204,12 @@ int run(int argc, char** argv) {
   CLI::App& info = *app.add_subcommand("info", "lists the tensors of a file or folder, and reads all of them");
   info.add_option("PATH", inspected, "a .safetensors, .npy or .npz file, or a folder of these")->required();
   info.callback([&] { code = list_tensors(inspected); });
-  app.add_subcommand("cases", "the losses whose truth is known")->callback([&] { code = list_cases(); });
+  weft::CaseRun case_run;
+  add_run(app, case_run, code);
+  bool json = false;
+  CLI::App& cases = *app.add_subcommand("cases", "the losses whose truth is known, and what weft run can run");
+  cases.add_flag("--json", json, "for programs");
+  cases.callback([&] { code = list_cases(json); });
   app.add_subcommand("signatures", "the mistakes that have a name")->callback([&] { code = list_signatures(); });
   try {
     app.parse(argc, argv);

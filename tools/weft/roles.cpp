@@ -12,7 +12,10 @@ const std::map<std::string, Role::Kind>& kinds_by_name() {
                                                           {"scalar_gradient", Role::Kind::scalar_gradient},
                                                           {"local_gradient", Role::Kind::local_gradient},
                                                           {"reduced_gradient", Role::Kind::reduced_gradient},
-                                                          {"previous_gradient", Role::Kind::previous_gradient}};
+                                                          {"previous_gradient", Role::Kind::previous_gradient},
+                                                          {"direction", Role::Kind::direction},
+                                                          {"objective", Role::Kind::objective},
+                                                          {"rank_loss", Role::Kind::rank_loss}};
   return kinds;
 }
 
@@ -30,8 +33,15 @@ Role role_by_name(const std::string& name, const Loss* loss) {
     if (!numbered) return {Role::Kind::local_gradient, rest, 0};
     return {Role::Kind::local_gradient, rest.substr(0, slash), std::stoul(rest.substr(slash + 1))};
   }
-  if (name.starts_with("reduced/")) return {Role::Kind::reduced_gradient, behind("reduced/"), 0};
-  if (name.starts_with("previous/")) return {Role::Kind::previous_gradient, behind("previous/"), 0};
+  static const std::pair<std::string, Role::Kind> prefixes[] = {{"reduced/", Role::Kind::reduced_gradient},
+                                                                {"previous/", Role::Kind::previous_gradient},
+                                                                {"direction/", Role::Kind::direction},
+                                                                {"objective/", Role::Kind::objective},
+                                                                {"rank_loss/", Role::Kind::rank_loss}};
+  for (const auto& [prefix, kind] : prefixes)
+    if (name.starts_with(prefix)) return {kind, behind(prefix), 0};
+  if (name == "objective") return {Role::Kind::objective, "", 0};
+  if (name == "rank_loss") return {Role::Kind::rank_loss, "", 0};
   if (!loss) return {};
   const bool gradient = name.ends_with(".grad");
   const std::string of = gradient ? name.substr(0, name.size() - 5) : name;

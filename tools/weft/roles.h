@@ -7,6 +7,7 @@ namespace weft::verify {
 // What a tensor of a dump is. By its name, unless a manifest says otherwise:
 //   images  images.grad  scale  scale.grad          features of a loss, its scalars, and their gradients
 //   local/NAME  local/NAME/K  reduced/NAME  previous/NAME   a parameter's gradient (of micro-batch K)
+//   direction/NAME  objective/NAME  rank_loss/NAME  objective  rank_loss   of a parameter that was moved, or of none
 struct Role {
   enum class Kind {
     none,
@@ -16,7 +17,10 @@ struct Role {
     scalar_gradient,
     local_gradient,
     reduced_gradient,
-    previous_gradient
+    previous_gradient,
+    direction,
+    objective,
+    rank_loss
   };
   Kind kind = Kind::none;
   std::string of;

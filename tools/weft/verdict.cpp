@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tools/weft/scale_verdict.h"
+
 namespace weft::verify {
 namespace {
 
@@ -38,6 +40,8 @@ double error_of(const Matrix& dumped, const Matrix& predicted, double rounding) 
   return distance == 0 ? 0 : distance / rounding;
 }
 
+}  // namespace
+
 Comparison compared(const std::string& name, const Matrix& dumped, const Matrix& truth, double rounding) {
   Comparison result{name, dumped.size()};
   if (dumped.size() == 0) return result;
@@ -54,7 +58,13 @@ Comparison compared(const std::string& name, const Matrix& dumped, const Matrix&
   return result;
 }
 
-std::string title(const Hypothesis& h) { return h.signature->id + (h.variant.empty() ? "" : " (" + h.variant + ")"); }
+std::string title(const Signature& signature, const std::string& variant) {
+  return signature.id + (variant.empty() ? "" : " (" + variant + ")");
+}
+
+namespace {
+
+std::string title(const Hypothesis& h) { return title(*h.signature, h.variant); }
 
 struct Judged {
   const Observed& dumped;
@@ -153,6 +163,7 @@ std::vector<Verdict> verdicts(const Dump& dump) {
   std::vector<Verdict> all;
   if (dump.seam) all.push_back(verdict(*dump.seam, dump));
   for (const ParameterEvidence& parameter : dump.parameters) all.push_back(verdict(parameter, dump));
+  if (dump.scale) std::ranges::move(scale_verdicts(dump), std::back_inserter(all));
   return all;
 }
 

@@ -18,12 +18,15 @@ struct Comparison {
   int64_t worst_element = 0;
   double dumped = 0, expected = 0;  // there
 };
+// `rounding`: how far apart the two may be expected to be.
+Comparison compared(const std::string& name, const Matrix& dumped, const Matrix& truth, double rounding);
 
 struct Explained {
   const Signature* signature;
   std::string variant;
   double error;  // the largest of its tensors
 };
+std::string title(const Signature& signature, const std::string& variant);  // "S33 (by the number of samples)"
 
 enum class Outcome { correct, wrong, cannot_tell };
 

@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 
+#include "weft/collectives/checks/rank_factors.h"
 #include "weft/collectives/placement_conversions.h"
 
 namespace weft {
@@ -123,17 +124,10 @@ class Slope {
 
 // " is 3 times what it should be: the number of ranks".
 std::string compared(const std::optional<double>& factor, int ranks) {
-  if (!factor) return " is no multiple of what it should be";
+  if (!factor) return std::string(" ") + no_multiple;
   const std::string times = " is " + text(*factor) + " times what it should be";
-  const double n = ranks;
-  const std::pair<double, const char*> known[] = {{n, ": the number of ranks"},
-                                                  {1 / n, ": one over the number of ranks"},
-                                                  {n * n, ": the number of ranks squared"},
-                                                  {1 / (n * n), ": one over the number of ranks squared"},
-                                                  {std::sqrt(n), ": the square root of the number of ranks"},
-                                                  {1 / std::sqrt(n), ": one over the root of the number of ranks"}};
-  for (const auto& [value, name] : known)
-    if (is(factor, value)) return times + name;
+  for (const auto& [value, name] : rank_factors(ranks))
+    if (is(factor, value)) return times + ": " + name;
   return times;
 }
 
@@ -143,7 +137,7 @@ std::string diagnosis(const std::vector<Scale>& scales, int ranks) {
   const auto any = [&](auto test) { return std::ranges::any_of(scales, test); };
   const double n = ranks;
   if (!all([](const Scale& s) { return s.agree; }))
-    return "gradients differ between ranks: a bucket never reduced, or a loss-owned parameter outside the reducer";
+    return std::string("gradients differ between ranks: ") + likely_if_ranks_differ;
   if (any([](const Scale& s) { return !is(s.loss, 1); })) {
     if (all([&](const Scale& s) { return is(s.loss, n); })) return "the loss was multiplied by the number of ranks";
     if (all([&](const Scale& s) { return is(s.loss, 1 / n); }))
@@ -160,7 +154,7 @@ std::string diagnosis(const std::vector<Scale>& scales, int ranks) {
     return "some parameters only: own slot re-inserted in place of a gather with its adjoint";
   if (any([&](const Scale& s) { return is(s.gradients, n); }))
     return "some parameters only: reduced twice in the adjoint";
-  return "no gradient through a gather, or a term that is cut off or scaled by itself";
+  return likely_if_no_multiple;
 }
 
 }  // namespace
