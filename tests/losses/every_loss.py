@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that every loss in weft/losses/ is compared with one process with the whole batch, that is called by a LossCase.
-Prints the others as file:line.
+"""Checks that every loss in weft/losses/ is compared with one process with the whole batch, that is called by a
+LossCase. Prints the others as file:line.
 
     tests/losses/every_loss.py [ROOT]
 """
