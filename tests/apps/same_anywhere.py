@@ -9,7 +9,8 @@ bits must agree for all numbers of ranks, and otherwise for runs on the same num
 
 With --tolerance 0 all curves and hashes must be bit-identical; otherwise it is the relative tolerance of the losses,
 and hashes are not compared. --samples writes a small data set for it. --against-host, for runs on a card, is the
-tolerance of their losses against a run on the CPU. """
+tolerance of their losses against a run on the CPU.
+"""
 import argparse
 import json
 import pathlib

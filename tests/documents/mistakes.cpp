@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The mistakes that the documents show, as programs make them, with the places that the documents name.
+// The mistakes in the documents, as programs make them, on the lines that the documents name.
 #include "tests/documents/mistakes.h"
 
 #include <thread>
@@ -58,7 +58,7 @@ const std::vector<Mistake> mistakes = {
      }},
     {2,
      [](Rank& r) {
-       if (r.me == 1) std::this_thread::sleep_for(std::chrono::seconds(3));  // busy machines give rank 0 little time
+       if (r.me == 1) std::this_thread::sleep_for(std::chrono::seconds(3));  // leaves rank 0 time on a busy machine
        all_reduce(r.leaf({4}), r.comm, ReduceOp::sum, at(42));
      },
      false, std::chrono::milliseconds(100)},
