@@ -108,12 +108,12 @@ TEST_CASE("a resumed run removes the metrics after its step from all files") {
     fill(metrics, 1, 7);
   }
   std::ofstream(folder / "metrics.jsonl", std::ios::app) << "{\"step\":8,\"ti";  // killed while writing
-  SECTION("which lies before the end") {
+  SECTION("from a step before the last one measured") {
     Metrics metrics(folder.path, {"loss"}, 4);
     CHECK(metrics.curve("loss").size() == 4);
     fill(metrics, 5, 9);
   }
-  SECTION("which lies behind the end, too") {
+  SECTION("from a step after the last one measured") {
     Metrics metrics(folder.path, {"loss"}, 8);
     CHECK(metrics.curve("loss").size() == 7);
     fill(metrics, 8, 9);

@@ -122,7 +122,7 @@ TEST_CASE("batch norm loses no digit if the mean is 1e8 standard deviations") {
   on_ranks([](Communicator& comm) {
     for (const Rows& rows : divisions(comm.size())) {
       const Batch batch = {rows, 0};
-      // Multiples of 2^-24, so that moving them is exact.
+      // Multiples of 2^-24, so that shifting them is exact.
       const auto near_zero = [&](int r) { return data_of(r, batch.part(r).shape(), 0, DType::f32).to(DType::f64); };
       const auto far = [](const Tensor& x) { return affine(x, 1, 0x1p27).value(); };
       BatchNorm single("n", width, init, 1), moved("n", width, init, 1);

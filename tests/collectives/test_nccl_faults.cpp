@@ -94,7 +94,7 @@ TEST_CASE("failing ranks exit at once, even while their cards wait for peers") {
   for (size_t r = 0; r + 1 < texts.size(); ++r) CHECK_THAT(texts[r], Contains("failed first: a fan has stopped"));
 }
 
-TEST_CASE("a rank that comes after the deadline fails too, and every error names the call") {
+TEST_CASE("a rank that comes after the deadline fails too, and the errors of the others name the call") {
   const auto texts = ends([](Communicator& comm) { reduce(comm, 5); },
                           at_call(Verb::all_reduce, 3, [] { std::this_thread::sleep_for(1s); }));
   for (size_t r = 0; r + 1 < texts.size(); ++r)

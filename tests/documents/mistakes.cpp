@@ -192,7 +192,7 @@ const std::vector<Mistake> mistakes = {
        scan(r.leaf({4}), r.comm, ReduceOp::sum, at(44));
      }},
     {1, [](Rank& r) { r.comm.exscan(Tensor::zeros({2}, DType::i64), ReduceOp::maximum); }},
-    // what is composed of others
+    // collectives composed of others
     {1, [](Rank& r) { weighted_mean(r.leaf({4}), r.leaf({2}), r.comm); }},
     {1, [](Rank& r) { weighted_mean(r.leaf({4}), r.leaf({}, DType::f64), r.comm); }},
     {2, [](Rank& r) { all_reduce_norm(r.leaf({4 + r.me}), r.comm, at(42)); }},

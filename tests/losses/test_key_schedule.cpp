@@ -95,12 +95,12 @@ TEST_CASE("ring schedules visit a rank's own rows first, then those of neighbour
 
 TEST_CASE("the per_rank and chunked schedules hold one block at a time, also in backward") {
   run_ranks(4, [](Communicator& comm) {
-    constexpr int64_t rows = 1024, bytes = rows * 64 * 8, everybodys = 4 * bytes;  // of a rank; of all, on a rank
+    constexpr int64_t rows = 1024, bytes = rows * 64 * 8, everybodys = 4 * bytes;  // per rank; of all ranks on one
     const Held gather = held({KeySchedule::gather}, rows, comm), per_rank = held({KeySchedule::per_rank}, rows, comm),
                chunked = held({KeySchedule::chunked, 128}, rows, comm);
     expect(gather.after_forward >= 4 * everybodys, "all rows are kept for backward");
     expect(per_rank.after_forward < everybodys / 4 && chunked.after_forward < everybodys / 4, "no rows are kept");
-    // On each of four ranks a block or half of one, its square, and the gradients of own rows.
+    // Each of four ranks holds a block or half of one, its square, and the gradients of its own rows.
     expect(per_rank.most <= 4 * 5 * bytes, "in turn: " + std::to_string(per_rank.most));
     expect(chunked.most <= 4 * 4 * bytes, "in chunks: " + std::to_string(chunked.most));
   });

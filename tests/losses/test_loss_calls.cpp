@@ -329,7 +329,7 @@ TEST_CASE("an option that differs between ranks is reported on all ranks before 
     }
 }
 
-TEST_CASE("a long list of options is compared by a checksum of its tail") {
+TEST_CASE("a long list of options is shortened, and ends in a checksum of the whole list") {
   const auto short_text = [](std::initializer_list<const char*> pieces) {
     ShortText text;
     for (const char* piece : pieces) text.add(piece);

@@ -62,7 +62,7 @@ TEST_CASE("moments over ranks equal those of all rows in one process, for rows t
 TEST_CASE("moments lose no digit if the mean is 1e8 standard deviations") {
   on_ranks([](Communicator& comm) {
     for (const Rows& rows : divisions(comm.size())) {
-      // Multiples of 2^-24, so that moving them is exact.
+      // Multiples of 2^-24, so that shifting them is exact.
       const Tensor near = data_of(number(comm), {mine(rows, comm), 3}, 0, DType::f32).to(DType::f64);
       const Moments m = moments({Var(near)}, {{0, 0}}, comm);
       const Moments far = moments({affine(near, 1, 0x1p27)}, {{0, 0}}, comm);

@@ -24,7 +24,7 @@ TEST_CASE("a Replicated value used by two Varying ones has a recorded gradient")
     const Parameter w("w", data_of(0, {3}));
     Tape tape;
     const Var u = tape.watch(w), x = tape.constant(data_of(number(comm), {3}, 1));
-    placement_of(u, comm);  // the group is known
+    placement_of(u, comm);  // the tape knows the group from here on
     expect_close(tape.gradient(sum(u * x + u * x), {u}, Graph::create)[0], 2 * Var(x.value()));
   });
 }

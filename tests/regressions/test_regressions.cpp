@@ -182,7 +182,7 @@ TEST_CASE("ties share a gradient, a product has one at zeros, and NaN reaches ev
       expect_close(by(all_reduce(equal, comm, op), equal), seeds / n);
       expect_close(by(all_reduce(odd, comm, op), odd), seeds * (me % 2 == extreme ? 1.0 / owners : 0));
     }
-    // The first column has no zero, the second one, the third two where there are two ranks.
+    // The first column has no zero, the second one, the third two if there are two ranks.
     const auto factor = [&](int r) {
       std::vector<double> values = data_of(r, {3}, 2).values();
       if (r == 0) values[1] = values[2] = 0;
@@ -247,7 +247,7 @@ TEST_CASE("the gradient of all_gather sums all ranks' cotangents, for any number
 // PyTorch #162338, #144045 and #154928, PyTorch/XLA #9670: the mean or a scale was wrong, or ignored on one rank.
 TEST_CASE("one rank records and computes the same as several ranks", "[r18]") {
   for (const DistributedCase* c : DistributedCase::all()) {
-    if (c->name == "send and receive along a line") continue;  // the ends of the line do less
+    if (c->name == "send and receive along a line") continue;  // the ends of the line do less work
     if (c->name == "reduce mean") continue;                    // does not multiply by 1
     INFO(c->name);
     const auto recorded = [&](int n) {
