@@ -75,13 +75,13 @@ TEST_CASE("progress on a terminal rewrites one line ten times a second within th
   CHECK(count(narrow, "━") == 0);
 }
 
-TEST_CASE("color is used only where it is wanted") {
+TEST_CASE("progress is colored only where color is wanted") {
   CHECK_THAT(run({.live = true, .color = true, .columns = 120}), Contains("\033[36m"));
   CHECK_THAT(run({.live = true, .columns = 120}), !Contains("\033[36m"));
   CHECK_THAT(run({}), !Contains("\033"));
 }
 
-TEST_CASE("output to a file is neither rewritten nor colored") {
+TEST_CASE("progress written to a file is neither rewritten nor colored") {
   const Screen screen;
   const Progress::Style style = Progress::style_for(screen.file(), false, false);
   CHECK_FALSE(style.live);
@@ -130,7 +130,7 @@ TEST_CASE("a note does not overwrite the progress line") {
   CHECK_THAT(screen.text(), Contains("left\r\033[Kcheckpoint\n"));
 }
 
-TEST_CASE("rates cover the last seconds, not the whole run") {
+TEST_CASE("progress rates cover the last seconds, not the whole run") {
   const Screen screen;
   Progress progress(screen.file(), {}, 0);
   for (int64_t step = 1; step <= 500; ++step) progress.show(at_step(step));
@@ -142,7 +142,7 @@ TEST_CASE("rates cover the last seconds, not the whole run") {
   CHECK_THAT(screen.text(), Contains("step 546/1,000  loss 0.2  64 images/s  0 % communication  7:34 left\n"));
 }
 
-TEST_CASE("numbers are formatted for people") {
+TEST_CASE("progress formats numbers readably") {
   CHECK((grouped(0) == "0" && grouped(999) == "999" && grouped(-1234567) == "-1,234,567" && grouped(-100) == "-100"));
   CHECK((short_number(0.24951) == "0.2495" && short_number(98927) == "98.9k" && short_number(999.99) == "1k"));
   CHECK((bytes_in_words(17) == "17 B" && bytes_in_words(1536) == "1.5 KiB" && bytes_in_words(3e9) == "2.79 GiB" &&

@@ -100,7 +100,7 @@ TEST_CASE("the two latest checkpoints are kept, whatever their number of digits"
   CHECK(names_in(folder.path).size() == 4);
 }
 
-TEST_CASE("a step can be saved again") {
+TEST_CASE("a checkpoint of the same step can be saved again") {
   const ScratchFolder folder;
   save_checkpoint(folder.path, 3, sample(1), {});
   save_checkpoint(folder.path, 3, sample(2), {});

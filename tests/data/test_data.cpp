@@ -102,12 +102,12 @@ TEST_CASE("a file other than an IDX file of bytes is refused") {
   CHECK_THAT(complaint(gzip(header({2, 3}).substr(0, 9))), Contains("within its header"));
 }
 
-TEST_CASE("a file with too few or too many bytes is refused") {
+TEST_CASE("an IDX file with too few or too many bytes is refused") {
   CHECK_THAT(complaint(gzip(header({2, 3}) + counting(5))), Contains("promises 6 bytes, but only 5 follow"));
   CHECK_THAT(complaint(gzip(header({2, 3}) + counting(7))), Contains("bytes follow after the 6"));
 }
 
-TEST_CASE("a header with absurd extents is refused before memory is allocated") {
+TEST_CASE("an IDX header with absurd extents is refused before memory is allocated") {
   const auto live = [] { return pool::statistics().peak_bytes; };
   const int64_t before = live();
   CHECK_THAT(complaint(gzip(header({~0u, ~0u, ~0u, ~0u}))), Contains("promises more than"));

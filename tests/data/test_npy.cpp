@@ -67,7 +67,7 @@ TEST_CASE("NumPy's .npy files are read in either byte order and either memory or
   CHECK(same_bits(read_npy(numpys + "six_axes_big_endian_fortran.npy"), Tensor::arange(8).reshape({1, 2, 1, 2, 2, 1})));
 }
 
-TEST_CASE("column-major values longer than a read block come out row-major") {
+TEST_CASE("column-major values in a .npy file that exceed a read block come out row-major") {
   const int64_t rows = 300, columns = 700;
   std::string data;
   for (int64_t j = 0; j < columns; ++j)
@@ -80,7 +80,7 @@ TEST_CASE("column-major values longer than a read block come out row-major") {
   CHECK(equal);
 }
 
-TEST_CASE("f16 values are read as the equal f32 values") {
+TEST_CASE("f16 values in a .npy file are read as the equal f32 values") {
   const Tensor named = read_npy(numpys + "f2.npy");
   const float* values = named.data<float>();
   const float expected[] = {1, -2.5, 65504, 0x1p-24f, -0x1.ff8p-15f, INFINITY, -0.0f};
@@ -118,7 +118,7 @@ TEST_CASE("a .npy header dictionary is parsed like Python does") {
   CHECK_THAT(refusal(npy(plain + std::string(10'001 - plain.size(), ' '), "ab")), Contains("a header of 10001 bytes"));
 }
 
-TEST_CASE("types without a counterpart are refused by name, and so are bad values") {
+TEST_CASE("types without a counterpart in a .npy file are refused by name, and so are bad values") {
   const auto of = [](const std::string& name) { return message_of([&] { read_npy(numpys + name); }); };
   CHECK_THAT(of("complex.npy"), Contains("complex.npy: type \"<c16\" (complex numbers), but only f2"));
   CHECK_THAT(of("text.npy"), Contains("type \"<U1\" (texts)"));
@@ -147,7 +147,7 @@ TEST_CASE("a missing .npy file is an error, and so is a folder") {
   CHECK_THROWS_AS(read_npy("/"), MalformedInput);
 }
 
-TEST_CASE("types that NumPy does not have are not written") {
+TEST_CASE("types that NumPy does not have are not written to a .npy file") {
   const ScratchFolder folder;
   const auto refused = [&](const Tensor& x) { return message_of([&] { write_npy(folder / "x.npy", x); }); };
   CHECK_THAT(refused(Tensor()), Contains("write_npy: ") && Contains("is undefined"));

@@ -114,7 +114,7 @@ TEST_CASE("a missing .npz file is an error, and so is a folder") {
   CHECK_THROWS_AS(NpzFile("/"), MalformedInput);
 }
 
-TEST_CASE("arrays that could not be read back are not written") {
+TEST_CASE("arrays that could not be read back are not written to a .npz file") {
   const ScratchFolder folder;
   const Tensor one = Tensor::zeros({1});
   const auto refused = [&](const NamedTensors& x) { return message_of([&] { write_npz(folder / "x.npz", x); }); };

@@ -168,7 +168,7 @@ TEST_CASE("a configuration takes at most 16 MiB of memory, whatever it contains"
   }
 }
 
-TEST_CASE("an error shortens a long name") {
+TEST_CASE("an error of a reader shortens a long name") {
   const ScratchFolder folder;
   put(folder / "x", file_of("{\"" + repeated("x", 1'000'000) + "\":{\"dtype\":\"U9\"}}"));
   CHECK(message_of([&] { SafetensorsFile(folder / "x"); }).size() < 1000);

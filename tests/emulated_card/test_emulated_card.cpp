@@ -233,7 +233,7 @@ TEST_CASE("freed memory is reused between live allocations") {
   CHECK(before - free_now() >= 2 * bytes);
 }
 
-TEST_CASE("threads synchronise at a barrier and race without one") {
+TEST_CASE("threads of a block synchronise at a barrier and race without one") {
   const Stream stream;
   const OnCard<int> y(2 * threads);
   std::vector<int> next(2 * threads);

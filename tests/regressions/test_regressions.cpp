@@ -245,7 +245,7 @@ TEST_CASE("the gradient of all_gather sums all ranks' cotangents, for any number
 }
 
 // PyTorch #162338, #144045 and #154928, PyTorch/XLA #9670: the mean or a scale was wrong, or ignored on one rank.
-TEST_CASE("one rank records and computes the same as several ranks", "[r18]") {
+TEST_CASE("a collective on one rank records and computes the same as on several ranks", "[r18]") {
   for (const DistributedCase* c : DistributedCase::all()) {
     if (c->name == "send and receive along a line") continue;  // the ends of the line do less work
     if (c->name == "reduce mean") continue;                    // does not multiply by 1
