@@ -145,7 +145,7 @@ TEST_CASE("MSN's regularizer is zero for equal use of prototypes, and not if a p
   });
 }
 
-TEST_CASE("targets and the prototypes in them have no gradient") {
+TEST_CASE("assignment losses have no gradient for targets and their prototypes") {
   on_ranks({1, 3}, [](Communicator& comm) {
     Tape tape;
     const Rows rows = divisions(comm.size())[0];

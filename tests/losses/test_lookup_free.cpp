@@ -146,7 +146,7 @@ TEST_CASE("the lookup-free loss and its gradient do not depend on how tokens are
   });
 }
 
-TEST_CASE("the entropy by groups of bits is an upper bound, and exact for independent bits") {
+TEST_CASE("the lookup-free entropy by groups of bits is an upper bound, and exact for independent bits") {
   run_ranks(1, [](Communicator& comm) {
     const auto value = [&](const Tensor& x, int64_t groups) {
       LookupFreeOptions o = diversity_alone(4);

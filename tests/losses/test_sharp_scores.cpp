@@ -132,7 +132,7 @@ double apart(const Values& actual, const Values& expected) {
 
 }  // namespace
 
-TEST_CASE("the loss of a solved batch is zero with zero gradient and never negative, at any temperature") {
+TEST_CASE("a contrastive loss of a solved batch is zero with zero gradient and never negative, at any temperature") {
   for (const Named& c : picking())
     for (const DType dtype : {DType::f32, DType::f64})
       for (const double temperature : {1.0, 0.07, 0.03, 0.01, 1e-4}) {
@@ -147,7 +147,7 @@ TEST_CASE("the loss of a solved batch is zero with zero gradient and never negat
       }
 }
 
-TEST_CASE("gradients are as exact as with all scores in memory, for large scores and small losses") {
+TEST_CASE("contrastive gradients are as exact as with all scores in memory, for large scores and small losses") {
   for (const Named& c : picking()) {
     if (!c.whole) continue;
     for (const double scale : {14.0, 30.0, 100.0, 9e3})

@@ -121,7 +121,7 @@ TEST_CASE("VectorQuantize::decode returns the quantized values") {
   });
 }
 
-TEST_CASE("orthogonality can use a random subset of codes that is equal on all ranks") {
+TEST_CASE("the orthogonality loss can use a random subset of codes that is equal on all ranks") {
   on_ranks({1, 3}, [](Communicator& comm) {
     const auto gradient = [&](uint64_t step) {
       VectorQuantize quantize("vq",

@@ -64,7 +64,7 @@ TEST_CASE_METHOD(Towers, "every parameter of the text tower gets its gradient") 
   }
 }
 
-TEST_CASE_METHOD(Towers, "sentences of another length are refused") {
+TEST_CASE_METHOD(Towers, "the text tower refuses sentences of another length") {
   CHECK_THROWS_WITH(tower(Tensor::zeros({2, 4}, DType::i64, device)), Catch::Contains("(n, 5), not (2, 4)"));
 }
 

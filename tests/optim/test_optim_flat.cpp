@@ -45,7 +45,7 @@ TEST_CASE("flat memory aligns parameters to 16 elements and pads with zeros to a
   CHECK(flat.flat().slice(1072, 2048).values() == std::vector<double>(976));
 }
 
-TEST_CASE("the parts of a layout are whole blocks that cover it") {
+TEST_CASE("the parts of a FlatLayout are whole blocks that cover it") {
   auto parameters = make_parameters({{3000}, {2500}});
   const FlatLayout layout(pointers(parameters));
   for (const int64_t parts : {1, 2, 3, 4, 7, 9}) {

@@ -125,7 +125,7 @@ TEST_CASE("norms are correct, and partial norms have the same bits however memor
   }
 }
 
-TEST_CASE("separate gradients give the same bits as gradients in flat memory") {
+TEST_CASE("gradients by parameter give an optimizer step the same bits as gradients in flat memory") {
   for (const auto& [name, first, second] : cases)
     for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {
       INFO(name << " " << text(dtype));
@@ -194,7 +194,7 @@ TEST_CASE("optimizer state can be read and set part by part, and training contin
     }
 }
 
-TEST_CASE("ranges other than whole blocks and gradients with the wrong extent are refused") {
+TEST_CASE("an optimizer refuses ranges other than whole blocks, and gradients with the wrong extent") {
   CHECK_THROWS_AS(Rank(DType::f32, Sgd{}, Sgd{}, Range{0, 1000}), Error);
   CHECK_THROWS_AS(Rank(DType::f32, Sgd{}, Sgd{}, Range{0, 1 << 20}), Error);
   Rank rank(DType::f32, Sgd{}, Sgd{}, Range{1024, 3072});
