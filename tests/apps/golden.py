@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Trains every program for 20 steps, on each kind of CPU that this machine has, as threads and as processes, also of
-several kinds in one job. All must end in the weights whose hashes are stored in golden.json, in f32 and in f64: with
---same-bits in one, otherwise in one for each number of ranks.
+"""Trains every program for 20 steps on each kind of CPU that this machine has, as threads, as processes, and with
+several kinds in one job. All must end with the weights whose hashes are in golden.json, in f32 and in f64: with
+--same-bits one hash, otherwise one for each number of ranks.
 
     tests/apps/golden.py PROGRAM ... [--kinds base v3 v4] [--mpiexec NAME] [--run-by 'qemu-aarch64 ...'] [--dtypes f32 f64]
                          [--store]
 
-With --store the weights that each way ends in first are stored, and the others are compared with those.
+--store stores the hash of the first run of each configuration, and compares the other runs with it.
 """
 import argparse
 import gzip
@@ -29,7 +29,7 @@ options_of = {"train_contrastive": ["--batch", "24", "--width", "2", "--no-probe
 
 
 def write_data(folder):
-    """Whole numbers from Python's own generator, which are the same everywhere."""
+    """Integers from Python's own generator, which are equal on all machines."""
     draw = random.Random(1)
     for name, count in (("train", 96), ("t10k", 32)):
         labels = bytes(i % 10 for i in range(count))
@@ -69,14 +69,14 @@ class Trainings:
         return name, self.weights(self.command(program, dtype, kind, "--ranks", str(ranks), *more))
 
     def on_processes(self, program, dtype, ranks, *more):
-        """Of all kinds of CPU in turn."""
+        """Runs processes on all kinds of CPU in turn."""
         self.count += 1
         kinds = [self.options.kinds[rank % len(self.options.kinds)] for rank in range(ranks)]
         parts = [word for kind in kinds for word in (":", "-n", "1", *self.command(program, dtype, kind, *more))]
         return f"processes for {', '.join(kinds)}", self.weights([self.options.mpiexec, *parts[1:]])
 
     def ways(self, program, dtype):
-        """The name of the stored weights that each is to end in, what it is called, and its weights."""
+        """Yields, for each run, the name of its expected weights, its own name and its weights."""
         kinds, processes = self.options.kinds, bool(self.options.mpiexec and self.options.kinds)
         numbers = (1, 2, 3) if not self.options.run_by else (1, 2)
         same = "--same-bits"

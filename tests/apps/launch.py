@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Starts a small training program in every way there is, disturbs it, and checks what its user gets: the exit code, one
-message, and a run that goes on as if nothing had been.
+message, and a run that resumes as if nothing had happened.
 
     tests/apps/launch.py PROGRAM [--mpiexec mpiexec.mpich]
 
@@ -23,11 +23,11 @@ parser.add_argument("program")
 parser.add_argument("--mpiexec")
 arguments = parser.parse_args()
 failures = 0
-named_logs = set()  # by reports of runs that failed as they were to
+named_logs = set()  # in reports of expected failures
 
 
 def command_of(*words, ranks=1, processes=False, out=None):
-    """Of one run: as threads, or as processes."""
+    """A command for one run, as threads or as processes."""
     command = [arguments.program, *words] + (["--out", str(out)] if out else [])
     if processes:
         command = [arguments.mpiexec, "-n", str(ranks), *command]
@@ -46,7 +46,7 @@ def start(*words, **way):
 
 
 def start_and_signal(*words, signals, after, **way):
-    """One run that gets signals as soon as it has said something."""
+    """A run that gets signals as soon as it has printed something."""
     job = subprocess.Popen(command_of(*words, **way), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     said = ""
     while after not in said:
@@ -83,7 +83,7 @@ def said_once(run, text):
 
 
 def check_runs(folder):
-    """However the ranks are run, the losses are the same; on threads and on processes also the bits."""
+    """Threads, processes and numbers of ranks give the same losses; threads and processes also the same bits."""
     curves, hashes = {}, {}
     for ranks in (1, 2, 3, 4):
         for processes in (False, True) if arguments.mpiexec else (False,):
@@ -106,7 +106,7 @@ def check_runs(folder):
 
 
 def check_resuming(folder, ranks, processes):
-    """A run that is killed or stopped, and goes on, ends as one that was not."""
+    """A run that is killed or stopped and then resumed ends like an undisturbed one."""
     kind = f"{ranks} {'processes' if processes else 'threads'}"
     way = dict(ranks=ranks, processes=processes)
     whole = start(out=folder / f"whole-{kind}", **way)
@@ -127,7 +127,7 @@ def check_resuming(folder, ranks, processes):
 
 
 def check_mistakes(folder, ranks, processes):
-    """One message, and the right exit code. tests/apps/mistakes.py has those that users make."""
+    """A failure gives one message and the right exit code. tests/apps/mistakes.py has the mistakes of users."""
     way = dict(ranks=ranks, processes=processes)
     for words, code, text in (
         (["--fault", "missing", "--at", "3"], 66, "apt-get install data"),
@@ -141,17 +141,17 @@ def check_mistakes(folder, ranks, processes):
 
 
 def check_signals(folder, ranks, processes):
-    """A signal asks a training to stop, and ends what is not one; the second does not ask."""
+    """The first signal asks a training to stop and ends other programs; the second ends both."""
     way, kind = dict(ranks=ranks, processes=processes), f"{ranks} {'processes' if processes else 'threads'}"
     interrupt, hang_up = signal.SIGINT, signal.SIGHUP
-    signal.signal(hang_up, signal.SIG_DFL)  # under nohup it is ignored, by the programs started here, too
+    signal.signal(hang_up, signal.SIG_DFL)  # ignored under nohup, and inherited by the programs started here
     before = start_and_signal("--fault", "before", signals=[interrupt], after="probes before", out=folder / f"before-{kind}", **way)
     check(f"{kind} are interrupted before training", before.returncode == 130 and said_once(before, "stopped at once"), before)
     out = folder / f"after-{kind}"
     after = start_and_signal("--fault", "after", signals=[interrupt], after="probes after", out=out, **way)
     check(f"{kind} are interrupted after training", after.returncode == 130 and said_once(after, "stopped at once"), after)
     check(f"{kind} have saved what they trained", len(list((out / "checkpoints").glob("*40*"))) > 0, after)
-    if processes:  # mpiexec has its own ways with these
+    if processes:  # mpiexec handles these itself
         return
     slow = ["--pause", "1000", "--steps", "1000"]
     again = start_and_signal(*slow, signals=[interrupt] * 2, after="probes before", out=folder / f"twice-{kind}", **way)
@@ -181,7 +181,7 @@ def check_expected_ranks(folder):
 
 
 def check_words(folder):
-    """What a run prints."""
+    """The output of a run."""
     quiet = start("--quiet", out=folder / "quiet")
     check("a quiet run prints one line", (quiet.stdout + quiet.stderr).count("\n") == 1 and weights(quiet), quiet)
     objects = start("--json", ranks=2, out=folder / "json")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small training as a program is one, for launch.py: a network learns the sum of its inputs.
+// A small training program for launch.py: a network learns the sum of its inputs.
 #include <cmath>
 #include <csignal>
 #include <thread>
@@ -35,7 +35,7 @@ Tensor inputs(std::span<const int64_t> chosen, DType dtype) {
 
 bool is_last(const Launch& rank) { return rank.comm.rank().value == rank.comm.size() - 1; }
 
-// So that it dies while it waits in its next collective, for the others.
+// So that this rank dies while it waits for the others in its next collective.
 void die_in_next_collective(bool last) {
   if (last)
     std::thread([] {
@@ -72,7 +72,7 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
            .charts = {{"Loss", {"loss"}}, {"Rate", {"rate"}}},
            .steps = options.steps,
            .steps_per_epoch = samples / batch_size});
-  const auto probe = [&](const char* when) {  // which takes its time
+  const auto probe = [&](const char* when) {  // takes some time
     run.note(std::string("probes ") + when);
     if (settings.fault == when) std::this_thread::sleep_for(std::chrono::seconds(20));
   };

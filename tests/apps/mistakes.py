@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the mistakes that people make with the training programs, with ranks as threads and as processes, and checks
-what they get: one message, the exit code of docs/faults.md, and an earlier run that is as it was.
+"""Makes common mistakes with the training programs, with ranks as threads and as processes, and expects one message,
+the exit code of docs/faults.md, and an earlier run that is unchanged.
 
     tests/apps/mistakes.py PROGRAM... [--mpiexec mpiexec.mpich]
 """
@@ -23,7 +23,7 @@ from processes import kill_all, processes_of
 images, labels = "train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz"
 test_labels = "t10k-labels-idx1-ubyte.gz"
 samples = 96
-min_checkpoint = 20000  # bytes, that are fewer than any program's here
+min_checkpoint = 20000  # bytes; every program here writes more
 failures = runs = 0
 
 
@@ -31,7 +31,7 @@ def repacked(change):
     return lambda packed: gzip.compress(change(gzip.decompress(packed)))
 
 
-# What happened to a file, and what is said of it.
+# Kinds of damage to a file, and the messages about them.
 damages = (
     (images, lambda packed: packed[:len(packed) // 2], "the file is truncated"),
     (images, lambda packed: packed[:-6] + bytes([packed[-6] ^ 1]) + packed[-5:], "incorrect data check"),
@@ -45,7 +45,7 @@ damages = (
 
 
 class Programs:
-    """The programs in one way of running them."""
+    """The programs, run in one way."""
 
     def __init__(self, options, ranks, processes, folder):
         self.launcher = [options.mpiexec, "-n", str(ranks)] if processes else []
@@ -64,7 +64,7 @@ class Programs:
         return [program, *self.threads, *quiet, *words]
 
     def run(self, program, out, given, disturb=None):
-        """Disturbed, if at all, when a step is done."""
+        """A run that is disturbed, if at all, after a step."""
         global runs
         runs += 1
         before = len(steps_of(self.folder / out))
@@ -76,7 +76,7 @@ class Programs:
             disturb(job)
         try:
             said = job.communicate(timeout=60)
-        except subprocess.TimeoutExpired:  # which its exit code will tell
+        except subprocess.TimeoutExpired:  # visible in its exit code
             job.kill()
             kill_all(self.folder / out)
             said = job.communicate()
@@ -92,7 +92,7 @@ class Programs:
                       f"  stderr: {run.stderr}")
 
     def expect(self, code, text, program, out, given, **more):
-        """Such an end, told once."""
+        """Expects this exit code, and this message once."""
         run = self.run(program, out, given, **more)
         said = run.stdout + run.stderr
         told = code == 0 or said.count("weft: rank" if "weft: rank" in said else "error: ") == 1
@@ -107,13 +107,13 @@ def steps_of(run):
 
 
 def contents(folder):
-    # Who is killed leaves its lock, which nobody holds.
+    # A killed run leaves its lock file, which no process holds.
     return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*")
             if path.is_file() and path.name != "lock"}
 
 
 def check_command_lines(way, program):
-    """Nothing comes of these."""
+    """Mistakes that are refused before anything is written."""
     letter = way.folder.parent / "letter"
     for given, code, text in (
         ({"--bach": 32}, 64, "there is no option --bach; did you mean --batch?"),
@@ -149,7 +149,7 @@ def check_damages(way, program):
 
 
 def check_other_runs(way, program, other):
-    """What cannot go on where another run was leaves that as it is."""
+    """A run that cannot resume leaves the earlier run as it is."""
     resume, out = {"--resume": "auto"}, f"run of {program.name}"
     way.expect(0, "weights ", program, out, {})
     before = contents(way.folder / out)
@@ -164,7 +164,7 @@ def check_other_runs(way, program, other):
 
 
 def check_full_disk(way, program):
-    """What was saved before is whole, and the run goes on from it when there is room again."""
+    """Earlier checkpoints are sound, and the run resumes from them when there is room again."""
     out = way.folder / "full"
     csv, report = out / "metrics.csv", out / "report.html"
 
@@ -192,7 +192,7 @@ def check_full_disk(way, program):
 
 
 def check_signals(way, program):
-    """A run that is asked to stop saves what it has and tells how to go on."""
+    """A run that is asked to stop saves its state and says how to resume."""
     for number in signal.SIGINT, signal.SIGTERM:
         out = way.folder / number.name
         way.expect(0, f"--resume auto --out {out}", program, out.name, {"--steps": 1000000},
@@ -203,7 +203,7 @@ def check_signals(way, program):
 
 
 def check_one_folder(way, program):
-    """A second run in the folder of the first is told who has it, at once, and the first goes on."""
+    """A second run in the folder of the first is refused at once with its owner, and the first continues."""
     out = way.folder / "one"
     held = []
 
@@ -225,19 +225,19 @@ def check_one_folder(way, program):
 
 
 def check_lost_folder(way, program):
-    """A run whose folder is removed under it says so."""
+    """A run whose folder is removed meanwhile says so."""
     way.expect(74, "cannot be written any more: No such file or directory", program, "lost", {"--steps": 1000000},
                disturb=lambda job: shutil.rmtree(way.folder / "lost", ignore_errors=True))
 
 
 def check_other_data(way, program):
-    """Ranks that read different data, as where a node has other files at the same path, are told so before they train."""
+    """Ranks that read different data, for example because nodes have different files, are refused before they train."""
     other = way.folder / "other data"
     shutil.copytree(way.data, other, dirs_exist_ok=True)
 
     def run():
         process = way.of_one_process(program, "data", {})
-        option = process.index("--data")  # which would be an option that differs
+        option = process.index("--data")  # else this option would differ
         process[option:option + 2] = []
         of_two, of_one = (["env", f"WEFT_DATA={data}", *process] for data in (str(way.data), str(other)))
         return subprocess.run([way.launcher[0], "-n", "2", *of_two, ":", "-n", "1", *of_one], capture_output=True,
@@ -253,7 +253,7 @@ def check_other_data(way, program):
 
 
 def check_few_samples(way, program):
-    """What is no mistake: ranks that do not divide the batch, and more of them than it has samples."""
+    """No mistakes: numbers of ranks that do not divide the batch, or exceed its samples."""
     for batch in 31, 2:
         way.expect(0, "weights ", program, f"batch {batch} of {program.name}", {"--batch": batch})
 

@@ -1,25 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The processes of a run: mpiexec gives each rank a session of its own, so they are known by their command lines."""
+"""The processes of a run, found by command line, because mpiexec gives each rank a session of its own."""
 import os
 import pathlib
 import signal
 
 
 def processes_of(out):
-    """The numbers of the living ones that were given this folder."""
+    """The ids of the living processes with this folder in their command line."""
     found = []
     for entry in pathlib.Path("/proc").glob("[0-9]*"):
         try:
             if str(out).encode() in (entry / "cmdline").read_bytes().split(b"\0"):
                 found.append(int(entry.name))
         except OSError:
-            pass  # it has ended since
+            pass  # it has ended meanwhile
     return found
 
 
 def kill_all(out):
-    """When this returns there are none: whoever was being started meanwhile is killed, too. What they would have left to
-    tell of their last calls goes with them."""
+    """Kills all of them, including those that start meanwhile, and removes the logs of their last calls."""
     killed = set()
     while processes := processes_of(out):
         killed.update(processes)

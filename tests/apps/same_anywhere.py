@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a training program on several numbers of ranks, as threads and as processes, and compares their loss curves and
-the hashes of their weights; then kills it at random steps, lets others go on with what is left, and compares again.
-Bits are those of any number of ranks with --same-bits among the options, and those of one number without it.
+"""Runs a training program on several numbers of ranks, as threads and as processes, and compares loss curves and hashes
+of weights. Then it kills runs at random steps, resumes them, and compares again. With --same-bits among the options the
+bits must agree for all numbers of ranks, and otherwise for runs on the same number.
 
     tests/apps/same_anywhere.py PROGRAM [--threads 1 2 3 4 8] [--processes 1 2 3 4] [--mpiexec NAME] [--kills 4]
                                 [--tolerance 0] [--samples N] [--against-host 1e-9] -- OPTION...
 
-With --tolerance 0 all curves and hashes are equal to the bit; otherwise losses may differ by so much, relatively, and
-hashes are not compared. With --samples a small data set is made for it. With --against-host, for runs on a card, the
-losses of a run on the CPU may differ by so much from theirs.
+With --tolerance 0 all curves and hashes must be bit-identical; otherwise it is the relative tolerance of the losses,
+and hashes are not compared. --samples writes a small data set for it. --against-host, for runs on a card, is the
+tolerance of their losses against a run on the CPU.
 """
 import argparse
 import json
@@ -50,7 +50,7 @@ class Program:
         return self.result(out, done.stdout + done.stderr)
 
     def kill_at(self, way, out, step, seconds):
-        """Some seconds after a step. Whether there was something to kill."""
+        """Kills the run some seconds after a step. Returns whether it was still running."""
         job = subprocess.Popen(self.command(way, out), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         metrics = self.folder / out / "metrics.jsonl"
         while job.poll() is None and (not metrics.exists() or metrics.read_bytes().count(b"\n") < step):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes a small data set in the form of Fashion-MNIST: ten kinds of stripes and rings, in other places and greys.
+"""Writes a small data set in the format of Fashion-MNIST: ten kinds of stripes and rings at varying places and greys.
 
     tests/apps/small_data.py FOLDER [--train 480] [--test 160]
 """

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many ranks are started when unknown it.
+// The number of ranks that are started by default.
 #include "apps/shared/launch/cores.h"
 
 #include "tests/support/catch.h"
@@ -7,9 +7,9 @@
 
 using namespace weft;
 
-TEST_CASE("cores are counted once, whatever threads they have, of the CPUs that may be used") {
+TEST_CASE("physical_cores counts each allowed core once, whatever number of hardware threads it has") {
   const ScratchFolder sys;
-  for (int cpu = 0; cpu < 8; ++cpu) {  // four cores of two threads each
+  for (int cpu = 0; cpu < 8; ++cpu) {  // four cores with two threads each
     const auto topology = sys / ("devices/system/cpu/cpu" + std::to_string(cpu)) / "topology";
     std::filesystem::create_directories(topology);
     put(topology / "thread_siblings_list", std::to_string(cpu % 4) + "," + std::to_string(cpu % 4 + 4) + "\n");
@@ -26,7 +26,7 @@ TEST_CASE("cores are counted once, whatever threads they have, of the CPUs that 
   CHECK(physical_cores({0, 1, 2, 3}, sys.path) == 1);
 }
 
-TEST_CASE("where the kernel does not say what a core is, every CPU is one, and there is one at least") {
+TEST_CASE("physical_cores counts every CPU, and at least one, if the kernel does not report cores") {
   CHECK(physical_cores({0, 1, 2}, "/nowhere") == 3);
   CHECK(physical_cores({}, "/nowhere") == 1);
   CHECK(physical_cores() >= 1);

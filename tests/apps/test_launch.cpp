@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program's ranks get where there are cards. launch.py has the rest.
+// How a program's ranks use cards. launch.py has the rest.
 #include "apps/shared/launch/launch.h"
 
 #include <mutex>
@@ -11,7 +11,7 @@
 using namespace weft;
 using Catch::Contains;
 
-TEST_CASE("ranks as threads have a card each, connected by NCCL, or share one; TF32 is allowed if it is asked for") {
+TEST_CASE("ranks as threads get a card each with NCCL or share one, and TF32 is used only if asked for") {
   SKIP_WITHOUT_A_CARD();
   std::mutex mutex;
   std::vector<double> sums, products;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The losses that train_contrastive knows by name.
+// The losses that train_contrastive offers by name.
 #include "apps/shared/choices/named_loss.h"
 #include "tests/support/uneven_rows.h"
 #include "weft/collectives/transports/self.h"
@@ -7,7 +7,7 @@
 namespace weft {
 namespace {
 
-TEST_CASE("every named loss and its gradient are those of the whole batch, however it is divided") {
+TEST_CASE("every named loss and its gradient equal those of the whole batch for any division") {
   on_ranks([](Communicator& comm) {
     Communicator alone(connect_self());
     int64_t before = 0;
@@ -29,7 +29,7 @@ TEST_CASE("every named loss and its gradient are those of the whole batch, howev
   });
 }
 
-TEST_CASE("a loss that nobody knows is refused") {
+TEST_CASE("an unknown loss name is refused") {
   expect_refusal([] { loss_named("nt-xnt"); }, {"none called 'nt-xnt'"});
 }
 

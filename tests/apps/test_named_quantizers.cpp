@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What train_vq is made of beside its network: quantizers by name, the usage of their codes, sums over blocks.
+// The parts of train_vq besides its network: quantizers by name, code usage, sums over blocks.
 #include <cmath>
 
 #include "apps/shared/choices/named_quantizer.h"
@@ -15,7 +15,7 @@
 namespace weft {
 namespace {
 
-TEST_CASE("every named quantizer makes as many indices of a token as it says, below the number of its codes") {
+TEST_CASE("every named quantizer gives the number of indices per token that it states, below its number of codes") {
   run_ranks(1, [](Communicator& comm) {
     for (const std::string& name : names_of_quantizers())
       for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {
@@ -36,7 +36,7 @@ TEST_CASE("every named quantizer makes as many indices of a token as it says, be
   });
 }
 
-TEST_CASE("a named quantizer refuses what it cannot be made of") {
+TEST_CASE("a named quantizer refuses invalid settings") {
   const auto make = [](const char* name, const QuantizerSettings& settings) {
     return [=] { quantizer_named(name, settings, {.key = {1}}); };
   };
@@ -46,9 +46,9 @@ TEST_CASE("a named quantizer refuses what it cannot be made of") {
   expect_refusal(make("vq-vq", {}), {"none called 'vq-vq'"});
 }
 
-TEST_CASE("the usage of codes is that of all ranks' tokens, and of each part by itself") {
+TEST_CASE("code usage covers the tokens of all ranks, separately for each index position") {
   on_ranks([](Communicator& comm) {
-    CodeUsage usage(2, 4);  // the first part uses codes 0 and 1 alike, the second only code 3
+    CodeUsage usage(2, 4);  // index position 0 uses codes 0 and 1 equally, position 1 only code 3
     usage.add(Tensor::from({2, 2}, {0, 3, 1, 3}, DType::i64));
     if (number(comm) == 0) usage.add(Tensor({0, 2}, DType::i64));
     usage.over(comm);
@@ -59,7 +59,7 @@ TEST_CASE("the usage of codes is that of all ranks' tokens, and of each part by 
   });
 }
 
-TEST_CASE("a sum over blocks has the same bits however they are divided") {
+TEST_CASE("a sum over blocks has the same bits for any division") {
   const Tensor terms = Tensor::normal({40, 3}, {6}, 0, 1e3, DType::f64);
   Tensor expected;
   for (const int ranks : {1, 2, 3, 5, 8})
@@ -75,7 +75,7 @@ TEST_CASE("a sum over blocks has the same bits however they are divided") {
   expect_close(expected, sum(Var(terms), 0));
 }
 
-TEST_CASE("micro-batches have the weight of their samples, which add up to one over all groups that they are in") {
+TEST_CASE("micro-batches are weighted by their samples, and all weights sum to one over every group") {
   for (const bool same_bits : {false, true})
     for (const int64_t count : {1, 7, 96})
       on_ranks([=](Communicator& comm) {
@@ -98,7 +98,7 @@ TEST_CASE("micro-batches have the weight of their samples, which add up to one o
       });
 }
 
-TEST_CASE("pictures are made again with the same error and the same codes on any number of ranks") {
+TEST_CASE("image reconstruction has the same error and codes on any number of ranks") {
   LabelledImages data{Tensor({250, 8, 8, 1}, DType::u8), Tensor::zeros({250}, DType::i64)};
   for (int64_t i = 0; i < data.images.size(); ++i) data.images.mutate<uint8_t>()[i] = static_cast<uint8_t>(i * i % 251);
   double expected = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Command lines, and what is said to wrong ones.
+// Command lines and the errors of wrong ones.
 #include <sstream>
 
 #include "apps/shared/launch/options.h"
@@ -14,7 +14,7 @@ using Catch::Contains;
 
 namespace {
 
-// A program with options of every kind.
+// A program with every kind of option.
 struct Program {
   Options options;
   std::vector<int64_t> hidden = {128};
@@ -41,7 +41,7 @@ CommandLine::Ending ending(const std::vector<const char*>& words) {
 
 }  // namespace
 
-TEST_CASE("options have their defaults until they are given") {
+TEST_CASE("options keep their defaults until they are set") {
   Program program;
   CHECK_FALSE(program.parse({}));
   CHECK((program.options.epochs == 8 && program.options.out == "runs/train" && program.options.resume == "none"));
@@ -53,7 +53,7 @@ TEST_CASE("options have their defaults until they are given") {
   CHECK(other.hidden == std::vector<int64_t>{16, 8});
 }
 
-TEST_CASE("the configuration, read again, is the same configuration") {
+TEST_CASE("a written configuration reads back as the same configuration") {
   const ScratchFolder folder;
   Program program;
   CHECK_FALSE(
@@ -70,7 +70,7 @@ TEST_CASE("the configuration, read again, is the same configuration") {
   CHECK((changed.options.epochs == 5 && changed.options.quiet));
 }
 
-TEST_CASE("a configuration may have comments, and names may have what begins one") {
+TEST_CASE("a configuration may contain comments, and names may contain the comment sign") {
   const ScratchFolder folder;
   put(folder / "config.toml", "# of today\nepochs = 5  # few\nout = \"run #1\"  # 'it'\nresume = 'a \"#2'\n");
   Program program;
@@ -80,13 +80,13 @@ TEST_CASE("a configuration may have comments, and names may have what begins one
   CHECK(program.options.resume == "a \"#2");
 }
 
-TEST_CASE("what config.toml could not hold is refused") {
+TEST_CASE("values that config.toml cannot hold are refused") {
   CHECK_THAT(ending({"--out", "a\"b'c"}).text, Contains("--out: \"a\\\"b'c\" cannot stand in a configuration"));
   CHECK_THAT(ending({"--out", "a\nb"}).text, Contains("leave out the ends of lines"));
   CHECK_THAT(ending({"--out", "a\x08"}).text, Contains("leave out the control characters"));
 }
 
-TEST_CASE("a wrong option is told the nearest one") {
+TEST_CASE("an unknown option gets a suggestion of the closest one") {
   CHECK(ending({"--epoch", "3"}) ==
         CommandLine::Ending{exit_codes::usage,
                             "error: there is no option --epoch; did you mean --epochs? (see --help)\n"});
@@ -98,7 +98,7 @@ TEST_CASE("a wrong option is told the nearest one") {
   CHECK_THAT(ending({"train.toml"}).text, Contains("'train.toml' is not an option"));
 }
 
-TEST_CASE("values that do not fit are refused, with the limit") {
+TEST_CASE("option values out of range are refused, with the limit") {
   CHECK_THAT(ending({"--epochs", "0"}).text, Contains("--epochs: 0 is too small, 1 is the least"));
   CHECK_THAT(ending({"--zero", "4"}).text, Contains("--zero: 4 is too large, 3 is the most"));
   CHECK_THAT(ending({"--rate", "2"}).text, Contains("--rate: 2 is too large, 1 is the most"));
@@ -110,7 +110,7 @@ TEST_CASE("values that do not fit are refused, with the limit") {
   for (const char* word : {"--epochs=0", "--rate=x", "--steps"}) CHECK(ending({word}).exit_code == exit_codes::usage);
 }
 
-TEST_CASE("options that cannot be had together are refused, wherever they come from") {
+TEST_CASE("incompatible options are refused, from the command line and from a configuration") {
   const CommandLine::Ending divided = ending({"--same-bits", "--zero", "3"});
   CHECK(divided.exit_code == exit_codes::usage);
   CHECK_THAT(divided.text, Contains("--same-bits needs whole gradients on every rank, and --zero 3 divides them"));
@@ -124,7 +124,7 @@ TEST_CASE("options that cannot be had together are refused, wherever they come f
   CHECK_FALSE(Program().parse({"--fast-reductions", "--zero", "3"}));
 }
 
-TEST_CASE("a configuration that does not fit is refused like a command line") {
+TEST_CASE("a bad configuration is refused like a bad command line") {
   const ScratchFolder folder;
   const std::string file = (folder / "config.toml").string();
   const auto said = [&](const char* config) {
@@ -149,7 +149,7 @@ TEST_CASE("a configuration that does not fit is refused like a command line") {
   CHECK_THAT(ending({"--config", "nowhere.toml"}).text, Contains("nowhere.toml"));
 }
 
-TEST_CASE("help names every option, and ends well") {
+TEST_CASE("--help lists every option and exits with success") {
   const CommandLine::Ending help = ending({"--help"});
   CHECK(help.exit_code == 0);
   for (const char* name : {"--ranks", "--device",  "--dtype",   "--zero",      "--accumulate",
@@ -162,7 +162,7 @@ TEST_CASE("help names every option, and ends well") {
   for (std::string line; std::getline(lines, line);) CHECK(line.size() <= 80);
 }
 
-TEST_CASE("a card that is not there is not chosen") {
+TEST_CASE("a missing card is not selected") {
   Options options;
   options.device = "cpu";
   CHECK(options.chosen_device() == Device::cpu);
@@ -173,7 +173,7 @@ TEST_CASE("a card that is not there is not chosen") {
     CHECK_THROWS_AS(options.chosen_device(), WrongOption);
 }
 
-TEST_CASE("TF32 is refused where no card computes") {
+TEST_CASE("TF32 is refused without a card") {
   Options options;
   options.tf32 = true;
   options.device = "cpu";
@@ -185,7 +185,7 @@ TEST_CASE("TF32 is refused where no card computes") {
     CHECK_THROWS_AS(options.chosen_device(), WrongOption);
 }
 
-TEST_CASE("the distance of words counts insertions, removals, replacements and swaps") {
+TEST_CASE("the edit distance counts insertions, deletions, substitutions and transpositions") {
   CHECK((edit_distance("", "abc") == 3 && edit_distance("abc", "") == 3 && edit_distance("same", "same") == 0));
   CHECK((edit_distance("kitten", "sitting") == 3 && edit_distance("sede", "seed") == 1));
   CHECK((suggestion("x", {"yz"}).empty() && suggestion("clop", {"siglip", "clip"}) == "; did you mean clip?"));

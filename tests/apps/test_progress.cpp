@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a user sees of a run while it goes on.
+// What a user sees during a run.
 #include <cstdlib>
 
 #include "apps/shared/run/progress.h"
@@ -11,7 +11,7 @@ using Catch::Contains;
 
 namespace {
 
-// What a Progress prints.
+// The output of a Progress.
 class Screen {
  public:
   Screen() : file_(std::tmpfile()) {}
@@ -55,7 +55,7 @@ size_t count(const std::string& text, const std::string& part) {
 
 }  // namespace
 
-TEST_CASE("where there is no terminal, a line comes at the first step, every few seconds, and at the last step") {
+TEST_CASE("progress without a terminal prints a line at the first step, every few seconds and at the last step") {
   const std::string text = run({});
   CHECK(text ==
         "epoch 1/2  step 1/1,000  loss 100  6.4k images/s  25 % communication  0:10 left\n"
@@ -64,7 +64,7 @@ TEST_CASE("where there is no terminal, a line comes at the first step, every few
         "loss 0.1\n");
 }
 
-TEST_CASE("on a terminal one line is written over, ten times a second, within the terminal's width") {
+TEST_CASE("progress on a terminal rewrites one line ten times a second within the terminal's width") {
   const std::string text = run({.live = true, .columns = 100});
   CHECK((count(text, "\r\033[K") > 90 && count(text, "\r\033[K") <= 102));
   CHECK_THAT(text, Contains("━━━━"));
@@ -75,27 +75,27 @@ TEST_CASE("on a terminal one line is written over, ten times a second, within th
   CHECK(count(narrow, "━") == 0);
 }
 
-TEST_CASE("there is color only where it is wanted") {
+TEST_CASE("progress is colored only where color is wanted") {
   CHECK_THAT(run({.live = true, .color = true, .columns = 120}), Contains("\033[36m"));
   CHECK_THAT(run({.live = true, .columns = 120}), !Contains("\033[36m"));
   CHECK_THAT(run({}), !Contains("\033"));
 }
 
-TEST_CASE("what goes to a file is neither live nor colored") {
+TEST_CASE("progress written to a file is neither rewritten nor colored") {
   const Screen screen;
   const Progress::Style style = Progress::style_for(screen.file(), false, false);
   CHECK_FALSE(style.live);
   CHECK_FALSE(style.color);
 }
 
-TEST_CASE("text is wrapped under its last column, and words that are too long stay whole") {
+TEST_CASE("text is wrapped and aligned to its last column, and long words stay whole") {
   CHECK(wrapped("one two three\n", 80) == "one two three\n");
   CHECK(wrapped("one two three\n\n", 7) == "one two\nthree\n\n");
   CHECK(wrapped("  --a X  one two three four\n", 16) == "  --a X  one two\n         three\n         four\n");
   CHECK(wrapped("  --a X  incomprehensible\n  --a X\n", 8) == "  --a X  incomprehensible\n  --a X\n");
 }
 
-TEST_CASE("with --json every line is an object") {
+TEST_CASE("every line of --json output is an object") {
   const std::string text = run({.json = true});
   CHECK(count(text, "\n") == 4);
   CHECK_THAT(text, Catch::StartsWith("{\"event\":\"progress\",\"epoch\":1,\"step\":1,\"steps\":1000,\"loss\":100.0,"
@@ -103,7 +103,7 @@ TEST_CASE("with --json every line is an object") {
   CHECK_THAT(text, Contains("\n{\"event\":\"finished\",\"text\":\"loss 0.1\"}\n"));
 }
 
-TEST_CASE("a quiet run prints its last line, and warnings") {
+TEST_CASE("a quiet run prints only its last line and warnings") {
   CHECK(run({.quiet = true}) == "loss 0.1\n");
   const Screen screen;
   Progress progress(screen.file(), {.quiet = true}, 0);
@@ -112,7 +112,7 @@ TEST_CASE("a quiet run prints its last line, and warnings") {
   CHECK(screen.text() == "warning: a checkpoint is damaged\n");
 }
 
-TEST_CASE("other ranks print nothing but warnings, once each, with their number") {
+TEST_CASE("ranks other than 0 print only warnings, once each, with their rank") {
   CHECK(run({}, 1).empty());
   const Screen screen;
   Progress progress(screen.file(), {}, 3);
@@ -122,7 +122,7 @@ TEST_CASE("other ranks print nothing but warnings, once each, with their number"
   CHECK(screen.text() == "[rank 3] warning: slow disk\n[rank 3] warning: full disk\n");
 }
 
-TEST_CASE("a note does not end up in the live line") {
+TEST_CASE("a note does not overwrite the progress line") {
   const Screen screen;
   Progress progress(screen.file(), {.live = true}, 0);
   progress.show(at_step(1));
@@ -130,19 +130,19 @@ TEST_CASE("a note does not end up in the live line") {
   CHECK_THAT(screen.text(), Contains("left\r\033[Kcheckpoint\n"));
 }
 
-TEST_CASE("rates are those of the last seconds, not of the whole run") {
+TEST_CASE("progress rates cover the last seconds, not the whole run") {
   const Screen screen;
   Progress progress(screen.file(), {}, 0);
   for (int64_t step = 1; step <= 500; ++step) progress.show(at_step(step));
   Progress::Status status = at_step(500);
-  for (int i = 0; i < 50; ++i) {  // from now on a step takes a second
+  for (int i = 0; i < 50; ++i) {  // from here on a step takes a second
     status.step += 1, status.seconds += 1, status.images += 64;
     progress.show(status);
   }
   CHECK_THAT(screen.text(), Contains("step 546/1,000  loss 0.2  64 images/s  0 % communication  7:34 left\n"));
 }
 
-TEST_CASE("numbers are written as people read them") {
+TEST_CASE("progress formats numbers readably") {
   CHECK((grouped(0) == "0" && grouped(999) == "999" && grouped(-1234567) == "-1,234,567" && grouped(-100) == "-100"));
   CHECK((short_number(0.24951) == "0.2495" && short_number(98927) == "98.9k" && short_number(999.99) == "1k"));
   CHECK((bytes_in_words(17) == "17 B" && bytes_in_words(1536) == "1.5 KiB" && bytes_in_words(3e9) == "2.79 GiB" &&

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page that a run ends in.
+// The page that summarises a run.
 #include <algorithm>
 #include <cmath>
 #include <iterator>
@@ -36,7 +36,7 @@ Report everything() {
   return report;
 }
 
-// Every tag that is opened is closed, in order; but for those that have no end.
+// Expects every opened tag to be closed in order, except void elements.
 void expect_balanced(const std::string& page) {
   static const std::regex tag("<(/?)([a-z0-9]+)[^>]*?(/?)>");
   std::vector<std::string> open;
@@ -54,7 +54,7 @@ void expect_balanced(const std::string& page) {
   CHECK(open.empty());
 }
 
-// The heights of a drawing's line or bars, as they are drawn: downwards.
+// The y coordinates of a chart's line or bars, which point down.
 std::vector<double> numbers_in(const std::string& drawing, const std::string& begin, const std::string& end) {
   const size_t from = drawing.find(begin) + begin.size();
   std::string part = drawing.substr(from, drawing.find(end, from) - from);
@@ -66,7 +66,7 @@ std::vector<double> numbers_in(const std::string& drawing, const std::string& be
 
 }  // namespace
 
-TEST_CASE("a report is one sound page that loads nothing and runs nothing") {
+TEST_CASE("a report is one well-formed page without external resources or scripts") {
   const std::string page = html(everything());
   expect_balanced(page);
   CHECK_THAT(page, !Contains("http") && !Contains("<script") && !Contains("<link") && !Contains("@import") &&
@@ -74,7 +74,7 @@ TEST_CASE("a report is one sound page that loads nothing and runs nothing") {
   CHECK_THAT(page, Contains("prefers-color-scheme: dark") && Contains("name='viewport'"));
 }
 
-TEST_CASE("what a report is given is in it, as text and not as HTML") {
+TEST_CASE("a report shows everything that it is given, escaped as text") {
   const std::string page = html(everything());
   CHECK_THAT(page, Contains("A run of &lt;b&gt;two&lt;/b&gt; &amp; more") && !Contains("<b>two"));
   CHECK_THAT(page, Contains("on &quot;2&quot; ranks") && Contains("a&lt;b"));
@@ -82,7 +82,7 @@ TEST_CASE("what a report is given is in it, as text and not as HTML") {
   CHECK_THAT(page, Contains("data:image/png;base64,iVBORw0KGgo"));
 }
 
-TEST_CASE("time is split into what it went to, and calls are added over the ranks") {
+TEST_CASE("a report splits time by activity and sums calls over ranks") {
   const std::string page = html(everything());
   CHECK_THAT(
       page, Contains("computing <b>60 %</b>") && Contains("communication <b>30 %</b>") && Contains("data <b>10 %</b>"));
@@ -91,20 +91,20 @@ TEST_CASE("time is split into what it went to, and calls are added over the rank
   CHECK_THAT(page, Contains("<td>all</td><td>2,000</td>") && !Contains("<td>all_gather</td>"));
 }
 
-TEST_CASE("an empty report is a page as well") {
+TEST_CASE("an empty report is a well-formed page") {
   expect_balanced(html({}));
   CHECK_THAT(html({}), !Contains("Pictures") && !Contains("Communication"));
 }
 
-TEST_CASE("a falling line falls, and stays inside") {
+TEST_CASE("a chart's line falls with its values and stays inside") {
   const std::string drawing = line_chart({{"loss", curve(100, [](int i) { return 100.0 - i; })}}, "step");
   const std::vector<double> numbers = numbers_in(drawing, "<polyline class='one line' points='", "'");
   REQUIRE(numbers.size() == 200);
-  for (size_t i = 2; i < numbers.size(); ++i) CHECK(numbers[i] > numbers[i - 2]);  // down is more
+  for (size_t i = 2; i < numbers.size(); ++i) CHECK(numbers[i] > numbers[i - 2]);  // y grows downwards
   CHECK((numbers[0] == 44 && numbers[198] == 432 && numbers[1] >= 10 && numbers[199] <= 194));
 }
 
-TEST_CASE("an axis has round numbers, neither few nor many") {
+TEST_CASE("an axis has a moderate number of round ticks") {
   for (int steps = 5; steps < 10'000; steps = steps * 6 / 5) {
     const std::string drawing = line_chart({{"loss", curve(steps, [](int) { return 0.0; })}}, "step");
     int count = 0;
@@ -114,7 +114,7 @@ TEST_CASE("an axis has round numbers, neither few nor many") {
   }
 }
 
-TEST_CASE("many points become a mean within the range of its neighbours") {
+TEST_CASE("a chart of many points shows local means within a band of local extremes") {
   const std::string drawing = line_chart({{"loss", curve(100'000, [](int i) { return i % 2 ? 1.0 : 3.0; })}}, "step");
   CHECK(drawing.size() < 20'000);
   const std::vector<double> line = numbers_in(drawing, "<polyline class='one line' points='", "'");
@@ -124,7 +124,7 @@ TEST_CASE("many points become a mean within the range of its neighbours") {
   CHECK(band.back() - band[1] > 100);
 }
 
-TEST_CASE("what is not finite is left out, and a chart of nothing is empty") {
+TEST_CASE("a chart skips non-finite values, and can be empty") {
   const std::string drawing = line_chart({{"loss", curve(9, [](int i) { return i == 5 ? std::nan("") : i; })}}, "step");
   CHECK(numbers_in(drawing, "<polyline class='one line' points='", "'").size() == 16);
   CHECK_THAT(drawing, !Contains("nan"));
@@ -133,7 +133,7 @@ TEST_CASE("what is not finite is left out, and a chart of nothing is empty") {
     expect_balanced(chart);
     CHECK_THAT(chart, !Contains("'nan") && !Contains("inf") && !Contains(",nan"));
   }
-  for (const double next : {4.143134726392532, 4.1431347263925326, 4.1431347263926}) {  // so close that ticks are equal
+  for (const double next : {4.143134726392532, 4.1431347263925326, 4.1431347263926}) {  // so close that ticks coincide
     const std::string chart = line_chart({{"loss", {{1, 4.1431347263925317}, {2, next}}}}, "step");
     expect_balanced(chart);
     CHECK(chart.size() < 4000);
@@ -143,14 +143,14 @@ TEST_CASE("what is not finite is left out, and a chart of nothing is empty") {
   CHECK_THROWS_WITH(line_chart(std::vector<Line>(6), "step"), Contains("6 lines"));
 }
 
-TEST_CASE("bars are as high as their values") {
+TEST_CASE("a chart's bars are as high as their values") {
   const std::vector<double> n = numbers_in(bar_chart({4, 2, 0}, "codes"), "<path class='one bar' d='", "'");
   REQUIRE(n.size() == 15);  // for each bar: x, the base, its top, x, the base
   const double base = n[1];
   CHECK((base - n[2] == Approx(2 * (base - n[7])) && n[12] == base));
 }
 
-TEST_CASE("base 64 is that of RFC 4648") {
+TEST_CASE("base64 encoding follows RFC 4648") {
   CHECK((base64("").empty() && base64("f") == "Zg==" && base64("fo") == "Zm8=" && base64("foo") == "Zm9v"));
   CHECK((base64("foobar") == "Zm9vYmFy" && base64("\xff\xfb\xf0") == "//vw"));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run leaves on the disk: metrics in three files, pictures, and the folder that has them.
+// The files of a run: metrics in three files, pictures, and the folder that holds them.
 #include <png.h>
 
 #include <chrono>
@@ -38,7 +38,7 @@ template <class T> T number_at(const std::string& bytes, size_t place) {
 }
 uint32_t unmasked(uint32_t crc) { return (crc - 0xa282ead8u) >> 17 | (crc - 0xa282ead8u) << 15; }
 
-// The events of a file, each checked against its checksums.
+// The events of a file, with their checksums verified.
 std::vector<std::string> events_of(const fs::path& file) {
   const std::string bytes = contents(file);
   std::vector<std::string> events;
@@ -52,7 +52,7 @@ std::vector<std::string> events_of(const fs::path& file) {
   return events;
 }
 
-// A PNG's pixels, as the library reads them.
+// A PNG's pixels as libpng reads them.
 std::vector<uint8_t> pixels_of(const std::string& file, int channels, png_image& image) {
   image = {};
   image.version = PNG_IMAGE_VERSION;
@@ -86,7 +86,7 @@ TEST_CASE("metrics are in all three files when add returns") {
   CHECK(metrics.last("accuracy") == 0.75);
 }
 
-TEST_CASE("an event has the bytes that TensorBoard's protocol gives it") {
+TEST_CASE("an event has the bytes of TensorBoard's format") {
   const ScratchFolder folder;
   EventFile(folder / "tfevents", 1.0).add(2.0, 300, "loss", 0.5);
   const std::vector<std::string> events = events_of(folder / "tfevents");
@@ -98,7 +98,7 @@ TEST_CASE("an event has the bytes that TensorBoard's protocol gives it") {
                                     27));
 }
 
-TEST_CASE("a run that goes on forgets what was measured behind its step, in all files") {
+TEST_CASE("a resumed run removes the metrics after its step from all files") {
   const ScratchFolder folder;
   const auto fill = [](Metrics& metrics, int64_t from, int64_t to) {
     for (int64_t step = from; step <= to; ++step) metrics.add(step, {{"loss", 1.0 / static_cast<double>(step)}});
@@ -108,12 +108,12 @@ TEST_CASE("a run that goes on forgets what was measured behind its step, in all 
     fill(metrics, 1, 7);
   }
   std::ofstream(folder / "metrics.jsonl", std::ios::app) << "{\"step\":8,\"ti";  // killed while writing
-  SECTION("which lies before the end") {
+  SECTION("from a step before the last one measured") {
     Metrics metrics(folder.path, {"loss"}, 4);
     CHECK(metrics.curve("loss").size() == 4);
     fill(metrics, 5, 9);
   }
-  SECTION("which lies behind the end, too") {
+  SECTION("from a step after the last one measured") {
     Metrics metrics(folder.path, {"loss"}, 8);
     CHECK(metrics.curve("loss").size() == 7);
     fill(metrics, 8, 9);
@@ -128,7 +128,7 @@ TEST_CASE("a run that goes on forgets what was measured behind its step, in all 
   CHECK(events_of(folder / "events.out.tfevents.weft").size() == 10);
 }
 
-TEST_CASE("numbers that are not finite are told from those that are not there") {
+TEST_CASE("metrics distinguish non-finite values from missing ones") {
   const ScratchFolder folder;
   const double infinity = std::numeric_limits<double>::infinity();
   { Metrics(folder.path, {"a", "b", "c"}).add(1, {{"a", std::nan("")}, {"b", -infinity}}); }
@@ -139,7 +139,7 @@ TEST_CASE("numbers that are not finite are told from those that are not there") 
   CHECK(again.curve("c").empty());
 }
 
-TEST_CASE("metrics refuse a name that was not announced, and a step that goes back") {
+TEST_CASE("metrics refuse a name that was not announced, and a decreasing step") {
   const ScratchFolder folder;
   Metrics metrics(folder.path, {"loss"});
   metrics.add(3, {{"loss", 1}});
@@ -148,7 +148,7 @@ TEST_CASE("metrics refuse a name that was not announced, and a step that goes ba
   CHECK(lines_of(folder / "metrics.jsonl").size() == 1);
 }
 
-TEST_CASE("a full disk is an output failure that names the file") {
+TEST_CASE("a full disk is reported as an output failure that names the file") {
   AppendedFile file("/dev/full");
   CHECK_THROWS_AS(file.append("x"), OutputFailure);
   CHECK_THROWS_WITH(file.append("x"), Contains("/dev/full: cannot be written: No space left"));
@@ -165,7 +165,7 @@ TEST_CASE("a PNG has the pixels of its tensor") {
   CHECK_THROWS_WITH(png(Tensor::zeros({5, 7})), Contains("png: u8"));
 }
 
-TEST_CASE("a grid has every picture in its place, and background between and behind them") {
+TEST_CASE("an image grid has every picture in its place, and background elsewhere") {
   Tensor pictures({5, 2, 3, 1}, DType::u8);
   for (int64_t i = 0; i < pictures.size(); ++i) pictures.mutate<uint8_t>()[i] = static_cast<uint8_t>(i + 1);
   const Tensor whole = grid(pictures, 3);
@@ -176,13 +176,13 @@ TEST_CASE("a grid has every picture in its place, and background between and beh
   CHECK(grid(pictures, 100).shape() == Shape({2, 19, 1}));
 }
 
-TEST_CASE("values become pixels between black and white") {
+TEST_CASE("pixel values map to the range from black to white") {
   const Tensor pixels = as_pixels(Tensor::from({5}, {-1, 0, 0.5, 1, std::nan("")}));
   CHECK(pixels.values() == std::vector<double>{0, 0, 128, 255, 0});
   CHECK(as_pixels(Tensor::from({1}, {7})).values()[0] == 255);
 }
 
-TEST_CASE("a run from the beginning moves an earlier one aside, and a run that goes on does not") {
+TEST_CASE("a new run moves an earlier one aside, and a resumed run does not") {
   const ScratchFolder scratch;
   const fs::path path = scratch / "runs/one";
   const auto run = [](const fs::path& folder, const char* config, double loss) {
@@ -202,7 +202,7 @@ TEST_CASE("a run from the beginning moves an earlier one aside, and a run that g
   CHECK_FALSE(fs::exists(scratch / "runs/one-3"));
 }
 
-TEST_CASE("a folder with something else in it is left alone") {
+TEST_CASE("a run refuses a folder with other contents and leaves it alone") {
   const ScratchFolder scratch;
   put(scratch / "letter.txt", "dear");
   CHECK_THROWS_WITH(RunFolder(scratch.path), Contains("something other than a run"));
@@ -211,7 +211,7 @@ TEST_CASE("a folder with something else in it is left alone") {
   CHECK_FALSE(fs::exists(scratch / "lock"));
 }
 
-TEST_CASE("a run has its folder to itself, also while it moves an earlier one aside, until it ends") {
+TEST_CASE("a run has exclusive use of its folder until it ends, even while it moves an earlier run aside") {
   const ScratchFolder scratch;
   const fs::path path = scratch / "runs/one";
   const std::string another_has_it =
@@ -227,14 +227,14 @@ TEST_CASE("a run has its folder to itself, also while it moves an earlier one as
     second.begin("seed=2\n", {"loss"});
     CHECK_THROWS_WITH(RunFolder(path), Contains(another_has_it));
     CHECK_FALSE(fs::exists(scratch / "runs/one-1/lock"));
-    const RunFolder earlier(scratch / "runs/one-1");  // which nobody has
+    const RunFolder earlier(scratch / "runs/one-1");  // no run has it open
   }
   CHECK_FALSE(fs::exists(path / "lock"));
   put(path / "lock", "process 1 on another, which was killed");
   CHECK_NOTHROW(RunFolder(path));
 }
 
-TEST_CASE("a run waits a moment for one that is just ending") {
+TEST_CASE("a run waits a moment for one that is about to end") {
   const ScratchFolder scratch;
   auto ending = std::make_unique<RunFolder>(scratch / "one");
   ending->begin("seed=1\n", {"loss"});
@@ -246,7 +246,7 @@ TEST_CASE("a run waits a moment for one that is just ending") {
   end.join();
 }
 
-TEST_CASE("a run that ends before it begins leaves no folder, and one that cannot be made is refused before") {
+TEST_CASE("a run that ends before it starts leaves no folder, and an impossible folder is refused at once") {
   const ScratchFolder scratch;
   { const RunFolder run(scratch / "runs/one"); }
   CHECK_FALSE(fs::exists(scratch / "runs"));
@@ -255,7 +255,7 @@ TEST_CASE("a run that ends before it begins leaves no folder, and one that canno
                     Contains("runs/one: cannot be created: ") && Contains("letter is a file"));
 }
 
-TEST_CASE("two runs that begin in the same new folder: one has it") {
+TEST_CASE("only one of two runs that start in the same new folder gets it") {
   const ScratchFolder scratch;
   RunFolder first(scratch / "one"), second(scratch / "one");
   first.begin("seed=1\n", {"loss"});
@@ -263,7 +263,7 @@ TEST_CASE("two runs that begin in the same new folder: one has it") {
   CHECK(contents(scratch / "one/config.toml") == "seed=1\n");
 }
 
-TEST_CASE("metrics whose file was removed, moved or replaced are an output failure, and a link is not followed") {
+TEST_CASE("a metrics file that was removed, moved or replaced is an output failure, and links are not followed") {
   const ScratchFolder scratch;
   const fs::path file = scratch / "metrics.csv";
   AppendedFile metrics(file);
@@ -279,7 +279,7 @@ TEST_CASE("metrics whose file was removed, moved or replaced are an output failu
   CHECK(contents(scratch / "precious") == "mine");
 }
 
-TEST_CASE("a line of metrics that cannot be one ends what is taken over") {
+TEST_CASE("a damaged line of metrics ends what a resumed run keeps") {
   for (const char* line : {R"({"step":2,"time":"now","loss":1})", R"({"step":-2,"time":1,"loss":1})",
                            R"({"step":1e300,"time":1,"loss":1})", R"({"step":2.5,"time":1,"loss":1})",
                            R"({"step":18446744073709551615,"time":1})", R"({"step":null,"time":1})", "[2]", "\xff"}) {
@@ -293,7 +293,7 @@ TEST_CASE("a line of metrics that cannot be one ends what is taken over") {
   }
 }
 
-TEST_CASE("sessions add up to the whole run, and those after the step at which it goes on are forgotten") {
+TEST_CASE("sessions add up to the whole run, without those after the step it resumes from") {
   const ScratchFolder folder;
   Traffic two, three;
   two[Verb::all_reduce] = {2, 20, 0.5};
@@ -320,10 +320,10 @@ TEST_CASE("sessions add up to the whole run, and those after the step at which i
     CHECK(sessions_up_to(20, folder / "sessions.json").empty());
   }
   put(folder / "sessions.json", R"([{"last_step":1,"images":1,"ranks":[]}])" + std::string(size_t{8} << 20, '\n'));
-  CHECK(sessions_up_to(20, folder / "sessions.json").size() == 1);  // of these 8 MiB the rest is not read
+  CHECK(sessions_up_to(20, folder / "sessions.json").size() == 1);  // the rest of these 8 MiB is not read
 }
 
-TEST_CASE("a run resumes from its latest checkpoint, from a path, or from none") {
+TEST_CASE("a run resumes from its latest checkpoint, from a given path, or not at all") {
   const ScratchFolder scratch;
   const NamedTensors state = {{"w", Tensor::zeros({2})}};
   save_checkpoint(RunFolder::checkpoints(scratch.path), 20, state, {});
@@ -338,7 +338,7 @@ TEST_CASE("a run resumes from its latest checkpoint, from a path, or from none")
   CHECK_THROWS_AS(checkpoint_to_resume((scratch / "empty").string(), "elsewhere"), MissingInput);
 }
 
-TEST_CASE("a run that goes on tells in what it differs from the one before, but not where and how it runs") {
+TEST_CASE("a resumed run reports options that differ from the earlier run, except where and how it runs") {
   const ScratchFolder scratch;
   const fs::path checkpoint = scratch / "checkpoints/step-000020.safetensors";
   const std::string now = "ranks = 4\nloss = \"vicreg\"\nrate = 0.01\nout = \"b\"\nnew = 1\n";

@@ -12,12 +12,12 @@
 namespace weft {
 namespace {
 
-// The rows that consecutive samples have in the data.
+// The rows of consecutive samples in the data.
 Tensor rows_of(const Tensor& data, std::span<const int64_t> samples) {
   return samples.empty() ? data.slice(0, 0) : data.slice(samples.front(), samples.back() + 1);
 }
 
-// Calls body(options, comm) on some numbers of ranks, at every stage of both modes.
+// Calls body(options, comm) on several numbers of ranks, at every stage of both modes.
 template <class Body> void in_every_mode(Body body) {
   for (const bool same_bits : {false, true})
     for (const int64_t stage : {0, 1, 2, 3}) {
@@ -28,7 +28,7 @@ template <class Body> void in_every_mode(Body body) {
     }
 }
 
-// Calls body(training, parameter, comm) in each.
+// Calls body(training, parameter, comm) for each.
 template <class Body> void with_a_parameter(Body body) {
   in_every_mode([&](const Options& options, Communicator& comm) {
     Traffic traffic;
@@ -39,7 +39,7 @@ template <class Body> void with_a_parameter(Body body) {
   });
 }
 
-TEST_CASE("a parameter changed after a step is changed on every rank, at any stage") {
+TEST_CASE("a parameter set after a step is set on every rank, at any stage") {
   with_a_parameter([](Training& training, Parameter& scale, Communicator& comm) {
     const auto value = [&] {
       Tape tape;
@@ -53,7 +53,7 @@ TEST_CASE("a parameter changed after a step is changed on every rank, at any sta
   });
 }
 
-TEST_CASE("a watched parameter of a loss over the batch gets the gradient of one process, at any stage") {
+TEST_CASE("the gradient of a watched parameter of a batch loss equals that of one process, at any stage") {
   with_a_parameter([](Training& training, Parameter& scale, Communicator& comm) {
     const auto samples = std::vector<int64_t>{0, 1, 2, 3, 4, 5, 6, 7};
     const auto encode = [](Tape& tape, std::span<const int64_t> numbers) -> Features {
@@ -73,7 +73,7 @@ TEST_CASE("a watched parameter of a loss over the batch gets the gradient of one
   });
 }
 
-TEST_CASE("with WEFT_DEBUG=1 a weight that is wrong on one rank is named before the step, and in backward") {
+TEST_CASE("WEFT_DEBUG=1 names a weight that differs on one rank before the step and in backward") {
   setenv("WEFT_DEBUG", "1", 1);
   for (const bool same_bits : {false, true})
     on_ranks({2, 3, 5}, [&](Communicator& comm) {
@@ -105,7 +105,7 @@ TEST_CASE("with WEFT_DEBUG=1 a weight that is wrong on one rank is named before 
   unsetenv("WEFT_DEBUG");
 }
 
-TEST_CASE("a question about a layer's weight is answered by all micro-batches and ranks together, at any stage") {
+TEST_CASE("a gradient query for a layer's weight covers all micro-batches and ranks, at any stage") {
   in_every_mode([](Options options, Communicator& comm) {
     options.accumulate = 2;
     Traffic traffic;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What ranks send in a step of train_contrastive: the gradients of its parameters, the features of the loss, and the
-gradients of these, and hardly more.
+"""Checks that ranks send little more in a step of train_contrastive than the gradients of its parameters, the features
+of the loss, and their gradients.
 
     tests/apps/traffic.py PROGRAM [--mpiexec NAME]
 """
@@ -13,15 +13,15 @@ import subprocess
 import sys
 import tempfile
 
-samples, features, f32 = 96, 64, 4  # in a batch, of a view, bytes
+samples, features, f32 = 96, 64, 4  # per batch, per view, in bytes
 allowance = 1.05
 units = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20}
 
 
 def expected_bytes(ranks, parameters):
-    """Of the values that all ranks bring in. For the sum of the gradients each rank brings all of them (all_reduce). Of
-    both views' features each brings those of its samples (all_gather), and in backward a gradient for those of every
-    rank (reduce_scatter)."""
+    """Bytes that all ranks contribute. To the sum of gradients each rank contributes all of them (all_reduce); of both
+    views' features those of its own samples (all_gather), and in backward a gradient for every rank's
+    (reduce_scatter)."""
     views = 2 * samples * features
     return f32 * (ranks * parameters + views + ranks * views)
 

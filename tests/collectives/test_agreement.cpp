@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values that should be equal on all ranks: that the smallest difference is found, and where it is said to be.
+// expect_agreement finds the smallest difference between values that should be equal on all ranks, and says where it
+// is.
 #include "tests/support/on_ranks.h"
 #include "weft/collectives/checks/agreement.h"
 
@@ -7,7 +8,7 @@ using namespace weft;
 
 namespace {
 
-// Ends with an Error that says all of this on every rank.
+// Expects an Error on every rank that contains all of these texts.
 void expect_difference(const std::vector<NamedTensor>& values, Communicator& comm,
                        std::initializer_list<std::string> said, Site site = Site::here()) {
   for (const std::string& part : said)
@@ -15,7 +16,7 @@ void expect_difference(const std::vector<NamedTensor>& values, Communicator& com
                    {"step 3: '", "' should be equal on all ranks, but ", part.c_str()}, site);
 }
 
-// As others have it, but for one element on one rank.
+// x, with `other` as one element on one rank.
 Tensor but_for(const Tensor& x, int64_t element, double other, bool here) {
   std::vector<double> values = x.values();
   if (here) values[static_cast<size_t>(element)] = other;
@@ -24,7 +25,7 @@ Tensor but_for(const Tensor& x, int64_t element, double other, bool here) {
 
 }  // namespace
 
-TEST_CASE("values that are equal to the bit agree, whatever they are") {
+TEST_CASE("bit-identical values agree, including NaN, -0, subnormals and empty tensors") {
   on_ranks([](Communicator& comm) {
     const Tensor odd = Tensor::from({4}, {NAN, -0.0, INFINITY, 1e-310}, DType::f64);
     expect_agreement("nothing", {}, comm);
@@ -33,7 +34,7 @@ TEST_CASE("values that are equal to the bit agree, whatever they are") {
   });
 }
 
-TEST_CASE("one element that differs on one rank is found, wherever it is, and named with its value and its ranks") {
+TEST_CASE("a single differing element on one rank is reported with its index, both values and both ranks") {
   on_ranks({2, 3, 5}, [](Communicator& comm) {
     for (const DType dtype : {DType::u8, DType::f32, DType::f64})
       for (int64_t size = 1; size <= 11; ++size)
@@ -46,7 +47,7 @@ TEST_CASE("one element that differs on one rank is found, wherever it is, and na
   });
 }
 
-TEST_CASE("the first value is looked at like the others, and the first rank may be the odd one") {
+TEST_CASE("a difference is found in the first of several values, and when rank 0 is the odd one") {
   on_ranks({2, 3}, [](Communicator& comm) {
     const Tensor x = Tensor::full({2, 3}, 2);
     expect_difference({{"v", but_for(x, 4, 7, number(comm) == 0)}, {"w", but_for(x, 0, 1, number(comm) == 1)}}, comm,
@@ -54,7 +55,7 @@ TEST_CASE("the first value is looked at like the others, and the first rank may 
   });
 }
 
-TEST_CASE("elements that are exchanged differ, and so do zeros of either sign") {
+TEST_CASE("swapped elements differ, and so do +0 and -0") {
   on_ranks({2, 5}, [](Communicator& comm) {
     const bool odd = number(comm) == comm.size() - 1;
     const std::string rank = " on rank " + text(comm.size() - 1);
@@ -67,7 +68,7 @@ TEST_CASE("elements that are exchanged differ, and so do zeros of either sign") 
   });
 }
 
-TEST_CASE("values of the same bits, but of another type or shape, differ") {
+TEST_CASE("tensors with the same bits but different types or shapes differ") {
   on_ranks({2, 3}, [](Communicator& comm) {
     const bool odd = number(comm) == 1;
     expect_difference({{"type", Tensor::zeros({2}, odd ? DType::i64 : DType::f64)}}, comm,
@@ -79,10 +80,10 @@ TEST_CASE("values of the same bits, but of another type or shape, differ") {
   });
 }
 
-TEST_CASE("within a part of the ranks they are named by their numbers in the whole") {
+TEST_CASE("a subgroup reports its ranks by their world ranks") {
   on_ranks({5}, [](Communicator& world) {
     const int me = number(world);
-    const auto group = world.split(me % 2, -me);  // ranks 4 2 0 and 3 1
+    const auto group = world.split(me % 2, -me);  // ranks 4 2 0, and 3 1
     const Tensor x = Tensor::full({3}, 0.5);
     const bool even = me % 2 == 0;
     expect_difference({{"w", but_for(x, 2, 1.0 / 3, me == (even ? 0 : 1))}}, *group,
@@ -91,7 +92,7 @@ TEST_CASE("within a part of the ranks they are named by their numbers in the who
   });
 }
 
-TEST_CASE("the first line in which texts differ is told, with the first rank that has another") {
+TEST_CASE("first_different_line returns the first differing line and the first rank that has another") {
   const auto said = [](std::vector<std::string> texts) { return first_different_line("differ", texts); };
   CHECK(said({}) == std::nullopt);
   CHECK(said({"a\nb\n", "a\nb\n"}) == std::nullopt);

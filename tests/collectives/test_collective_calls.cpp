@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives on transports that threads do not show: one that brings what is shown in parts, as messages do, and one
-// that has reductions of its own, as MPI has.
+// Collectives on transports unlike threads: one that reads in parts, as messages do, and one with reductions of its
+// own, as MPI has.
 #include "tests/support/distributed_checks.h"
 #include "tests/support/forwarding_transport.h"
 #include "tests/support/on_ranks.h"
@@ -10,8 +10,8 @@ using namespace weft;
 
 namespace {
 
-// Brings what is read in pieces, each a copy with NaN behind it, so what is read in another place shows. A rank is
-// shown nothing but the ranges that it reads, if there are any.
+// Reads in pieces, each into a copy with NaN behind it, so that reading elsewhere shows. A rank that shows only some
+// ranges gives access to these alone.
 class PartedTransport final : public ForwardingTransport {
  public:
   using ForwardingTransport::ForwardingTransport;
@@ -34,7 +34,7 @@ class PartedTransport final : public ForwardingTransport {
   }
 
  private:
-  static constexpr size_t step = 16;  // bytes: two elements of the cases
+  static constexpr size_t step = 16;  // bytes: two elements
 
   std::vector<Range> everything(size_t mine) {
     std::vector<Range> all;
@@ -64,7 +64,7 @@ class PartedTransport final : public ForwardingTransport {
   };
 };
 
-// Adds from the last rank down, and leaves a mean as the sum, as MPI does.
+// Adds from the last rank down, and returns a sum where a mean is asked for, as MPI does.
 class ReducingTransport final : public ForwardingTransport {
  public:
   using ForwardingTransport::ForwardingTransport;
@@ -92,13 +92,13 @@ template <class Transport> void on_ranks_with(Reductions reductions, const std::
 
 }  // namespace
 
-TEST_CASE("every distributed case does what its specification says where what is read comes in parts") {
+TEST_CASE("every distributed case matches its specification on a transport that reads in pieces") {
   on_ranks_with<PartedTransport>(Reductions::ordered, [](Communicator& comm) {
     for (const DistributedCase* c : DistributedCase::all()) check_specification(*c, comm);
   });
 }
 
-TEST_CASE("a mean by a transport's own reductions is the mean, a sum the sum") {
+TEST_CASE("sum and mean by a transport's own reduction are correct") {
   on_ranks_with<ReducingTransport>(Reductions::fast, [](Communicator& comm) {
     const Tensor mine = data_of(number(comm), {7});
     Tensor sum = data_of(0, {7});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The checks that walk the distributed cases: every collective, and everything else that spans ranks and says what it
-// does. tests/mpi/collectives.cpp makes the same checks under mpiexec.
+// Checks of all distributed cases, that is of every collective and of all else that spans ranks and has a
+// specification. tests/mpi/collectives.cpp makes the same checks under mpiexec.
 #include "tests/kernels/cuda_checks.h"
 #include "tests/support/distributed_checks.h"
 #include "tests/support/on_ranks.h"
@@ -13,7 +13,7 @@ namespace {
 constexpr int group_sizes[] = {1, 2, 3, 4, 5, 8};
 }
 
-TEST_CASE("every distributed case does what its specification says, on any number of ranks") {
+TEST_CASE("every distributed case matches its specification on any number of ranks") {
   for (const DistributedCase* c : DistributedCase::all())
     for (const int n : group_sizes) {
       INFO(c->name << " on " << n << " ranks");
@@ -21,7 +21,7 @@ TEST_CASE("every distributed case does what its specification says, on any numbe
     }
 }
 
-TEST_CASE("every distributed case has exact first and second derivatives, on any number of ranks") {
+TEST_CASE("every distributed case has exact first and second derivatives on any number of ranks") {
   for (const DistributedCase* c : DistributedCase::all())
     for (const int n : group_sizes) {
       INFO(c->name << " on " << n << " ranks");
@@ -29,7 +29,7 @@ TEST_CASE("every distributed case has exact first and second derivatives, on any
     }
 }
 
-TEST_CASE("the same holds on a card that the ranks share") {
+TEST_CASE("every distributed case passes on one card that all ranks share") {
   SKIP_WITHOUT_A_CARD();
   for (const DistributedCase* c : DistributedCase::all())
     for (const int n : {1, 3}) {
@@ -41,12 +41,12 @@ TEST_CASE("the same holds on a card that the ranks share") {
     }
 }
 
-TEST_CASE("the same holds in groups that do not start at the first rank") {
+TEST_CASE("every distributed case passes in subgroups whose rank order differs from the world's") {
   for (const DistributedCase* c : DistributedCase::all()) {
     INFO(c->name);
     CHECK_NOTHROW(run_ranks(5, [&](Communicator& world) {
       const int r = world.rank().value;
-      const auto group = world.split(r % 2 == 0 ? 0 : 1, -r);  // ranks 4 2 0 and 3 1
+      const auto group = world.split(r % 2 == 0 ? 0 : 1, -r);  // ranks 4 2 0, and 3 1
       require(group->global(group->rank()).value == r, "a rank's global number is lost in a split");
       check_specification(*c, *group);
       check_gradients(*c, *group);
@@ -54,13 +54,13 @@ TEST_CASE("the same holds in groups that do not start at the first rank") {
   }
 }
 
-TEST_CASE("gather and scatter of vectors bring every gradient home, and refuse scalars and what does not divide") {
+TEST_CASE("gather and scatter of vectors return every gradient, and refuse scalars and indivisible lengths") {
   on_ranks([](Communicator& comm) {
     Tape tape;
     const int n = comm.size(), me = number(comm);
     const GroupRank root{n - 1};
     const Var mine = tape.watch(data_of(me, {2})), all = tape.watch(data_of(me, {2 * n}));
-    const Tensor weights = data_of(n, {2 * n});  // of the root's gathered elements, and of what was scattered
+    const Tensor weights = data_of(n, {2 * n});  // of the root's gathered elements and of the scattered ones
     const Var gathered = gather(mine, root, comm), scattered = scatter(all, root, comm);
     const Var of_gathered = comm.rank() == root ? sum(gathered * tape.constant(weights)) : sum(gathered);
     const Var of_scattered = sum(scattered * tape.constant(weights.slice(2 * me, 2 * me + 2)));

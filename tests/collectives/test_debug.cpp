@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Program mistakes that no type can see, each found and named by the debug mode.
+// The debug mode finds and names mistakes that no type can detect.
 #include "tests/support/on_ranks.h"
 #include "weft/collectives/checks/debug.h"
 #include "weft/collectives/collectives.h"
@@ -17,8 +17,8 @@ namespace {
 
 using namespace placement_letters;
 
-// What a program computes with w, Replicated, and x, Varying, must end with an Error that says all of this on every
-// rank; and without debugging it must end with none.
+// Expects an Error on every rank with all of these texts when a program computes with w (Replicated) and x (Varying)
+// under debugging, and no error without it.
 template <class F> void expect_found(F program, std::initializer_list<const char*> said, Site site = Site::here()) {
   on_ranks({2, 3, 5}, [&](Communicator& comm) {
     const Parameter w("w", data_of(0, {2, 3}));
@@ -33,7 +33,7 @@ template <class F> void expect_found(F program, std::initializer_list<const char
     };
     run(false);
     expect_refusal([&] { run(true); }, said, site);
-    run(false);  // nobody waits for anybody
+    run(false);  // no rank waits for another
   });
 }
 
@@ -41,7 +41,7 @@ Var share(const Var& x, Communicator& comm) { return as_partial(sum(square(x)), 
 
 }  // namespace
 
-TEST_CASE("a parameter that has drifted by one bit on one rank is named, with the element and both values") {
+TEST_CASE("debug mode names a parameter that differs by one bit on one rank, with the element and both values") {
   for (const int n : {2, 3, 5})
     run_ranks(n, [&](Communicator& comm) {
       Parameter w("layer.w", Tensor::full({2, 3}, 0.5, DType::f32)), v("layer.v", Tensor::full({3}, 1, DType::f32));
@@ -61,13 +61,13 @@ TEST_CASE("a parameter that has drifted by one bit on one rank is named, with th
     });
 }
 
-TEST_CASE("a number that depends on the rank is found where it enters a Replicated value") {
+TEST_CASE("debug mode finds a rank-dependent number where it enters a Replicated value") {
   expect_found([](auto w, auto x, auto& comm) { return share(exp(w * (1 + number(comm))) * x, comm); },
                {"debug: scale, Replicated f64 (2, 3) (node 1, made of Replicated) should be equal", "element (0, 0) is",
                 "on rank 0 and", "on rank 1"});
 }
 
-TEST_CASE("parameters of one name are not taken for each other") {
+TEST_CASE("debug mode tells parameters with the same name apart") {
   expect_found(
       [other = std::make_shared<Parameter>("w", data_of(0, {2, 3}, 5))](auto w, auto x, auto& comm) {
         return share(exp(w * number(comm)) * x * w.tape()->watch(*other), comm);
@@ -75,13 +75,13 @@ TEST_CASE("parameters of one name are not taken for each other") {
       {"debug: scale, Replicated f64 (2, 3)"});
 }
 
-TEST_CASE("an Invariant value that differs is found like a Replicated one") {
+TEST_CASE("debug mode finds a differing Invariant value like a Replicated one") {
   expect_found(
       [](auto w, auto x, auto& comm) { return sum(all_reduce_equal(w * x, comm) * (number(comm) == 0 ? 2 : 1)); },
       {"debug: scale, Invariant f64 (2, 3) (node 3, made of Invariant) should be equal", "on rank 1"});
 }
 
-TEST_CASE("a constant that is not the same everywhere is found where it makes a Replicated value") {
+TEST_CASE("debug mode finds a rank-dependent constant where it enters a Replicated value") {
   expect_found(
       [](auto w, auto x, auto& comm) {
         const Var mask = replicated_constant(data_of((number(comm) + 1) / 2, {2, 3}, 7));
@@ -95,7 +95,7 @@ TEST_CASE("a constant that is not the same everywhere is found where it makes a 
       {"debug: input 2 of mul, Constant f64 (2, 3)", "element (0, 0) is"});
 }
 
-TEST_CASE("dropout with a key for each rank is found on a Replicated value, and allowed on a Varying one") {
+TEST_CASE("debug mode refuses dropout with per-rank keys on a Replicated value and allows it on a Varying one") {
   const auto dropped = [](const Var& v, Communicator& comm) {
     return dropout(v, 0.5, {3, static_cast<uint64_t>(number(comm))});
   };
@@ -104,14 +104,14 @@ TEST_CASE("dropout with a key for each rank is found on a Replicated value, and 
       {"debug: input 2 of mul, Constant f64 (2, 3)", "is 2 on rank 0 and 0 on rank"});
 }
 
-TEST_CASE("a branch on the rank is found where the programs part") {
+TEST_CASE("debug mode finds a rank-dependent branch at the first op that differs") {
   expect_found([](auto w, auto x, auto& comm) { return share((number(comm) == 1 ? exp(w) : tanh(w)) * x, comm); },
                {"programs part", "rank 0: tanh, Replicated f64 (2, 3) (node 1, made of Replicated)", "rank 1: exp"});
   expect_found([](auto w, auto x, auto& comm) { return share(number(comm) == 0 ? w * w * x : w * x, comm); },
                {"programs part", "rank 0: mul", "rank 1: nothing more of the kind", "as_varying"});
 }
 
-TEST_CASE("a branch that leads one rank past a collective is found before that collective") {
+TEST_CASE("debug mode finds a rank-dependent branch that skips a collective before that collective runs") {
   on_ranks({2, 3, 5}, [](Communicator& comm) {
     const Parameter w("w", data_of(0, {2, 3}));
     Tape tape;
@@ -126,13 +126,13 @@ TEST_CASE("a branch that leads one rank past a collective is found before that c
   });
 }
 
-TEST_CASE("a branch on the rank is found even where both ways lead to the same values") {
+TEST_CASE("debug mode finds a rank-dependent branch even if both paths compute the same values") {
   expect_found([](auto w, auto x,
                   auto& comm) { return share((number(comm) == 0 ? abs(square(w)) : relu(square(w))) * x, comm); },
                {"programs part", "rank 0: abs", "rank 1: relu"});
 }
 
-TEST_CASE("every collective is preceded by a comparison") {
+TEST_CASE("debug mode compares the programs before every collective") {
   const std::vector<void (*)(const Var&, Communicator&)> collectives = {
       [](const Var& x, Communicator& comm) { all_reduce(x, comm); },
       [](const Var& x, Communicator& comm) { shift(x, 1, comm); },
@@ -157,7 +157,7 @@ TEST_CASE("every collective is preceded by a comparison") {
     });
 }
 
-TEST_CASE("the cause is named, not a branch that it decides") {
+TEST_CASE("debug mode names the differing value, not a later branch that depends on it") {
   expect_found(
       [](auto w, auto x, auto& comm) {
         const Var score = sum(w) * number(comm);
@@ -166,10 +166,10 @@ TEST_CASE("the cause is named, not a branch that it decides") {
       {"debug: scale, Replicated f64 ()"});
 }
 
-TEST_CASE("what as_replicated or with_placement claim is checked") {
+TEST_CASE("debug mode checks the claims of as_replicated and with_placement") {
   expect_found(
       [](auto w, auto x, auto& comm) {
-        const Var own = w * Tensor(data_of(number(comm), {2, 3}));  // unknown how that is placed
+        const Var own = w * Tensor(data_of(number(comm), {2, 3}));  // its placement is unknown
         return share(as_replicated(own, comm) * x, comm);
       },
       {"debug: as_replicated, Replicated f64 (2, 3) (node 2, made of unknown)"});
@@ -181,12 +181,12 @@ TEST_CASE("what as_replicated or with_placement claim is checked") {
       {"debug: a value declared by the program, Replicated f64 (2, 3) (node 1) should be equal"});
 }
 
-TEST_CASE("an all_reduce that was left out is found where its result was said to be complete") {
+TEST_CASE("debug mode finds a missing all_reduce where its result is declared complete") {
   expect_found([](auto w, auto x, auto& comm) { return sum(w * w) * with_placement(sum(w * x), comm, R); },
                {"debug: sum of all, Replicated f64 () (node", "made of Varying)"});
 }
 
-TEST_CASE("running averages of each rank's own batches are found when they are used for equal values") {
+TEST_CASE("debug mode finds per-rank running averages that are used as Replicated values") {
   on_ranks({2, 3, 5}, [](Communicator& comm) {
     BatchNorm norm("norm", 3, {.key = {5}, .dtype = DType::f64});
     const auto evaluated = [&](auto make) {
@@ -206,7 +206,7 @@ TEST_CASE("running averages of each rank's own batches are found when they are u
   });
 }
 
-TEST_CASE("a collective's result is named with the place of its call") {
+TEST_CASE("debug mode names a collective's result by the line of the call") {
   on_ranks({2, 3}, [](Communicator& comm) {
     Tape tape;
     const DebugRanks debug(tape, comm);
@@ -220,7 +220,7 @@ TEST_CASE("a collective's result is named with the place of its call") {
   });
 }
 
-TEST_CASE("gradients that should be equal are compared: of an Invariant value, and of a pending sum") {
+TEST_CASE("debug mode compares gradients of Invariant values and of Partial sums") {
   on_ranks({2, 3, 5}, [](Communicator& comm) {
     const auto walk = [&](auto make) {
       Tape tape;
@@ -238,7 +238,7 @@ TEST_CASE("gradients that should be equal are compared: of an Invariant value, a
   });
 }
 
-TEST_CASE("what differs only when a checkpoint runs again is found in backward") {
+TEST_CASE("debug mode finds a difference in a checkpoint's recomputation during backward") {
   expect_found(
       [](auto, auto x, auto& comm) {
         const auto scale = [&](auto v) {
@@ -250,7 +250,7 @@ TEST_CASE("what differs only when a checkpoint runs again is found in backward")
       {"debug: scale, Replicated f64 (2, 3)"});
 }
 
-TEST_CASE("a tape is compared over each of its groups") {
+TEST_CASE("debug mode compares a tape over each of its groups") {
   run_ranks(4, [](Communicator& world) {
     const int me = number(world);
     const auto rows = world.split(me / 2), columns = world.split(me % 2);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The debug mode names where a gradient that is not finite comes from.
+// The debug mode names the value that made a gradient non-finite.
 #include "tests/support/on_ranks.h"
 #include "weft/collectives/checks/debug_finite.h"
 #include "weft/collectives/placement_conversions.h"
@@ -8,7 +8,7 @@
 
 using namespace weft;
 
-TEST_CASE("the first value that is not finite is named by rank, operation and element when it reaches a parameter") {
+TEST_CASE("the first non-finite value is named by rank, op and element when it reaches a parameter") {
   on_ranks([](Communicator& comm) {
     const int me = number(comm), odd = comm.size() - 1;
     const Parameter w("w", data_of(0, {2, 3}));
@@ -30,7 +30,7 @@ TEST_CASE("the first value that is not finite is named by rank, operation and el
   });
 }
 
-TEST_CASE("a parameter or a gradient that is the first not to be finite is named as such") {
+TEST_CASE("a parameter or gradient that is the first non-finite value is named as such") {
   run_ranks(1, [](Communicator& comm) {
     const auto said = [&](double weight, const std::function<Var(const Var&)>& loss_of) {
       const Parameter w("w", Tensor::full({2}, weight, DType::f64));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients that are a multiple of what they should be: which parameter's, by which factor, and whose mistake it is.
+// check_scale finds gradients that are off by a factor, and names the parameter, the factor and the mistake.
 #include "tests/support/on_ranks.h"
 #include "weft/collectives/checks/scale.h"
 #include "weft/collectives/collectives.h"
@@ -13,7 +13,7 @@ namespace {
 
 using namespace placement_letters;
 
-// An encoder and a temperature, and batches of different sizes, of which rank 2 has none.
+// An encoder, a temperature and batches of different sizes; rank 2's is empty.
 struct Model {
   Parameter encoder{"encoder", data_of(0, {3, 2}, 1)}, temperature{"temperature", scalar(0.7)};
   std::vector<Parameter*> parameters{&encoder, &temperature};
@@ -33,20 +33,20 @@ struct Model {
     const Var t = reshape(repeat(reshape(tape.watch(temperature), {1}), 0, z.size()), z.shape());
     return sum(square(exp(z * t)));
   }
-  // Of the whole batch, in one process.
+  // The loss of the whole batch in one process.
   double whole() const {
     Tape tape;
     double sum = 0;
     for (int r = 0; r < ranks; ++r) sum += total(tape, features(tape, r)).value().item();
     return sum / static_cast<double>(samples());
   }
-  // Each rank's share: its samples' losses, divided by the global count.
+  // Each rank's share: the sum of its samples' losses divided by the global count.
   std::function<Var(Tape&)> share(const Communicator& comm) const {
     return [this, &comm](Tape& tape) {
       return total(tape, features(tape, number(comm))) * (1 / static_cast<double>(samples()));
     };
   }
-  // The gradients of a step by hand: the sum of what `backward` leaves, times something.
+  // A step by hand: the gradients that `backward` leaves are summed over ranks and multiplied by a factor.
   std::function<std::vector<Tensor>()> summed(Communicator& comm, std::function<void(Tape&, Gradients&)> backward,
                                               double by = 1) const {
     return [this, &comm, backward, by] {
@@ -75,7 +75,7 @@ template <class Make> void expect_scale(Make make, std::initializer_list<const c
 
 }  // namespace
 
-TEST_CASE("gradients that are right have scale one, however the loss is placed") {
+TEST_CASE("the scale check reports factor 1 for correct gradients, however the loss is placed") {
   on_ranks([](Communicator& comm) {
     const Model model(comm);
     const auto share = model.share(comm);
@@ -93,7 +93,7 @@ TEST_CASE("gradients that are right have scale one, however the loss is placed")
   });
 }
 
-TEST_CASE("a division by the number of ranks on top of the global count is named") {
+TEST_CASE("the scale check names an extra division by the number of ranks") {
   expect_scale(
       [](const Model& model, Communicator& comm) {
         const auto backward = [&](Tape& tape, Gradients& grads) { tape.backward(model.share(comm)(tape), grads); };
@@ -103,7 +103,7 @@ TEST_CASE("a division by the number of ranks on top of the global count is named
        "times what it should be: one over the number of ranks", "'temperature': its"});
 }
 
-TEST_CASE("a sum where a mean was due is named: a loss that all hold, seeded with 1 on every rank") {
+TEST_CASE("the scale check names a sum that should be a mean: a Replicated loss seeded with 1 on every rank") {
   expect_scale(
       [](const Model& model, Communicator& comm) {
         const auto backward = [&](Tape& tape, Gradients& grads) {
@@ -116,7 +116,7 @@ TEST_CASE("a sum where a mean was due is named: a loss that all hold, seeded wit
        "times what it should be: the number of ranks"});
 }
 
-TEST_CASE("a loss averaged over ranks whose shares were averaged, too, is named, and its backward is not blamed") {
+TEST_CASE("the scale check names a loss that is averaged over ranks twice, and does not blame backward") {
   expect_scale(
       [](const Model& model, Communicator& comm) {
         return TrainingStep{[&](Tape& tape) { return all_reduce(model.share(comm)(tape), comm, ReduceOp::mean); },
@@ -132,7 +132,7 @@ TEST_CASE("a loss averaged over ranks whose shares were averaged, too, is named,
       {"the loss was multiplied by the number of ranks"});
 }
 
-TEST_CASE("a mean of each rank's own samples is no multiple of the mean of all") {
+TEST_CASE("the scale check finds no common factor if per-rank means of uneven batches are averaged") {
   expect_scale(
       [](const Model& model, Communicator& comm) {
         const auto own_mean = [&](Tape& tape) {
@@ -144,7 +144,7 @@ TEST_CASE("a mean of each rank's own samples is no multiple of the mean of all")
       {"do not add up to the objective", "'encoder': the slope of the losses is no multiple of what"});
 }
 
-TEST_CASE("gradients that were never reduced are named") {
+TEST_CASE("the scale check names gradients that were never reduced") {
   expect_scale(
       [](const Model& model, Communicator& comm) {
         const auto own = [&] {
@@ -158,7 +158,7 @@ TEST_CASE("gradients that were never reduced are named") {
       {"gradients differ between ranks: a bucket never reduced", "'temperature': the ranks have different gradients"});
 }
 
-// A loss of everybody's features, on every rank: `gathered` is one way to get them.
+// A loss of all ranks' features, computed on every rank; `gathered` gathers them.
 template <class Gathered> TrainingStep with_gather(const Model& model, Communicator& comm, Gathered gathered) {
   const auto loss = [&model, &comm](Tape& tape, const Var& all) {
     return all_reduce(as_partial(model.total(tape, as_varying(all, comm)), comm), comm, ReduceOp::mean);
@@ -177,12 +177,12 @@ template <class Gathered> TrainingStep with_gather(const Model& model, Communica
   return {right, model.summed(comm, backward)};
 }
 
-TEST_CASE("a gather without its adjoint is told from one that forgets what other ranks did with the features") {
+TEST_CASE("the scale check tells a gather without an adjoint from one whose adjoint ignores other ranks") {
   expect_scale(
       [](const Model& model, Communicator& comm) {
         return with_gather(model, comm, [&comm](const Var& own, const Rows& rows) {
           const int me = number(comm);
-          Var all = comm.all_gather_v(detach(own).value(), rows);  // all constants, but for this rank's own
+          Var all = comm.all_gather_v(detach(own).value(), rows);  // constants, except for this rank's own
           int64_t begin = 0;
           for (int r = 0; r < me; ++r) begin += rows[static_cast<size_t>(r)];
           const int64_t end = begin + rows[static_cast<size_t>(me)];
@@ -203,7 +203,7 @@ TEST_CASE("a gather without its adjoint is told from one that forgets what other
       {"no gradient through a gather", "'encoder': its gradient is 0 times"});
 }
 
-TEST_CASE("a parameter that is scaled by itself is named by itself") {
+TEST_CASE("the scale check names a single parameter with a wrong factor") {
   expect_scale(
       [](const Model& model, Communicator& comm) {
         const auto backward = [&](Tape& tape, Gradients& grads) { tape.backward(model.share(comm)(tape), grads); };
@@ -217,7 +217,7 @@ TEST_CASE("a parameter that is scaled by itself is named by itself") {
       {"'temperature': its gradient is 7 times what it should be"});
 }
 
-TEST_CASE("scales need f64") {
+TEST_CASE("the scale check requires f64") {
   on_ranks({2}, [](Communicator& comm) {
     Parameter w("w", Tensor::zeros({2}));
     Parameter* const all[] = {&w};

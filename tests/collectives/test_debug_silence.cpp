@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The debug mode is silent where nothing is wrong, whatever ranks may do differently.
+// The debug mode reports nothing for correct programs, whatever ranks do differently.
 #include "tests/support/distributed_checks.h"
 #include "tests/support/on_ranks.h"
 #include "weft/collectives/checks/debug.h"
@@ -10,7 +10,7 @@
 
 using namespace weft;
 
-TEST_CASE("every distributed case is silent under debugging, in first and second order") {
+TEST_CASE("debug mode reports nothing for any distributed case, in first and second order") {
   for (const DistributedCase* c : DistributedCase::all())
     for (const int n : {1, 2, 3, 5}) {
       INFO(c->name << " on " << n << " ranks");
@@ -26,7 +26,7 @@ TEST_CASE("every distributed case is silent under debugging, in first and second
     }
 }
 
-TEST_CASE("checkpoints are run again in silence") {
+TEST_CASE("debug mode reports nothing when checkpoints are recomputed") {
   on_ranks([](Communicator& comm) {
     const Parameter w("w", data_of(0, {2, 3}));
     Tape tape;
@@ -39,7 +39,7 @@ TEST_CASE("checkpoints are run again in silence") {
   });
 }
 
-TEST_CASE("ranks may have different numbers of Varying ops, of parts of a sum, and of gradients") {
+TEST_CASE("debug mode lets ranks differ in their Varying ops, Partial terms and gradients") {
   on_ranks({1, 2, 3, 5}, [](Communicator& comm) {
     const Parameter w("w", data_of(0, {2, 3}));
     Tape tape;
@@ -58,7 +58,7 @@ TEST_CASE("ranks may have different numbers of Varying ops, of parts of a sum, a
   });
 }
 
-TEST_CASE("a parameter may be used by some ranks only, and is compared among those") {
+TEST_CASE("debug mode compares a parameter among the ranks that use it") {
   on_ranks({2, 3, 5}, [](Communicator& comm) {
     Parameter own("own", data_of(0, {2, 3}));
     const auto program = [&](int users) {
@@ -78,7 +78,7 @@ TEST_CASE("a parameter may be used by some ranks only, and is compared among tho
   });
 }
 
-TEST_CASE("what one group does alone is no collective of another") {
+TEST_CASE("debug mode compares each group's collectives separately") {
   run_ranks(4, [](Communicator& world) {
     const int me = number(world);
     const auto rows = world.split(me / 2);
@@ -90,7 +90,7 @@ TEST_CASE("what one group does alone is no collective of another") {
   });
 }
 
-TEST_CASE("debugging is asked for by the environment") {
+TEST_CASE("WEFT_DEBUG turns debug mode on") {
   run_ranks(1, [](Communicator& comm) {
     for (const auto& [given, asked] : {std::pair("0", false), std::pair("1", true)}) {
       setenv("WEFT_DEBUG", given, 1);
@@ -109,7 +109,7 @@ TEST_CASE("debugging is asked for by the environment") {
   });
 }
 
-TEST_CASE("a gradient that only the root has is recorded on every rank, for the collectives it meets next") {
+TEST_CASE("debug mode records a root's gradient on every rank for the collectives that follow") {
   on_ranks([](Communicator& comm) {
     Tape tape;
     const Var x = tape.watch(data_of(number(comm), {2, 3}));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batch normalization over a batch that is divided among ranks, against one process that has all of it.
+// Batch normalization of a sharded batch against one process with the whole batch.
 #include <numeric>
 
 #include "tests/support/counted_transport.h"
@@ -19,7 +19,7 @@ const Init init = {.key = {11}, .dtype = DType::f64};
 constexpr Pass training = {.training = true};
 constexpr int64_t width = 3;
 
-// Images of two pixels, so many on each rank, around some mean; and a weight for every element of the result.
+// Images of two pixels around a given mean, with a number of rows for each rank, and a weight for every output element.
 struct Batch {
   Rows rows;
   double mean;
@@ -40,7 +40,7 @@ struct Batch {
   }
 };
 
-// Uneven and with an empty rank; nearly all on one rank; all on the last rank.
+// Uneven with an empty rank; nearly all on one rank; all on the last rank.
 std::vector<Rows> divisions(int ranks) {
   const auto n = static_cast<size_t>(ranks);
   Rows uneven(n), one_each(n, 1), last(n, 0);
@@ -50,7 +50,7 @@ std::vector<Rows> divisions(int ranks) {
   return {uneven, one_each, last};
 }
 
-// A loss and a penalty on its gradient, so that second derivatives count too.
+// A loss plus a penalty on its gradient, so that second derivatives count too.
 Var loss_of(const Var& x, const Var& y, const Var& weights) {
   const Var loss = sum(pow(y, 3) * weights);
   return loss + sum(square(x.tape()->gradient(loss, Var(scalar(1)), {x}, Graph::create)[0]) * weights);
@@ -58,10 +58,10 @@ Var loss_of(const Var& x, const Var& y, const Var& weights) {
 
 }  // namespace
 
-TEST_CASE("a divided bf16 batch has the f32 statistics of one process, and counts that bf16 would round") {
+TEST_CASE("batch norm of a sharded bf16 batch has the f32 statistics of one process and exact counts") {
   on_ranks({1, 2, 3, 5, 8}, [](Communicator& comm) {
     Rows rows(static_cast<size_t>(comm.size()), 0);
-    rows[0] = 300;  // twice that and 2 more are no bf16 numbers
+    rows[0] = 300;  // bf16 cannot represent this times two plus 2
     rows.back() += 1;
     const Batch batch{rows, 10};
     const Init narrow = {.key = {11}, .dtype = DType::bf16};
@@ -80,7 +80,7 @@ TEST_CASE("a divided bf16 batch has the f32 statistics of one process, and count
   });
 }
 
-TEST_CASE("a divided batch is normalized as one process would, with its gradients of both orders", "[r19]") {
+TEST_CASE("batch norm of a sharded batch equals one process, in values and first and second derivatives", "[r19]") {
   on_ranks({1, 2, 3, 5, 8}, [](Communicator& comm) {
     for (const Rows& rows : divisions(comm.size()))
       for (const double mean : {0.0, 1e6}) {
@@ -118,11 +118,11 @@ TEST_CASE("a divided batch is normalized as one process would, with its gradient
   });
 }
 
-TEST_CASE("a mean a hundred million times the deviation costs no digit of the result") {
+TEST_CASE("batch norm loses no digit if the mean is 1e8 standard deviations") {
   on_ranks([](Communicator& comm) {
     for (const Rows& rows : divisions(comm.size())) {
       const Batch batch = {rows, 0};
-      // Multiples of 2^-24, so that moving them is exact.
+      // Multiples of 2^-24, so that shifting them is exact.
       const auto near_zero = [&](int r) { return data_of(r, batch.part(r).shape(), 0, DType::f32).to(DType::f64); };
       const auto far = [](const Tensor& x) { return affine(x, 1, 0x1p27).value(); };
       BatchNorm single("n", width, init, 1), moved("n", width, init, 1);
@@ -137,9 +137,9 @@ TEST_CASE("a mean a hundred million times the deviation costs no digit of the re
   });
 }
 
-TEST_CASE("groups normalize each for itself, and ranks outside do not take part") {
+TEST_CASE("batch norm works per group, and ranks outside the group take no part") {
   run_ranks(6, [](Communicator& world) {
-    const int me = number(world), color = me % 3 - 1;  // ranks 0 and 3 take no part
+    const int me = number(world), color = me % 3 - 1;  // ranks 0 and 3 are in no group
     const auto group = world.split(color, -me);
     if (!group) return;
     const Tensor x = data_of(me, {2, width}), other = data_of((me + 3) % 6, {2, width});
@@ -150,7 +150,7 @@ TEST_CASE("groups normalize each for itself, and ranks outside do not take part"
   });
 }
 
-TEST_CASE("under a checkpoint a divided batch moves the averages once and has the same gradient") {
+TEST_CASE("batch norm of a sharded batch under a checkpoint updates its averages once, with the same gradient") {
   on_ranks([](Communicator& comm) {
     const Batch batch = {divisions(comm.size())[0], 0};
     DistributedBatchNorm plain("n", width, init, comm), again("n", width, init, comm);
@@ -168,7 +168,7 @@ TEST_CASE("under a checkpoint a divided batch moves the averages once and has th
   });
 }
 
-TEST_CASE("a divided batch costs one collective forward and one backward, and none in evaluation") {
+TEST_CASE("batch norm of a sharded batch costs one collective forward, one backward and none in evaluation") {
   run_ranks(3, [](std::unique_ptr<Transport> transport) {
     int collectives = 0;
     Communicator comm(std::make_unique<CountedTransport>(std::move(transport), collectives));
@@ -184,7 +184,7 @@ TEST_CASE("a divided batch costs one collective forward and one backward, and no
   });
 }
 
-TEST_CASE("too few values in the whole batch are refused on every rank, and too few on one rank are not") {
+TEST_CASE("batch norm refuses too few values in the global batch on every rank, but allows too few on one rank") {
   on_ranks([](Communicator& comm) {
     DistributedBatchNorm norm("n", width, init, comm);
     const auto rows = [&](int64_t first) { return data_of(0, {number(comm) == 0 ? first : 0, width}); };

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that ranks share: files that are nobody else's, that go with their jobs, and groups that give back what they
-// had.
+// Memory that ranks share: its files belong to one job and go with it, and groups return what they took.
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mount.h>
@@ -29,7 +28,7 @@ namespace {
 
 constexpr size_t mebibyte = size_t{1} << 20;
 
-// What a process of its own does; its exit code.
+// Runs a body in a process of its own; returns its exit code.
 int of_a_process(const std::function<int()>& work) {
   const pid_t process = fork();
   if (process == 0) {
@@ -48,7 +47,7 @@ int of_a_process(const std::function<int()>& work) {
 
 enum class Death { sudden, reported, crash };
 
-// The path of what a process has left that is dead now.
+// The path of the file that a process left when it died.
 std::string left_by_a_dead_process(Death death) {
   int pipe[2];
   REQUIRE(::pipe(pipe) == 0);
@@ -62,7 +61,7 @@ std::string left_by_a_dead_process(Death death) {
     job->join(0);
     job->begin(0, Call{}, 0, 2);
     const LastWords last_words(*job, LastWords::Ranks::processes);
-    close(STDERR_FILENO);  // which would hear of the crash
+    close(STDERR_FILENO);  // the crash would be reported there
     return std::raise(SIGSEGV);
   });
   char path[4096];
@@ -88,7 +87,7 @@ struct Removed {
 
 }  // namespace
 
-TEST_CASE("a new job leaves files alone that look like a job's by their names, whosever they are") {
+TEST_CASE("a new job leaves files alone whose names only look like a job's") {
   const Removed results{"/dev/shm/weft-results.bin"}, old{"/dev/shm/weft-of-yesterday"}, pipe{"/dev/shm/weft-pipe"};
   const std::string content(10 * mebibyte, 'x');
   std::ofstream(results.path) << content;
@@ -113,7 +112,7 @@ TEST_CASE("a new job leaves another user's files alone") {
   CHECK(!fs::exists(file.path));
 }
 
-TEST_CASE("what a dead job has left goes with the next job, but for a MiB that a report has named") {
+TEST_CASE("a new job removes a dead job's files, but keeps up to 1 MiB that a failure report names for a day") {
   const Death death = GENERATE(Death::reported, Death::crash);
   const Removed killed{left_by_a_dead_process(Death::sudden)}, reported{left_by_a_dead_process(death)};
   const Memory living = Memory::new_file(mebibyte);
@@ -123,7 +122,7 @@ TEST_CASE("what a dead job has left goes with the next job, but for a MiB that a
   CHECK(bytes_on_disk(reported.path) <= mebibyte);
   CHECK(fs::file_size(reported.path) > 10'000);
   const Removed next{Memory::new_file(mebibyte).path()};
-  CHECK(fs::exists(living.path()));  // it lives
+  CHECK(fs::exists(living.path()));  // its job is alive
   fs::last_write_time(reported.path, fs::file_time_type::clock::now() - std::chrono::hours(25));
   const Removed tomorrow{Memory::new_file(mebibyte).path()};
   CHECK(!fs::exists(reported.path));
@@ -162,7 +161,7 @@ TEST_CASE("a thousand groups of threads leave memory as it was") {
   CHECK(after < before + 2 * mebibyte);
 }
 
-TEST_CASE("what is still held of a group outlives the group, on every rank") {
+TEST_CASE("memory that is still held outlives its group on every rank") {
   run_ranks(3, [](std::unique_ptr<Transport> world) {
     std::unique_ptr<Transport> group = world->split(0, 0, Site::here());
     StorageHandle common = group->allocate_common(100'000, Site::here());
@@ -176,7 +175,7 @@ TEST_CASE("what is still held of a group outlives the group, on every rank") {
   });
 }
 
-TEST_CASE("blocks are zeros whenever they are taken, by whichever thread, and are not taken twice") {
+TEST_CASE("blocks of shared memory are zero-initialised and never handed out twice, on any thread") {
   const auto job = Job::create(Memory::of_this_process(size_t{1} << 30), 1, default_deadline());
   const Offset first = job->allocate(100'000);
   job->give(first);
@@ -207,7 +206,7 @@ TEST_CASE("blocks are zeros whenever they are taken, by whichever thread, and ar
   CHECK(wrong == 0);
 }
 
-// Beside what the process has mapped by now, which on the emulated card is much. Returns how much there is then.
+// The limit is above what the process has mapped already, which is much on the emulated card. Returns the mapped bytes.
 size_t limit_address_space(size_t more) {
   std::ifstream sizes("/proc/self/statm");
   size_t pages = 0;
@@ -218,7 +217,7 @@ size_t limit_address_space(size_t more) {
   return most;
 }
 
-TEST_CASE("ranks as threads are content with little address space") {
+TEST_CASE("ranks as threads work within a small address space") {
   CHECK(of_a_process([] {
           limit_address_space(200 * mebibyte);
           const Memory of_the_session = Memory::of_this_process(size_t{64} << 30);
@@ -230,7 +229,7 @@ TEST_CASE("ranks as threads are content with little address space") {
         }) == 0);
 }
 
-TEST_CASE("memory that does not suffice is said with what is asked for") {
+TEST_CASE("an error about insufficient memory states the size that was requested") {
   CHECK(of_a_process([] {
           const size_t most = limit_address_space(1024 * mebibyte);
           const auto job = Job::create(Memory::of_this_process(size_t{64} << 30), 1, default_deadline());
@@ -244,7 +243,7 @@ TEST_CASE("memory that does not suffice is said with what is asked for") {
         }) == exit_codes::out_of_memory);
 }
 
-TEST_CASE("a /dev/shm that is too small is said with what is needed and how to get it") {
+TEST_CASE("an error about a small /dev/shm states the size it needs and how to get it") {
   constexpr int cannot_be_tried = 77;
   const int code = of_a_process([] {
     if (unshare(geteuid() == 0 ? CLONE_NEWNS : CLONE_NEWUSER | CLONE_NEWNS) != 0 ||
@@ -266,7 +265,7 @@ TEST_CASE("a /dev/shm that is too small is said with what is needed and how to g
   if (code != cannot_be_tried) CHECK(code == exit_codes::out_of_memory);
 }
 
-TEST_CASE("a session that no launcher has started does without MPI") {
+TEST_CASE("a program started without a launcher runs without MPI") {
   forget_launchers();
   const auto sockets = [] {
     std::vector<std::string> found;
@@ -286,7 +285,7 @@ TEST_CASE("a session that no launcher has started does without MPI") {
         }) == 0);
 }
 
-TEST_CASE("what a program has printed is there when a fault ends it") {
+TEST_CASE("output printed before a fault is not lost") {
   forget_launchers();
   const ScratchFolder folder;
   const fs::path printed = folder / "printed";

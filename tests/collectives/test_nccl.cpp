@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// NCCL on as many ranks as there are cards, if there is one: every verb against the same verb on the host, to the bit.
+// NCCL on as many ranks as there are cards: every verb against the same verb on the host, bit by bit.
 #include <cmath>
 
 #include "tests/collectives/verbs_on_cards.h"
@@ -24,16 +24,16 @@ TEST_CASE("NCCL reduces every type in rank order, as the host does") {
   on_cards([](Communicator& comm) { reductions_have_the_hosts_bits(comm, 300'001); });
 }
 
-TEST_CASE("NCCL moves what the host moves, evenly and unevenly") {
-  on_cards([](Communicator& comm) { moves_have_the_hosts_bits(comm, 30'000'000); });  // several parts
+TEST_CASE("NCCL moves even and uneven data like the host") {
+  on_cards([](Communicator& comm) { moves_have_the_hosts_bits(comm, 30'000'000); });  // several slices
 }
 
-TEST_CASE("NCCL's groups of groups work, and what is started may be awaited in any order") {
+TEST_CASE("NCCL works in nested groups, and started collectives can be awaited in any order") {
   on_cards([](Communicator& comm) {
     const Tensor a = mine(comm, {1000}), b = mine(comm, {77'777}, DType::f64);
     Pending first = comm.start(AllGather{}, a.to(Device::cuda)), second = comm.start(AllGather{}, b.to(Device::cuda));
     { const Pending dropped = comm.start(AllGather{}, a.to(Device::cuda)); }
-    std::vector<Tensor> after(4);  // in the memory that this gave back
+    std::vector<Tensor> after(4);  // reuse the memory that this freed
     for (Tensor& x : after) x = Tensor::full({1000 * comm.size()}, 7, DType::f32, Device::cuda);
     backend(Device::cuda).synchronize();
     const Tensor sum = comm.all_reduce(b.to(Device::cuda));
@@ -42,7 +42,7 @@ TEST_CASE("NCCL's groups of groups work, and what is started may be awaited in a
     require(sum.values() == comm.all_reduce(b).values(), "the sum in between differs");
     for (const Tensor& x : after)
       require(x.values() == std::vector<double>(static_cast<size_t>(x.size()), 7), "what was dropped still arrives");
-    const Tensor fresh = b.slice(0, 1000);  // not what its memory holds already
+    const Tensor fresh = b.slice(0, 1000);  // not what its memory held before
     const Tensor gathered = comm.start(AllGather{}, fresh.to(Device::cuda)).wait();
     require(gathered.values() == comm.all_gather(fresh).values(), "what is waited for at once differs");
     const auto part = comm.split(comm.rank().value % 2, -comm.rank().value);
@@ -51,7 +51,7 @@ TEST_CASE("NCCL's groups of groups work, and what is started may be awaited in a
   });
 }
 
-TEST_CASE("NCCL's own reductions agree up to the order, and in place") {
+TEST_CASE("NCCL's own reductions agree with ours up to the order of summation, also in place") {
   const auto close = [](const Tensor& x, const Tensor& y, double tolerance) {
     const std::vector<double> a = x.values(), b = y.values();
     for (size_t i = 0; i < a.size(); ++i)
@@ -75,7 +75,7 @@ TEST_CASE("NCCL's own reductions agree up to the order, and in place") {
       Reductions::fast);
 }
 
-TEST_CASE("a step over NCCL that is repeated takes nothing more from the card's system") {
+TEST_CASE("repeated steps over NCCL allocate no more memory on the card") {
   on_cards([](Communicator& comm) {
     const Tensor x = mine(comm, {100'000}).to(Device::cuda);
     const auto step = [&] {
@@ -87,7 +87,7 @@ TEST_CASE("a step over NCCL that is repeated takes nothing more from the card's 
     comm.barrier();
     const int64_t before = backend(Device::cuda).memory().system_calls;
     comm.barrier();
-    for (int i = 0; i < 100; ++i) step();  // more than there are slots for work under way
+    for (int i = 0; i < 100; ++i) step();  // more than there are slots for work in flight
     comm.barrier();
     require(backend(Device::cuda).memory().system_calls == before, "memory was taken from the system");
   });

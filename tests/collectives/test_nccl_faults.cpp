@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What becomes of the others when a rank does not do its part on its card, though the ranks have agreed on the call.
+// A rank fails on its card after the ranks have agreed on a call: what the other ranks do.
 #include <chrono>
 #include <functional>
 #include <thread>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::chrono::milliseconds soon = 300ms, late = 60s;
 
-// Does something after every collective of the hosts.
+// Runs a function after every collective of the hosts.
 class Disturbed final : public ForwardingTransport {
  public:
   using Disturb = std::function<void(const Call&)>;
@@ -31,8 +31,8 @@ class Disturbed final : public ForwardingTransport {
   const Disturb disturb_;
 };
 
-// How each rank's program ended, where the last rank's host is disturbed: the exit code and the text. Of nobody,
-// where there are too few cards.
+// How each rank's program ended, exit code and text, when the last rank's host is disturbed. Empty if there are too few
+// cards.
 std::vector<std::string> ends(const std::function<void(Communicator&)>& program, const Disturbed::Disturb& disturb,
                               std::chrono::milliseconds deadline = soon) {
   std::vector<std::string> texts(usable_cards() < 2 ? 0 : static_cast<size_t>(usable_cards()), "well");
@@ -55,7 +55,7 @@ std::vector<std::string> ends(const std::function<void(Communicator&)>& program,
   return texts;
 }
 
-// When the ranks have agreed on the verb for so many times.
+// When the ranks have agreed on the verb this many times.
 Disturbed::Disturb at_call(Verb verb, int number, std::function<void()> what) {
   return [=, count = 0](const Call& call) mutable {
     if (call.verb == verb && ++count == number) what();
@@ -70,31 +70,31 @@ void reduce(Communicator& comm, int times) {
 
 }  // namespace
 
-TEST_CASE("a rank that ends while the cards of the others wait for its own ends them, and is named") {
+TEST_CASE("a rank that exits while its peers' cards wait for it ends the job and is named") {
   const auto texts = ends([](Communicator& comm) { reduce(comm, 5); }, at_call(Verb::all_reduce, 3, stop_fan));
   for (size_t r = 0; r + 1 < texts.size(); ++r)
     CHECK_THAT(texts[r], Contains("70 rank " + std::to_string(texts.size() - 1) + " failed first: a fan has stopped"));
 }
 
-TEST_CASE("a rank that ends before it has connected its card keeps the others no longer than the deadline") {
+TEST_CASE("a rank that exits before its card connects delays the others at most until the deadline") {
   const auto texts = ends([](Communicator& comm) { reduce(comm, 1); }, at_call(Verb::broadcast, 1, stop_fan));
   for (size_t r = 0; r + 1 < texts.size(); ++r)
     CHECK_THAT(texts[r], Contains("86 deadline: NCCL has waited 300 ms for its peers in broadcast") &&
                              Contains("NCCL's address"));
 }
 
-TEST_CASE("ranks that fail leave at once, also while their cards wait for others in vain") {
+TEST_CASE("failing ranks exit at once, even while their cards wait for peers") {
   const auto program = [](Communicator& comm) {
     reduce(comm, 1);
     const Pending gathered = comm.start(AllGather{}, Tensor::full({1000}, 1, DType::f32, Device::cuda));
     comm.barrier();
   };
-  const int second = 2;  // the first one asks for the cards
+  const int second = 2;  // the first all_gather asks which cards there are
   const auto texts = ends(program, at_call(Verb::all_gather, second, stop_fan), late);
   for (size_t r = 0; r + 1 < texts.size(); ++r) CHECK_THAT(texts[r], Contains("failed first: a fan has stopped"));
 }
 
-TEST_CASE("a rank that comes later than the deadline finds nobody, and everybody learns which call it was") {
+TEST_CASE("a rank that comes after the deadline fails too, and the errors of the others name the call") {
   const auto texts = ends([](Communicator& comm) { reduce(comm, 5); },
                           at_call(Verb::all_reduce, 3, [] { std::this_thread::sleep_for(1s); }));
   for (size_t r = 0; r + 1 < texts.size(); ++r)
@@ -102,7 +102,7 @@ TEST_CASE("a rank that comes later than the deadline finds nobody, and everybody
   if (!texts.empty()) CHECK(texts.back() != "well");
 }
 
-TEST_CASE("calls that differ are named before anything goes to the cards") {
+TEST_CASE("differing calls are reported before any work goes to the cards") {
   const auto program = [](Communicator& comm) {
     reduce(comm, 1);
     const Tensor x = Tensor::full({1000}, 1, DType::f32, Device::cuda);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What can be seen of NCCL without a card: the group's slices, parts and order, with an exchange that only pretends to
-// be one between cards; and the watch over what a card does.
+// The parts of NCCL's group that need no card: slices and their order, over an exchange that only pretends to be
+// between cards, and the watchdog.
 #include <algorithm>
 #include <atomic>
 #include <deque>
@@ -19,7 +19,7 @@ using Catch::Contains;
 
 namespace {
 
-// Host memory in place of the cards'. What is enqueued happens as late as it may: when somebody awaits it.
+// Host memory in place of the cards'. Enqueued work happens as late as possible: when it is awaited.
 class Pretended : public CardExchange {
  public:
   explicit Pretended(Transport& host) : between_(host.split(0, 0, Site::here())) {}
@@ -76,7 +76,7 @@ class Pretended : public CardExchange {
   Ticket done_ = 0;
 };
 
-// What hosts have in common is not on cards.
+// Memory that hosts share is not on a card.
 struct Cards : NcclGroup {
   using NcclGroup::NcclGroup;
   StorageHandle allocate_common(size_t, Site) override { return {}; }
@@ -102,7 +102,7 @@ Tensor shown_tensor(int r, size_t size, int round) {
   return x;
 }
 
-// Rank r shows r * uneven bytes less than rank 0; the values are changed at once, if others hold them.
+// Rank r shows r * uneven bytes less than rank 0. The values are overwritten at once if the others hold copies.
 std::unique_ptr<Transport::Started> start(Transport& group, size_t size, size_t uneven, int round, bool shared) {
   Tensor x = shown_tensor(group.rank(), size - static_cast<size_t>(group.rank()) * uneven, round);
   const Tensor other = shared ? x : Tensor();
@@ -123,7 +123,7 @@ void finish(Transport::Started& started, size_t size, size_t uneven, int ranks, 
 
 }  // namespace
 
-TEST_CASE("a group of cards gathers and reduces any size, in one part or in many") {
+TEST_CASE("a card group gathers and reduces data of any size, in one slice or many") {
   const int n = GENERATE(1, 2, 3, 5, 8);
   const size_t room = GENERATE(size_t{4096}, size_t{64} << 20);
   run(n, room, [&](Transport& group) {
@@ -135,9 +135,9 @@ TEST_CASE("a group of cards gathers and reduces any size, in one part or in many
   });
 }
 
-TEST_CASE("a group of cards passes the checks of all transports") { run(3, 500'000, checks::everything_works); }
+TEST_CASE("a card group passes the transport checks") { run(3, 500'000, checks::everything_works); }
 
-TEST_CASE("what cards have begun may be finished in any order, or dropped, with other calls in between") {
+TEST_CASE("collectives started on cards can be finished in any order or dropped, with other calls in between") {
   const int n = GENERATE(1, 2, 3, 5);
   run(n, 4096, [&](Transport& group) {
     const auto a = start(group, 1000, 100, 1, false), b = start(group, 50'000, 1, 2, true),
@@ -151,10 +151,10 @@ TEST_CASE("what cards have begun may be finished in any order, or dropped, with 
     finish(*a, 1000, 100, n, 1);
     start(group, 800, 0, 6, false);
   });
-  CHECK(Pretended::left_behind == 0);  // whose memory would be somebody else's by now
+  CHECK(Pretended::left_behind == 0);  // what is left would point into memory that is in use elsewhere by now
 }
 
-TEST_CASE("a library's reduction is used where it is ours but for the order, and only there") {
+TEST_CASE("a library reduction is used only where it equals ours up to the order of summation") {
   run(3, 4096, [](Transport& group) {
     const Tensor x = Tensor::uniform({5003}, {3, static_cast<uint64_t>(group.rank())});
     Tensor any = Tensor::like(x), ordered = Tensor::like(x);
@@ -169,7 +169,7 @@ TEST_CASE("a library's reduction is used where it is ours but for the order, and
   });
 }
 
-TEST_CASE("nothing goes to a card before the ranks agree on the call and on the numbers of bytes") {
+TEST_CASE("ranks agree on the call and the byte counts before anything goes to a card") {
   const auto failure = [](const std::function<void(Transport&)>& body) {
     try {
       run(3, 4096, body);
@@ -187,11 +187,11 @@ TEST_CASE("nothing goes to a card before the ranks agree on the call and on the 
              Contains("87 collective mismatch") && Contains("all_reduce") && Contains("all_gather_v"));
 }
 
-TEST_CASE("without NCCL, without a card or with a shared one, it is said why") {
+TEST_CASE("an error says if NCCL is missing, if there is no card, or if ranks share one") {
   run_ranks(2, [](std::unique_ptr<Transport> group) {
     take_card(0);
     const std::string obstacle = obstacle_to_nccl(*group);
-    // Catch's own checks are for one thread.
+    // Catch's own checks are not thread-safe.
     const char* known[] = {"built without NCCL", "rank 0 has no card", "ranks 0 and 1 share a card"};
     expect(std::any_of(std::begin(known), std::end(known),
                        [&](const char* text) { return obstacle.find(text) != std::string::npos; }),
@@ -205,7 +205,7 @@ namespace {
 struct Card : Watch::Watched {
   std::atomic<uint64_t> done = 0;
   std::atomic<bool> queued = false, aborted = false, broken = false;
-  uint64_t seen = 0;  // as done
+  uint64_t seen = 0;  // the last work reported as done
 
   Watch::Stage stage(size_t slot) override {
     require(slot == Watch::slot(seen + 1), "watch: asked for slot ", slot, " after ", seen, " were done");
@@ -231,7 +231,7 @@ template <class Done> bool soon(Done done) {
 
 }  // namespace
 
-TEST_CASE("a card that waits for its peers beyond the deadline is stopped, and the call is named") {
+TEST_CASE("a card that waits for peers beyond the deadline is stopped, and the call is named") {
   Card card;
   Watch watch(card, 50ms);
   begin_work(watch, Verb::all_gather);
@@ -246,7 +246,7 @@ TEST_CASE("a card that waits for its peers beyond the deadline is stopped, and t
   CHECK_NOTHROW(watch.throw_unreported());
 }
 
-TEST_CASE("work that is queued behind a rank's own, and work that is done in time, is nobody's fault") {
+TEST_CASE("work queued behind a rank's own work, or done in time, is not reported as a fault") {
   Card card;
   card.queued = true;
   Watch watch(card, 300ms);
@@ -260,7 +260,7 @@ TEST_CASE("work that is queued behind a rank's own, and work that is done in tim
   CHECK_FALSE(card.aborted);
 }
 
-TEST_CASE("a card has so much work under way and no more, and what its library notices is a fault at once") {
+TEST_CASE("the work in flight on a card is bounded, and an error of its library is reported at once") {
   Card card;
   Watch watch(card, 10s);
   for (uint64_t i = 0; i < Watch::capacity; ++i) begin_work(watch);

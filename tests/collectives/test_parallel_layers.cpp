@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers divided by features over one group of ranks, in a batch divided over another, against one process that has all
-// of both.
+// Tensor-parallel layers over one group of ranks in a batch sharded over another, against one process with all of both.
 #include <numeric>
 
 #include "tests/support/counted_transport.h"
@@ -23,11 +22,11 @@ using namespace placement_letters;
 const Init init = {.key = {11}, .dtype = DType::f64};
 const Activation tanh_between = {.op = Unary::Tanh};
 
-// Ranks as a rectangle: along its rows the samples are divided, along its columns the features.
+// Ranks in a grid: samples are sharded along its rows, features along its columns.
 struct Grid {
   Communicator& world;
   std::unique_ptr<Communicator> samples, features;
-  Rows rows;  // of samples, for each rank along the rectangle's rows
+  Rows rows;  // samples of each rank along the grid's rows
 
   Grid(Communicator& world, int columns)
       : world(world), samples(world.split(number(world) % columns)), features(world.split(number(world) / columns)) {
@@ -51,13 +50,13 @@ template <class F> void on_grids(std::initializer_list<int> sizes, F f) {
     }
 }
 
-// This rank's slice of what one process has.
+// This rank's slice of a whole tensor.
 Var own(const Tensor& whole, int axis, const Communicator& group) {
   const FeatureRange mine = own_features(whole.shape()[axis], group);
   return slice(whole, axis, mine.begin, mine.end);
 }
 
-// A batch norm, two layers that are divided by features, and a loss; and the same for one process. Seven features do
+// A batch norm, a column-parallel and a row-parallel layer, and a loss; and the same for one process. Seven features do
 // not divide by 2, 3, 4 or 6, and are too few for 8.
 constexpr int64_t in = 3, hidden = 7, out = 2;
 struct Single {
@@ -76,7 +75,7 @@ template <class Net> Var loss_of(Net& net, const Var& x, const Var& target, doub
 
 }  // namespace
 
-TEST_CASE("a divided layer begins with the weights that one process draws, whatever the number of ranks") {
+TEST_CASE("a tensor-parallel layer starts with the weights of one process on any number of ranks") {
   on_ranks({1, 2, 3, 5, 8}, [](Communicator& comm) {
     const Linear single("a", 5, hidden, init, tanh_between);
     const ColumnParallelLinear columns("a", 5, hidden, init, comm, tanh_between);
@@ -91,7 +90,7 @@ TEST_CASE("a divided layer begins with the weights that one process draws, whate
   });
 }
 
-TEST_CASE("samples divided over one group and features over another give every parameter its gradient", "[r19][r20]") {
+TEST_CASE("data and tensor parallelism over two groups give every parameter its gradient", "[r19][r20]") {
   on_grids({1, 2, 3, 4, 6, 8}, [](const Grid& grid) {
     Single single;
     Divided divided(grid);
@@ -121,7 +120,7 @@ TEST_CASE("samples divided over one group and features over another give every p
   });
 }
 
-TEST_CASE("a pair of divided layers has exact first and second derivatives on any number of ranks") {
+TEST_CASE("a column-parallel and row-parallel pair has exact first and second derivatives on any number of ranks") {
   on_ranks({1, 2, 3, 5, 8}, [](Communicator& comm) {
     ParallelMlp mlp("mlp", in, hidden, out, init, comm, tanh_between);
     const GradientCheck check([&](auto x) { return vary(mlp(all_reduce_equal(x[0], comm)), comm); }, {{2, in}}, -1, 1,
@@ -131,7 +130,7 @@ TEST_CASE("a pair of divided layers has exact first and second derivatives on an
   });
 }
 
-TEST_CASE("a pair of divided layers costs one collective forward and one backward", "[r26]") {
+TEST_CASE("a column-parallel and row-parallel pair costs one collective forward and one backward", "[r26]") {
   run_ranks(3, [](std::unique_ptr<Transport> transport) {
     int collectives = 0;
     Communicator comm(std::make_unique<CountedTransport>(std::move(transport), collectives));
@@ -141,7 +140,7 @@ TEST_CASE("a pair of divided layers costs one collective forward and one backwar
     Tape tape;
     Gradients grads;
     const Var y = mlp(with_placement(tape.watch(data), comm, I));
-    mlp.first(with_placement(tape.constant(data), comm, Placement::constant));  // replays nothing
+    mlp.first(with_placement(tape.constant(data), comm, Placement::constant));  // recomputes nothing
     expect(collectives == 1, "forward has " + text(collectives) + " collectives");
     expect_close(y, single(data));
     tape.backward(sum(y), grads);
@@ -150,7 +149,7 @@ TEST_CASE("a pair of divided layers costs one collective forward and one backwar
   });
 }
 
-TEST_CASE("a conversion left out of a divided pair is refused where it is missed", "[r22][r26]") {
+TEST_CASE("a missing placement conversion in a tensor-parallel pair is refused at the op that needs it", "[r22][r26]") {
   on_ranks([](Communicator& comm) {
     ParallelMlp mlp("mlp", in, hidden, out, init, comm, tanh_between);
     Tape tape;
@@ -187,11 +186,11 @@ TEST_CASE("a conversion left out of a divided pair is refused where it is missed
   });
 }
 
-TEST_CASE("a norm that every rank applies to its own heads has a weight whose gradient is summed over them", "[r22]") {
+TEST_CASE("the weight of a norm on each rank's own heads has its gradient summed over the ranks", "[r22]") {
   on_grids({1, 2, 4, 6}, [](const Grid& grid) {
     constexpr int64_t heads = 4, width = 3;
     const Communicator& group = *grid.features;
-    // The heads are divided, never a head: the weights are cut here, in units of heads.
+    // Whole heads are distributed, so the weights are cut here, at multiples of a head.
     const FeatureRange mine = own_features(heads, group);
     LayerNorm norm("norm", width, init);
     norm.gamma.value = data_of(0, {width}, 3);
@@ -218,7 +217,7 @@ TEST_CASE("a norm that every rank applies to its own heads has a weight whose gr
   });
 }
 
-TEST_CASE("a norm between divided layers has one gradient on all ranks, or parts of one, and its type says which",
+TEST_CASE("a norm between tensor-parallel layers has an Invariant or a Partial gradient, as its parameters are placed",
           "[r22][r23]") {
   on_grids({1, 2, 4, 6}, [](const Grid& grid) {
     Communicator& group = *grid.features;
@@ -245,8 +244,7 @@ TEST_CASE("a norm between divided layers has one gradient on all ranks, or parts
   });
 }
 
-TEST_CASE("rows divided within the group of features, as in sequence parallelism, leave parts of the norm's gradient",
-          "[r23]") {
+TEST_CASE("sequence parallelism leaves Partial gradients of the norm", "[r23]") {
   on_ranks({1, 2, 3, 5, 8}, [](Communicator& comm) {
     Rows rows;
     for (int r = 0; r < comm.size(); ++r) rows.push_back(std::array{2, 0, 3, 1}[static_cast<size_t>(r % 4)]);
@@ -275,7 +273,7 @@ TEST_CASE("rows divided within the group of features, as in sequence parallelism
   });
 }
 
-TEST_CASE("a projection shared by all heads has parts of its gradient on every rank, its bias too", "[r26]") {
+TEST_CASE("a projection shared by all heads has Partial gradients of weight and bias on every rank", "[r26]") {
   on_ranks({1, 2, 3, 5, 8}, [](Communicator& comm) {
     Linear queries("q", in, hidden, init), keys("k", in, 1, init), last("o", hidden, out, init);
     ColumnParallelLinear own_queries("q", in, hidden, init, comm);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plain collectives, on tensors, bring no gradients back: what they make of values that gradients flow to may be read,
-// but not go on in the computation, unless the program says detach().
+// Plain collectives, on tensors, have no gradient. Their results on values that need gradients can be read, but are
+// refused in the further computation unless the program calls detach().
 #include "tests/support/on_ranks.h"
 #include "weft/collectives/checks/debug.h"
 #include "weft/collectives/collectives.h"
@@ -85,7 +85,7 @@ Var features(Tape& tape, const Parameter& w, Communicator& comm) {
   return tape.watch(w) * tape.constant(data_of(number(comm), {comm.size(), 3}, 1));
 }
 
-// y goes on in a computation that has gradients.
+// Uses y in a computation that has gradients.
 void expect_recorded(const Var& z, const Var& y) { expect((z * y).tracked(), "recorded"); }
 
 std::string advice(const std::string& collective) {
@@ -96,7 +96,7 @@ std::string advice(const std::string& collective) {
 
 }  // namespace
 
-TEST_CASE("what a plain collective makes of tracked values is refused where gradients flow, by name") {
+TEST_CASE("the result of a plain collective on tracked values is refused by name where gradients flow") {
   on_tapes([](Tape& tape, Communicator& comm) {
     const Parameter w("w", data_of(0, {comm.size(), 3}));
     const Var z = features(tape, w, comm);
@@ -113,7 +113,8 @@ TEST_CASE("what a plain collective makes of tracked values is refused where grad
   });
 }
 
-TEST_CASE("so is what is made of it: views, copies, casts, and what is computed without a tape or of constants") {
+TEST_CASE(
+    "values derived from a plain collective's result are refused too: views, copies, casts and ops without a tape") {
   on_tapes([](Tape& tape, Communicator& comm) {
     const Parameter w("w", data_of(0, {comm.size(), 3}));
     const Var z = features(tape, w, comm);
@@ -129,12 +130,12 @@ TEST_CASE("so is what is made of it: views, copies, casts, and what is computed 
       const Var leaf = tape.watch(Tensor::full(y.shape(), 1, y.dtype()));
       expect_refusal([&] { expect_recorded(leaf, y); }, {"mul: input 2, f", said.c_str()});
     }
-    const Var first = tape.constant(data_of(0, all.shape())) * Var(all);  // no gradient flows to either
+    const Var first = tape.constant(data_of(0, all.shape())) * Var(all);  // neither needs a gradient
     expect_refusal([&] { matmul(z, first, Transpose::no, Transpose::yes); }, {"matmul: input 2, f64 ", said.c_str()});
   });
 }
 
-TEST_CASE("what was computed of tracked values without a tape is no better for a collective") {
+TEST_CASE("a plain collective on values computed from tracked ones without a tape is refused too") {
   on_tapes([](Tape& tape, Communicator& comm) {
     const Parameter w("w", data_of(0, {comm.size(), 3}));
     const Var z = features(tape, w, comm);
@@ -144,16 +145,16 @@ TEST_CASE("what was computed of tracked values without a tape is no better for a
       expect_refusal([&] { exp(sum(tape.watch(w)) * sum(Var(comm.all_gather(mine)))); },
                      {"mul: input 2, f64 ()", advice("all_gather").c_str()});
     expect_refusal([&] { expect_recorded(z, slice(all_gather(Var(z.value()), comm), 0, 0, comm.size())); },
-                   {"mul: input 2, f64 ", advice("all_gather").c_str()});  // a differentiable one, but of no Var
+                   {"mul: input 2, f64 ", advice("all_gather").c_str()});  // differentiable, but not of a Var
     const Tensor all = comm.all_gather(z.value()), twice = comm.all_reduce(all);
-    const Var again = all_reduce(tape.constant(all), comm);  // of what has no gradient: it may be, and is no better
+    const Var again = all_reduce(tape.constant(all), comm);  // without a gradient: allowed, and as unusable
     expect_refusal([&] { expect_recorded(tape.watch(all), again); },
                    {"mul: input 2, f64 ", advice("all_reduce").c_str()});
     expect_refusal([&] { tape.watch(twice) * Var(twice); }, {advice("all_reduce").c_str()});
   });
 }
 
-TEST_CASE("a loss and a checkpoint's result that a plain collective made of tracked values are refused") {
+TEST_CASE("a loss or a checkpoint result from a plain collective on tracked values is refused") {
   on_tapes([](Tape& tape, Communicator& comm) {
     const Parameter w("w", data_of(0, {comm.size(), 3}));
     const Var z = features(tape, w, comm);
@@ -174,7 +175,7 @@ TEST_CASE("a loss and a checkpoint's result that a plain collective made of trac
   });
 }
 
-TEST_CASE("a message of tracked values is refused where gradients flow on the rank that receives it") {
+TEST_CASE("a message with tracked values is refused on the receiving rank where gradients flow") {
   on_tapes([](Tape& tape, Communicator& comm) {
     const int me = number(comm), last = comm.size() - 1;
     const Parameter w("w", data_of(0, {comm.size(), 3}));
@@ -191,7 +192,7 @@ TEST_CASE("a message of tracked values is refused where gradients flow on the ra
   });
 }
 
-TEST_CASE("the seeds' own mistake: the program that is refused would have trained the wrong weights") {
+TEST_CASE("a plain all_gather of tracked values is refused because it would lose half of the gradient") {
   on_ranks({1, 2, 3, 5}, [](Communicator& comm) {
     // The objective is sum_r z_r sum_s z_s = w^2 (sum x)^2, with z_r = w x_r.
     const Parameter w("w", scalar(1.5));
@@ -207,13 +208,13 @@ TEST_CASE("the seeds' own mistake: the program that is refused would have traine
     const double right = slope([&](const Var&z) { return all_gather(z, comm); }),
                  wrong = slope([&](const Var&z) { return Var(comm.all_gather(detach(z).value())); });
     expect_close(scalar(right), scalar(2 * 1.5 * sum_of_x * sum_of_x));
-    expect_close(scalar(wrong), scalar(1.5 * sum_of_x * sum_of_x));  // half of it is lost, without a word
+    expect_close(scalar(wrong), scalar(1.5 * sum_of_x * sum_of_x));  // silently, half of it is lost
     expect_refusal([&] { slope([&](const Var& z) { return Var(comm.all_gather(z.value())); }); },
                    {"mul: input 2, f64 ()", advice("all_gather").c_str()});
   });
 }
 
-TEST_CASE("results of plain collectives may be read, and go on where gradients do not or detach() was said") {
+TEST_CASE("results of plain collectives can be read, and used without gradients or after detach()") {
   on_tapes([](Tape& tape, Communicator& comm) {
     const Parameter w("w", data_of(0, {comm.size(), 3}));
     const Var z = features(tape, w, comm), constant = tape.constant(data_of(number(comm), {comm.size(), 3}, 2));
@@ -224,11 +225,11 @@ TEST_CASE("results of plain collectives may be read, and go on where gradients d
     const Tensor free = comm.all_gather(detach(z).value()), of_constants = comm.all_gather(constant.value());
     const Tensor later = detach(all).value();
     for (const Tensor& y : {free, of_constants, later}) matmul(z, Var(y), Transpose::no, Transpose::yes);
-    expect_recorded(tape.watch(all), tape.watch(all));  // a new leaf, whose gradient is the caller's to send back
+    expect_recorded(tape.watch(all), tape.watch(all));  // a new leaf: sending its gradient back is up to the caller
     const Tensor counts = comm.all_reduce(less(z.value(), constant.value()).to(DType::f64));
-    expect_recorded(z, counts);  // steps have no gradient
+    expect_recorded(z, counts);  // integers have no gradient
     Tape next;
-    expect_recorded(next.watch(w), all.slice(0, comm.size()));  // as a memory bank's keys
+    expect_recorded(next.watch(w), all.slice(0, comm.size()));  // like the keys of a memory bank
     expect_recorded(next.watch(w), next.constant(all.slice(0, comm.size())));
     Tensor paused;
     {
@@ -240,8 +241,7 @@ TEST_CASE("results of plain collectives may be read, and go on where gradients d
   });
 }
 
-TEST_CASE(
-    "gradients of a query may be exchanged, and are refused only where they are themselves to be differentiated") {
+TEST_CASE("a query's gradients can be exchanged, and are refused only if they are differentiated again") {
   on_tapes([](Tape& tape, Communicator& comm) {
     const Parameter w("w", data_of(0, {comm.size(), 3}));
     const Var z = features(tape, w, comm), loss = sum(square(z) * z);
@@ -256,7 +256,7 @@ TEST_CASE(
   });
 }
 
-TEST_CASE("a plain collective in a pullback of a user's own is refused where its gradient is recorded") {
+TEST_CASE("a plain collective in a custom pullback is refused when its gradient is recorded") {
   static const Op summed_op{"summed", {}, Algebra::own, Replay::always};
   on_tapes([](Tape& tape, Communicator& comm) {
     const auto summed = [&](const Var& x) {
@@ -265,8 +265,8 @@ TEST_CASE("a plain collective in a pullback of a user's own is refused where its
     };
     const Var x = tape.watch(data_of(number(comm), {3})), seed = tape.constant(data_of(number(comm), {3}, 1));
     const Var y = with_placement(summed(x), comm, Placement::varying);
-    tape.gradient(square(y), seed, {x});             // its gradient is right
-    tape.gradient(y * 2, seed, {x}, Graph::create);  // and does not depend on x
+    tape.gradient(square(y), seed, {x});             // its gradient is correct
+    tape.gradient(y * 2, seed, {x}, Graph::create);  // independent of x
     expect_refusal([&] { tape.gradient(square(y), seed, {x}, Graph::create); },
                    {"backward of summed: its gradient, f64 (3), ", advice("all_reduce").c_str()});
   });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Losses that are made of several terms: what one rank holds, what all hold, and what a library's loss returns.
+// Losses with several terms: a rank's share, a Replicated value, and a loss of the library.
 #include "weft/collectives/share.h"
 
 #include "tests/support/on_ranks.h"
@@ -28,7 +28,7 @@ Var everyones(Tape& tape, int ranks, int use) {
   return concat(all, 0);
 }
 
-// What a program's loss and its gradient by a parameter must be: those of one process with everybody's rows.
+// Expects a program's loss and its gradient with respect to a parameter to be those of one process with all rows.
 struct Model {
   Parameter w{"w", data_of(0, {3}, 50)};
   Var outputs(const Var& x) const { return tanh(mul_along(x, x.tape()->watch(w), -1)); }
@@ -54,7 +54,7 @@ Var penalty(const Model& model, const Var& x) { return 0.3 * sum(square(x.tape()
 
 }  // namespace
 
-TEST_CASE("a penalty on parameters counts once beside a share, and without keep_on is refused") {
+TEST_CASE("a penalty on parameters counts once in a sum with shares, and is refused without keep_on") {
   expect_as_one_process(
       [](const Model& model, const Var& x, const Var& y, Communicator& comm) {
         const Var own = share(squares(model, x, y), total_of(comm.size()), comm);
@@ -67,7 +67,7 @@ TEST_CASE("a penalty on parameters counts once beside a share, and without keep_
       });
 }
 
-TEST_CASE("a share adds to the losses of the library") {
+TEST_CASE("a share can be added to the library's losses") {
   expect_as_one_process(
       [](const Model& model, const Var& x, const Var& y, Communicator& comm) {
         const Var own = share(squares(model, x, y), total_of(comm.size()), comm);
@@ -77,7 +77,7 @@ TEST_CASE("a share adds to the losses of the library") {
         return info_nce(model.outputs(x), y, {}, alone) + share(squares(model, x, y), 2 * x.shape()[0], alone);
       });
 }
-TEST_CASE("a metric, which every rank holds whole, counts once beside a share, and without keep_on is refused") {
+TEST_CASE("a Replicated metric counts once in a sum with shares, and is refused without keep_on") {
   expect_as_one_process(
       [](const Model& model, const Var& x, const Var& y, Communicator& comm) {
         const Var own = share(squares(model, x, y), total_of(comm.size()), comm);
@@ -90,7 +90,7 @@ TEST_CASE("a metric, which every rank holds whole, counts once beside a share, a
       });
 }
 
-TEST_CASE("a share may be of a total that is computed, with its gradient") {
+TEST_CASE("share accepts a computed total and has its gradient") {
   const auto weights = [](const Model& model, const Var& x) { return square(model.outputs(x)) + 0.1; };
   expect_as_one_process(
       [&](const Model& model, const Var& x, const Var& y, Communicator& comm) {
@@ -105,7 +105,7 @@ TEST_CASE("a share may be of a total that is computed, with its gradient") {
       });
 }
 
-TEST_CASE("a share of weights that add up to nothing is zero, with zero gradients") {
+TEST_CASE("share with weights that sum to zero is zero, with zero gradients") {
   on_ranks([](Communicator& comm) {
     Tape tape;
     const Var x = tape.watch(data_of(number(comm), {3})), none = all_reduce(sum(x * 0.0), comm);
@@ -116,7 +116,7 @@ TEST_CASE("a share of weights that add up to nothing is zero, with zero gradient
   });
 }
 
-TEST_CASE("what all ranks hold is no share") {
+TEST_CASE("share refuses a Replicated value") {
   on_ranks({2, 3}, [](Communicator& comm) {
     const Parameter w("w", data_of(0, {3}));
     Tape tape;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives in two halves: what starting and waiting promise beyond the result, which started_cases.cpp checks.
+// Started collectives: what start and wait guarantee beyond the result, which started_cases.cpp checks.
 #include <thread>
 
 #include "tests/support/forwarding_transport.h"
@@ -17,7 +17,7 @@ namespace {
 
 using Notes = std::vector<std::string>;
 
-// Notes when collectives are started and finished.
+// Records when collectives are started and finished.
 class Noting final : public ForwardingTransport {
  public:
   Noting(std::unique_ptr<Transport> inner, Notes& log) : ForwardingTransport(std::move(inner)), log_(log) {}
@@ -39,7 +39,7 @@ class Noting final : public ForwardingTransport {
   Notes& log_;
 };
 
-// The same values; says when the gradient passes.
+// The identity; records when the gradient passes.
 Var note(const Var& x, Notes& log, const char* what) {
   static const Op note_op{"note", {}, Algebra::linear};
   return record(note_op, x.value(), from(x, [&log, what](const Var& g) {
@@ -50,7 +50,7 @@ Var note(const Var& x, Notes& log, const char* what) {
 
 }  // namespace
 
-TEST_CASE("the adjoint of a started collective starts where its gradient is complete, and ends where it is needed") {
+TEST_CASE("the adjoint of a started collective starts once its gradient is complete and ends where it is needed") {
   for (const int n : {1, 2, 3})
     CHECK_NOTHROW(run_ranks(n, [](std::unique_ptr<Transport> transport) {
       Notes log;
@@ -69,7 +69,7 @@ TEST_CASE("the adjoint of a started collective starts where its gradient is comp
     }));
 }
 
-TEST_CASE("a started extreme or product, whose gradient needs more than a verb, is refused if it is to have one") {
+TEST_CASE("a started max, min or product is refused if it needs a gradient") {
   on_ranks([](Communicator& comm) {
     Tape tape;
     const Tensor plain = data_of(number(comm), {2 * comm.size(), 3});
@@ -87,7 +87,7 @@ TEST_CASE("a started extreme or product, whose gradient needs more than a verb, 
   });
 }
 
-TEST_CASE("waiting for a started collective waits for ranks that have yet to start it") {
+TEST_CASE("waiting for a started collective blocks until every rank has started it") {
   on_ranks({2, 3}, [](Communicator& comm) {
     for (int late = 0; late < comm.size(); ++late) {
       const Tensor x = data_of(number(comm), {4}, late), expected = comm.all_reduce(x);
@@ -97,7 +97,7 @@ TEST_CASE("waiting for a started collective waits for ranks that have yet to sta
   });
 }
 
-TEST_CASE("what has been started and is not waited for keeps nobody waiting, but gives no gradient") {
+TEST_CASE("a started collective that is never awaited blocks no rank, but gives no gradient") {
   on_ranks({1, 2, 3}, [](Communicator& comm) {
     Tape tape;
     const Var x = tape.watch(data_of(number(comm), {4, 3}));
@@ -109,7 +109,7 @@ TEST_CASE("what has been started and is not waited for keeps nobody waiting, but
   });
 }
 
-TEST_CASE("a started collective is waited for once") {
+TEST_CASE("a started collective can be awaited only once") {
   on_ranks({1, 2}, [](Communicator& comm) {
     Pending pending = comm.start(AllReduce{}, data_of(number(comm), {4}));
     pending.wait();
@@ -121,7 +121,7 @@ TEST_CASE("a started collective is waited for once") {
   });
 }
 
-TEST_CASE("a rank may change a tensor as soon as it has started a collective on it") {
+TEST_CASE("a rank can change a tensor right after starting a collective on it") {
   on_ranks([](Communicator& comm) {
     Tensor x = data_of(number(comm), {5});
     const Tensor expected = comm.all_reduce(x);
@@ -132,7 +132,7 @@ TEST_CASE("a rank may change a tensor as soon as it has started a collective on 
   });
 }
 
-TEST_CASE("what is started on a group that this rank then drops can still be read by the others") {
+TEST_CASE("peers can still read a collective that was started on a group this rank then drops") {
   on_ranks({2, 3}, [](Communicator& world) {
     auto group = world.duplicate();
     const Tensor mine = data_of(number(world), {100}), expected = world.all_reduce(mine);
@@ -140,7 +140,7 @@ TEST_CASE("what is started on a group that this rank then drops can still be rea
     if (number(world) == 0) {
       pending.reset();
       group.reset();
-      std::vector<Tensor> others;  // which would take its place
+      std::vector<Tensor> others;  // these would reuse its memory
       for (int i = 0; i < 20; ++i) others.push_back(Tensor::full({100}, 7, DType::f64));
     }
     world.barrier();
@@ -149,7 +149,7 @@ TEST_CASE("what is started on a group that this rank then drops can still be rea
   });
 }
 
-TEST_CASE("more collectives than can be under way at once are refused, until the oldest has been waited for") {
+TEST_CASE("starting more collectives than the limit is refused until the oldest is awaited") {
   on_ranks({1, 2, 3}, [](Communicator& comm) {
     const Tensor x = data_of(number(comm), {3});
     std::vector<Pending> pending;
@@ -161,7 +161,7 @@ TEST_CASE("more collectives than can be under way at once are refused, until the
   });
 }
 
-TEST_CASE("a gather and a scatter in halves need no counts, and only the root's rows have a gradient to scatter") {
+TEST_CASE("a started gather and scatter need no counts, and only the root's rows have a gradient to scatter") {
   on_ranks([](Communicator& comm) {
     const GroupRank root{comm.size() - 1};
     const bool here = comm.rank() == root;
@@ -179,7 +179,7 @@ TEST_CASE("a gather and a scatter in halves need no counts, and only the root's 
   });
 }
 
-TEST_CASE("halves accept what the whole accepts, and say how their result is placed") {
+TEST_CASE("started collectives accept the same input as complete ones and have the same placements") {
   on_ranks({2, 3}, [](Communicator& comm) {
     const Parameter w("w", data_of(0, {2, 3}));
     Tape tape;
@@ -192,7 +192,7 @@ TEST_CASE("halves accept what the whole accepts, and say how their result is pla
   });
 }
 
-TEST_CASE("a tape that is walked twice starts the adjoints twice") {
+TEST_CASE("two backward passes over a tape start the adjoints twice") {
   on_ranks([](Communicator& comm) {
     const Parameter w("w", data_of(0, {3}));
     Tape tape;
@@ -207,8 +207,7 @@ TEST_CASE("a tape that is walked twice starts the adjoints twice") {
   });
 }
 
-TEST_CASE(
-    "a collective started by one rank where another meets at once is reported, and what each has started is named") {
+TEST_CASE("a collective started on one rank but called blocking on another is reported with what each started") {
   for (const int n : {2, 3}) {
     CHECK_THROWS_WITH(run_ranks(n,
                                 [](Communicator& comm) {

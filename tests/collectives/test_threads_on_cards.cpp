@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks as threads that have a card each, as far as there are cards, and meet through nothing but their process's
-// memory: no rank's kernels can read what is on another's card.
+// Ranks as threads with a card each, as far as there are cards. They share only their process's memory: no rank's
+// kernels can read another card's memory.
 #include "tests/collectives/verbs_on_cards.h"
 #include "tests/support/distributed_checks.h"
 #include "tests/support/on_cards.h"
@@ -9,7 +9,7 @@
 namespace weft {
 namespace {
 
-constexpr int group_sizes[] = {3, 4};  // of 4, some share a card where there are 3
+constexpr int group_sizes[] = {3, 4};  // with 3 cards, some of 4 ranks share one
 
 TEST_CASE("verbs of threads on several cards have the host's bits") {
   if (!several_cards()) return;
@@ -20,7 +20,7 @@ TEST_CASE("verbs of threads on several cards have the host's bits") {
     });
 }
 
-TEST_CASE("what threads on several cards have begun may be finished in any order, in their groups, too") {
+TEST_CASE("collectives started by threads on several cards can finish in any order, also in subgroups") {
   if (!several_cards()) return;
   on_threads_with_cards(4, [](Communicator& comm) {
     const Tensor x = data_of(number(comm), {1000}), y = data_of(number(comm), {comm.size(), 77});
@@ -35,8 +35,8 @@ TEST_CASE("what threads on several cards have begun may be finished in any order
   });
 }
 
-// Their gradients are made of the same verbs.
-TEST_CASE("every distributed case does what its specification says on several cards") {
+// Gradients use the same verbs.
+TEST_CASE("every distributed case matches its specification on several cards") {
   if (!several_cards()) return;
   for (const DistributedCase* c : DistributedCase::all())
     for (const int n : {2, 3}) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is counted of a rank's calls to its groups.
+// Counts of a rank's calls to its groups.
 #include "tests/collectives/transport_checks.h"
 #include "tests/support/on_ranks.h"
 #include "weft/collectives/checks/traffic.h"
@@ -9,7 +9,7 @@ using namespace weft;
 
 namespace {
 
-// Every rank's body, with a group that is counted, and the count.
+// Runs a body on every rank, with a counting group and its count.
 template <class Body> void on_counted_ranks(Body body) {
   for (const int n : {1, 2, 3, 5}) {
     INFO(n << " ranks");
@@ -30,7 +30,7 @@ void expect_count(const Traffic& traffic, Verb verb, int64_t calls, int64_t byte
 
 }  // namespace
 
-TEST_CASE("calls, and the bytes that a rank brings in, are counted by verb, and results stay as they are") {
+TEST_CASE("calls and received bytes are counted by verb without changing results") {
   on_counted_ranks([](Communicator& comm, Traffic& traffic) {
     const int n = comm.size(), me = number(comm);
     const Tensor x = data_of(me, {4, 3});
@@ -54,7 +54,7 @@ TEST_CASE("calls, and the bytes that a rank brings in, are counted by verb, and 
   });
 }
 
-TEST_CASE("a collective in two halves is one call, and costs what its halves do") {
+TEST_CASE("a started and awaited collective counts as one call") {
   on_counted_ranks([](Communicator& comm, Traffic& traffic) {
     comm.barrier();
     Pending sum = comm.start(AllReduce{}, data_of(number(comm), {5}));
@@ -70,7 +70,7 @@ TEST_CASE("a collective in two halves is one call, and costs what its halves do"
   });
 }
 
-TEST_CASE("groups that are split off, and messages, are counted too") {
+TEST_CASE("traffic of subgroups and messages is counted") {
   on_counted_ranks([](Communicator& comm, Traffic& traffic) {
     const auto half = comm.split(number(comm) % 2 ? 1 : comm.size() > 2 ? 0 : -1);
     if (half) half->all_reduce(data_of(number(comm), {7}));
@@ -84,7 +84,7 @@ TEST_CASE("groups that are split off, and messages, are counted too") {
   });
 }
 
-TEST_CASE("a rank's waiting is counted as its time") {
+TEST_CASE("time that a rank waits is counted as its time") {
   run_ranks(2, [](std::unique_ptr<Transport> transport) {
     Traffic traffic;
     Communicator comm(counted(std::move(transport), traffic));
@@ -97,7 +97,7 @@ TEST_CASE("a rank's waiting is counted as its time") {
   });
 }
 
-TEST_CASE("rank 0 gets every rank's count") {
+TEST_CASE("rank 0 gets the counts of every rank") {
   on_counted_ranks([](Communicator& comm, Traffic& traffic) {
     for (int i = 0; i <= number(comm); ++i) traffic[Verb::send].bytes += 100;
     const std::vector<Traffic> all = gather_traffic(traffic, comm);
@@ -108,7 +108,7 @@ TEST_CASE("rank 0 gets every rank's count") {
   });
 }
 
-TEST_CASE("a counted transport does everything that a transport does") {
+TEST_CASE("a counting transport passes the transport checks") {
   const int n = GENERATE(1, 2, 3);
   run_ranks(n, [](std::unique_ptr<Transport> transport) {
     Traffic traffic;

@@ -31,7 +31,7 @@ void run(int n, const Body& body, std::chrono::milliseconds deadline = 20s) {
       n, [&](std::unique_ptr<Transport> group) { body(*group); }, deadline);
 }
 
-// What the failing run says; its exit code in front.
+// The message of a failing run, preceded by its exit code.
 std::string failure(int n, const Body& body, std::chrono::milliseconds deadline = 20s) {
   try {
     run(n, body, deadline);
@@ -43,7 +43,7 @@ std::string failure(int n, const Body& body, std::chrono::milliseconds deadline 
   return "no failure";
 }
 
-// The machine may be busy with other things: only limits far from what is measured can tell a mistake from that.
+// The machine may be busy, so only limits far from the usual time can show a mistake.
 constexpr double long_before_the_deadline = 10;
 
 double seconds_of(const std::function<void()>& work) {
@@ -62,7 +62,7 @@ Call sum(const Shape& shape, DType dtype = DType::f32, const char* name = "", Re
 
 }  // namespace
 
-TEST_CASE("threads see each other's bytes, reduce, send and form groups, for any number of ranks") {
+TEST_CASE("threads exchange bytes, reduce, send and form groups on any number of ranks") {
   const int n = GENERATE(1, 2, 3, 5, 8);
   run(n, checks::everything_works);
 }
@@ -90,7 +90,7 @@ TEST_CASE("thousands of collectives, reductions and messages in random sizes nev
   });
 }
 
-TEST_CASE("nobody leaves a collective while others still read what is shown in place") {
+TEST_CASE("no rank leaves a collective while others still read its memory in place") {
   run(3, [](Transport& group) {
     std::vector<int> mine(100'000, group.rank());
     for (int round = 0; round < 20; ++round) {
@@ -107,7 +107,7 @@ TEST_CASE("nobody leaves a collective while others still read what is shown in p
   });
 }
 
-TEST_CASE("ranks that make different calls are told which, and where") {
+TEST_CASE("a mismatch of calls is reported with both calls and their lines") {
   struct Case {
     const char* what;
     Call usual, odd;
@@ -153,12 +153,12 @@ TEST_CASE("ranks that make different calls are told which, and where") {
     }
 }
 
-TEST_CASE("sizes that disagree under equal calls are a mismatch") {
+TEST_CASE("equal calls with different sizes are a mismatch") {
   CHECK_THAT(failure(2, [](Transport& group) { expose(group, sum({4}), 64u * static_cast<size_t>(group.rank() + 1)); }),
              Contains("87 collective mismatch"));
 }
 
-TEST_CASE("a result that some ranks want in common memory and others do not is a mismatch") {
+TEST_CASE("a mismatch is reported if only some ranks want a result in shared memory") {
   CHECK_THAT(failure(2,
                      [](Transport& group) {
                        const StorageHandle common = group.allocate_common(80'000, Site::here());
@@ -170,7 +170,7 @@ TEST_CASE("a result that some ranks want in common memory and others do not is a
              Contains("87 collective mismatch") && !Contains("FINALIZE"));
 }
 
-TEST_CASE("a skipped collective is noticed at the next one or at the end") {
+TEST_CASE("a skipped collective is noticed at the next one or at exit") {
   for (int n : {2, 3, 4}) {
     const auto skip = [n](Transport& group) {
       for (int i = 0; i < 3; ++i)
@@ -180,7 +180,7 @@ TEST_CASE("a skipped collective is noticed at the next one or at the end") {
   }
 }
 
-TEST_CASE("a rank that returns early while others wait for it is named, and what they wait in") {
+TEST_CASE("a rank that returns early while others wait for it is named, with the call they wait in") {
   for (int n : {2, 3, 5}) {
     const std::string said = failure(n, [](Transport& group) {
       if (group.rank() != 1) expose(group, sum({4}, DType::f32, "loss"));
@@ -190,7 +190,7 @@ TEST_CASE("a rank that returns early while others wait for it is named, and what
   }
 }
 
-TEST_CASE("ranks that wait for each other in different groups are found long before the deadline") {
+TEST_CASE("a deadlock across groups is found long before the deadline") {
   std::string said;
   const double seconds = seconds_of([&] {
     said = failure(3, [](Transport& group) {
@@ -203,7 +203,7 @@ TEST_CASE("ranks that wait for each other in different groups are found long bef
   CHECK(seconds < long_before_the_deadline);
 }
 
-TEST_CASE("a rank that returns early is noticed from within a sub-group, too") {
+TEST_CASE("a rank that returns early is noticed from within a subgroup") {
   const std::string said = failure(4, [](Transport& group) {
     const auto half = group.split(group.rank() / 2, 0, Site::here());
     if (group.rank() != 3) expose(*half, sum({4}));
@@ -211,7 +211,7 @@ TEST_CASE("a rank that returns early is noticed from within a sub-group, too") {
   CHECK_THAT(said, Contains("87 collective mismatch") && Contains("FINALIZE") && Contains("rank 2 waits for rank 3"));
 }
 
-TEST_CASE("two ranks that both receive first are told so") {
+TEST_CASE("two ranks that both receive first are reported as a deadlock") {
   const std::string said = failure(2, [](Transport& group) {
     std::vector<std::byte> bytes(4);
     group.receive(checks::call(Verb::receive), {1 - group.rank()}, bytes);
@@ -219,7 +219,7 @@ TEST_CASE("two ranks that both receive first are told so") {
   CHECK_THAT(said, Contains("87") && Contains("rank 0 waits for rank 1") && Contains("receive from rank 1"));
 }
 
-TEST_CASE("a message of another shape, or one that nobody receives, is a mismatch") {
+TEST_CASE("a message with another shape, or with no receiver, is a mismatch") {
   const auto message = [](Verb verb, const Shape& shape) { return describe(verb, Tensor::zeros(shape), Site::here()); };
   const std::vector<std::byte> sent(16);
   CHECK_THAT(failure(2,
@@ -238,7 +238,7 @@ TEST_CASE("a message of another shape, or one that nobody receives, is a mismatc
              Contains("87") && Contains("never received"));
 }
 
-TEST_CASE("a rank that does not come is named after the deadline, with what everybody did last") {
+TEST_CASE("a missing rank is named after the deadline, with every rank's last call") {
   std::atomic<bool> over = false;
   std::string said;
   const double seconds = seconds_of([&] {
@@ -265,7 +265,7 @@ TEST_CASE("a rank that does not come is named after the deadline, with what ever
   CHECK(seconds < 10);
 }
 
-TEST_CASE("a rank that neither comes nor ends does not keep the report of the deadline") {
+TEST_CASE("a rank that neither comes nor ends does not delay the deadline's report") {
   std::atomic<bool> over = false;
   std::string told;
   const auto body = [&](std::unique_ptr<Transport> group) {
@@ -282,7 +282,7 @@ TEST_CASE("a rank that neither comes nor ends does not keep the report of the de
   CHECK_THAT(told, Contains("rank 1 does not end, and no thread can be made to") && !Contains("rank 2 does not end"));
 }
 
-TEST_CASE("the others' deadlines rest while a rank is busy, but not for ever, and it is said with what") {
+TEST_CASE("a busy rank suspends the others' deadlines for a limited time, and the report says what it does") {
   std::atomic<bool> failed = false;
   const auto busy_until = [&](const std::function<bool(double)>& done, std::chrono::milliseconds deadline) {
     return failure(
@@ -313,21 +313,21 @@ TEST_CASE("the others' deadlines rest while a rank is busy, but not for ever, an
   CHECK(seconds > 2);
 }
 
-TEST_CASE("a rank that is lost while it reports its failure keeps nobody for ever") {
+TEST_CASE("a rank that is lost while it reports its failure does not block the others forever") {
   const auto job = Job::create(Memory::of_this_process(size_t{1} << 30), 2, 300ms);
-  const auto words = [&] { return std::span(job->at<int32_t>(0), 64); };  // of the job's header
+  const auto words = [&] { return std::span(job->at<int32_t>(0), 64); };  // words of the job's header
   const std::vector<int32_t> before(words().begin(), words().end());
   job->record(1, Fault(70, "never said"));
   int written = 0;
   for (size_t i = 0; i < before.size() && !written; ++i)
-    if (before[i] == 0 && words()[i] == 2) written += words()[i] = 1;  // as it is between the beginning and the end
+    if (before[i] == 0 && words()[i] == 2) written += words()[i] = 1;  // its value between begin and end
   REQUIRE(written == 1);
   const double seconds = seconds_of([&] { CHECK_THROWS_WITH(job->fail(0, Fault(86, "deadline")), "deadline"); });
   CHECK(seconds < 20);
   CHECK_THROWS_WITH(job->check(), Contains("lost before it said why"));
 }
 
-TEST_CASE("time in which the watch of a card does not run itself is not the card's") {
+TEST_CASE("the watchdog does not count time in which it was suspended itself") {
   struct Card : Watch::Watched {
     std::atomic<int> looks = 0;
     std::atomic<bool> aborted = false;
@@ -345,7 +345,7 @@ TEST_CASE("time in which the watch of a card does not run itself is not the card
   CHECK(!card.aborted);
 }
 
-TEST_CASE("memory that runs out on one rank has its own exit code on all") {
+TEST_CASE("an out-of-memory error on one rank ends all ranks with its own exit code") {
   const std::vector<std::function<void()>> ways = {[] { throw std::bad_alloc(); },
                                                    [] { Tensor::zeros({int64_t{1} << 40}); }};
   for (const auto& way : ways) {
@@ -364,7 +364,7 @@ TEST_CASE("memory that runs out on one rank has its own exit code on all") {
   }
 }
 
-TEST_CASE("a thread that cannot be made ends all ranks with a sentence") {
+TEST_CASE("a failure to create a thread ends all ranks with a clear error") {
   const pid_t child = fork();
   if (child == 0) {
     int64_t pages = 0;
@@ -381,7 +381,7 @@ TEST_CASE("a thread that cannot be made ends all ranks with a sentence") {
   CHECK(WEXITSTATUS(status) == 0);
 }
 
-TEST_CASE("WEFT_TIMEOUT is a number of seconds in any language, or refused with a sentence") {
+TEST_CASE("WEFT_TIMEOUT is parsed independently of the locale, and bad values are refused") {
   const char* given = std::getenv("WEFT_TIMEOUT");
   const std::string before = given ? given : "";
   setenv("WEFT_TIMEOUT", "2.5", 1);
@@ -401,7 +401,7 @@ TEST_CASE("WEFT_TIMEOUT is a number of seconds in any language, or refused with 
   if (given) setenv("WEFT_TIMEOUT", before.c_str(), 1);
 }
 
-TEST_CASE("an exception on one rank ends the others with an error that names it, and is thrown to the caller") {
+TEST_CASE("an exception on one rank ends the others with an error that names it, and reaches the caller") {
   struct Odd : std::runtime_error {
     using std::runtime_error::runtime_error;
   };
@@ -423,7 +423,7 @@ TEST_CASE("an exception on one rank ends the others with an error that names it,
   }
 }
 
-TEST_CASE("swallowing a failure does not hide it") {
+TEST_CASE("catching a failure does not hide it") {
   CHECK_THAT(failure(2,
                      [](Transport& group) {
                        try {
@@ -434,7 +434,7 @@ TEST_CASE("swallowing a failure does not hide it") {
              Contains("87"));
 }
 
-TEST_CASE("calls are described as a person would") {
+TEST_CASE("calls are described in readable words") {
   CHECK_THAT(sum({512, 10}, DType::bf16, "logits").text(), Contains("all_reduce sum bf16 (512, 10) 'logits' at ") &&
                                                                Contains("tests/collectives/test_transports.cpp:"));
   CHECK_THAT(describe(Verb::all_gather_v, Tensor::zeros({3, 2}), Site::here(), ReduceOp::sum, -1, true).text(),

@@ -8,7 +8,7 @@ using namespace weft;
 
 namespace {
 
-// On n ranks: what a reader takes of a source and where to goes back, and every rank exposes as much as is taken.
+// On n ranks: the adjoint returns each portion to where it was read, and every rank exposes as much as is read.
 template <class Verb> void check_transpose(const Verb& verb, int n) {
   INFO(name(verb.verb()) << " on " << n << " ranks");
   const auto adjoint = verb.adjoint();

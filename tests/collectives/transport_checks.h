@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What every transport has to do, whatever connects the ranks. Each check is called by all ranks of a group and raises
-// an Error that names itself if something is not as it must be; so threads and MPI processes share them.
+// What every transport must do. All ranks of a group call each check, which throws an Error with its name on failure;
+// so threads and MPI processes share them.
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -18,7 +18,7 @@ using Bytes = std::vector<std::byte>;
 
 inline Transport::Bytes bytes(const std::vector<float>& x) { return std::as_bytes(std::span(x)); }
 
-// Byte i of what rank r shows in a given round.
+// Byte i of rank r's data in a round.
 inline std::byte pattern(int r, size_t i, int round = 0) {
   return static_cast<std::byte>((static_cast<size_t>(r) * 131 + i * 7 + static_cast<size_t>(round) * 29) & 255);
 }
@@ -33,7 +33,7 @@ inline constexpr auto add_in_rank_order = [](const Transport::Part& part, std::b
   float* sums = reinterpret_cast<float*>(to);
   const size_t n = (part.last - part.first) / sizeof(float), ranks = part.peers.size();
   const auto value = [&](size_t r, size_t i) { return reinterpret_cast<const float*>(part.peers[r])[i]; };
-  constexpr size_t block = 1024;  // summed aside, because `to` may be one of the peers
+  constexpr size_t block = 1024;  // summed in a buffer, because `to` may be one of the peers
   float sum[block];
   for (size_t first = 0; first < n; first += block) {
     const size_t count = std::min(block, n - first);
@@ -45,7 +45,7 @@ inline constexpr auto add_in_rank_order = [](const Transport::Part& part, std::b
   }
 };
 
-// Everybody shows `size` bytes, and rank r `r * uneven` bytes less; everybody reads everything.
+// Rank r shows `size - r * uneven` bytes, and every rank reads them all.
 inline void all_see_all(Transport& group, size_t size, size_t uneven = 0, int round = 0) {
   const auto size_of_rank = [&](int r) { return size - std::min(size, static_cast<size_t>(r) * uneven); };
   const Bytes mine = shown_by(group.rank(), size_of_rank(group.rank()), round);
@@ -69,7 +69,7 @@ inline float sum_over_ranks(int ranks, size_t i) {
   return sum;
 }
 
-// The sum in rank order, to the bit; in place or not; from and to memory as given.
+// The sum in rank order, bit by bit; in place or not, between the given kinds of memory.
 inline void all_sum(Transport& group, std::span<float> x, std::span<float> y) {
   for (size_t i = 0; i < x.size(); ++i) x[i] = element(group.rank(), i);
   group.combine(call(Verb::all_reduce), std::as_bytes(x), std::as_writable_bytes(y), add_in_rank_order);
@@ -80,7 +80,7 @@ inline void all_sum(Transport& group, size_t count, bool in_place) {
   std::vector<float> x(count), y(in_place ? 0 : count);
   all_sum(group, x, in_place ? x : y);
 }
-// The same where peers may look at it in place. Ranks below `private_below` use memory of their own all the same.
+// The same for a sum whose inputs peers may read in place. Ranks below `private_below` still use private memory.
 inline void all_sum_shown(Transport& group, size_t count, bool in_place, int private_below = 0) {
   const StorageHandle a = group.allocate_shown(count * sizeof(float)), b = group.allocate_shown(count * sizeof(float));
   std::vector<float> own(count);
@@ -88,10 +88,10 @@ inline void all_sum_shown(Transport& group, size_t count, bool in_place, int pri
   all_sum(group, x, in_place ? x : std::span(static_cast<float*>(b->data), count));
 }
 
-// Collectives that are started, given up or kept by the rank that shows something, and finished later, in another order
-// or not at all; more of them than fit at once; and whole collectives in between.
+// Started collectives that are finished later in another order, or never, with results dropped or kept; more of them
+// than fit at once, and complete collectives in between.
 inline void started_collectives_work(Transport& group, size_t size, int at_once) {
-  const auto shown = [&](int r, int round) {  // in memory that others see, or not
+  const auto shown = [&](int r, int round) {  // in shared memory or not
     Tensor x({static_cast<int64_t>(size)}, DType::u8);
     if (round % 3 == 0) x = Tensor(group.allocate_shown(size), 0, x.shape(), DType::u8);
     const Bytes bytes = shown_by(r, size, round);
@@ -102,7 +102,7 @@ inline void started_collectives_work(Transport& group, size_t size, int at_once)
     Tensor x = shown(group.rank(), round);
     if (round % 2) return group.start(call(Verb::all_gather), std::move(x), size);
     auto started = group.start(call(Verb::all_gather), x, size);
-    std::fill_n(x.mutate<std::byte>(), size, std::byte{255});  // what was shown is a copy
+    std::fill_n(x.mutate<std::byte>(), size, std::byte{255});  // the call took a copy
     return started;
   };
   const auto finish = [&](Transport::Started& started, int round) {
@@ -126,7 +126,7 @@ inline void started_collectives_work(Transport& group, size_t size, int at_once)
 inline void common_memory_works(Transport& group) {
   for (const size_t count : {1, 5'000, 300'001}) {
     const StorageHandle common = group.allocate_common(count * sizeof(float), Site::here());
-    if (!common) return;  // none where ranks are on several nodes
+    if (!common) return;  // none if ranks are on several nodes
     const std::span result(static_cast<float*>(common->data), count);
     require(std::all_of(result.begin(), result.end(), [](float x) { return x == 0; }), "common memory is zeros");
     group.expose(call(Verb::barrier), {}, 0, [](const Transport::Part&) {});
@@ -144,8 +144,8 @@ inline void common_memory_works(Transport& group) {
   }
 }
 
-// Whoever is late with its share keeps the others from a result that is a part of common memory, and nobody writes to
-// it any more when the first has it.
+// The result of a sum in shared memory is complete only when the slowest rank has added its share, and is not written
+// to after the first rank has it.
 inline void common_results_are_complete(Transport& group) {
   for (const size_t count : {100, 5'000, 100'001}) {
     const StorageHandle common = group.allocate_common((count + 16) * sizeof(float), Site::here());
@@ -171,8 +171,7 @@ inline void common_results_are_complete(Transport& group) {
   }
 }
 
-// Common memory stays with those who still hold it, whoever drops it first; the first rank uses it again if it is the
-// last.
+// Shared memory lives until its last holder drops it, whatever the order; the first rank reuses it if it is the last.
 inline void common_memory_is_used_again(Transport& group) {
   constexpr size_t size = 10'000;
   const auto barrier = [&] { group.expose(call(Verb::barrier), {}, 0, [](const Transport::Part&) {}); };
@@ -200,7 +199,7 @@ inline void common_memory_is_used_again(Transport& group) {
   require(all(third, 0), "common memory that is used again is not zeros");
 }
 
-// Each rank sends `count` messages to each, itself included, and receives them from the last rank to the first.
+// Each rank sends `count` messages to each rank, itself included, and receives them from the last rank to the first.
 inline void messages_arrive_in_order(Transport& group, int count, size_t size) {
   for (int k = 0; k < count; ++k)
     for (int to = 0; to < group.size(); ++to) group.send(call(Verb::send), {to}, shown_by(group.rank(), size, k + to));
@@ -212,7 +211,7 @@ inline void messages_arrive_in_order(Transport& group, int count, size_t size) {
     }
 }
 
-// Halves, in reverse order, and halves of halves; none of them for rank 0.
+// Halves in reverse order, and halves of halves, without rank 0.
 inline void groups_of_groups_work(Transport& world) {
   const int half = world.rank() == 0 ? -1 : world.rank() % 2;
   const auto group = world.split(half, -world.rank(), Site::here());
@@ -235,7 +234,8 @@ inline void barrier(Transport& group) {
   group.expose(call(Verb::barrier), {}, 0, [](const Transport::Part&) {});
 }
 
-// So many groups, used in every way and dropped by each rank at another time, with collectives that nobody finishes.
+// Creates many groups, uses each in every way, and drops it at a different time on each rank, with collectives left
+// unfinished.
 inline void groups_come_and_go(Transport& world, int count) {
   std::vector<std::unique_ptr<Transport>> held;
   for (int i = 0; i < count; ++i) {
@@ -253,7 +253,7 @@ inline void groups_come_and_go(Transport& world, int count) {
   barrier(world);
 }
 
-// Of this process: its memory, shared or not.
+// The resident memory of this process, shared or not.
 inline size_t resident_bytes() {
   std::ifstream status("/proc/self/status");
   size_t kibibytes = 0;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Every verb on the memory of cards, against the same verb on the host, to the bit: whatever connects the ranks.
+// Every verb on card memory against the same verb on the host, bit by bit, for any transport.
 #include "tests/kernels/cuda_checks.h"
 #include "weft/collectives/communicator.h"
 
 namespace weft {
 
-// Different on every rank; of floats or small integers.
+// Different on every rank; floats or small integers.
 inline Tensor mine(const Communicator& comm, const Shape& shape, DType type = DType::f32) {
   return Tensor::uniform(shape, {17, static_cast<uint64_t>(comm.rank().value)}, 0, 9).to(type);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Tensors to put into files, and what reading a file complains about.
+// Tensors to write into files, and the errors of reading a file.
 #include <cstring>
 #include <numeric>
 
@@ -10,7 +10,7 @@
 
 namespace weft {
 
-// Every bit pattern matters: these bytes make NaNs, denormals and negative zeros of some floats.
+// Bit patterns that include NaNs, denormals and negative zeros of some floats.
 inline Tensor bytes_as(const Shape& shape, DType dtype, unsigned seed) {
   Tensor tensor(shape, dtype);
   auto* bytes = tensor.mutate<unsigned char>();
@@ -18,7 +18,7 @@ inline Tensor bytes_as(const Shape& shape, DType dtype, unsigned seed) {
   return tensor;
 }
 
-// All types, odd sizes before wide types, a scalar, empty ones, names that need escapes.
+// All types, odd sizes before wide types, a scalar, empty tensors, names that need escapes.
 inline NamedTensors sample(unsigned seed = 1) {
   return {{"bytes", bytes_as({7}, DType::u8, seed)},
           {"half", bytes_as({3, 1}, DType::bf16, seed)},
@@ -35,7 +35,7 @@ inline bool same_bits(const Tensor& a, const Tensor& b) {
          std::equal(a.data<char>(), a.data<char>() + a.bytes(), b.data<char>());
 }
 
-// Whether the file holds exactly these, in this order.
+// Whether the file holds exactly these tensors in this order.
 inline bool holds(const SafetensorsFile& file, const NamedTensors& expected) {
   if (file.tensors().size() != expected.size()) return false;
   for (size_t i = 0; i < expected.size(); ++i)
@@ -44,7 +44,7 @@ inline bool holds(const SafetensorsFile& file, const NamedTensors& expected) {
   return true;
 }
 
-// A file as another program might write it.
+// A file as another program could write it.
 inline std::string file_of(const std::string& header, const std::string& data, uint64_t length) {
   return std::string(reinterpret_cast<const char*>(&length), sizeof length) + header + data;
 }

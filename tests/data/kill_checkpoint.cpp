@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes checkpoints until it is killed: kill_checkpoint FOLDER. It goes on from the latest one, after checking that it
-// holds, bit by bit, what was saved at its step. kill_checkpoint.py reads its lines and kills it.
+// kill_checkpoint FOLDER writes checkpoints until it is killed. It starts from the latest one after checking that it
+// holds, bit by bit, what was saved at its step. kill_checkpoint.py reads its output and kills it.
 #include <unistd.h>
 
 #include <cstdio>
@@ -10,7 +10,7 @@
 namespace weft {
 namespace {
 
-// A mebibyte or two, of a size and contents that depend on the step.
+// One or two MiB, with size and contents that depend on the step.
 NamedTensors state_at(int64_t step) {
   const auto rows = 1000 + step % 500;
   const Random random{.seed = static_cast<uint64_t>(step)};
@@ -20,7 +20,7 @@ NamedTensors state_at(int64_t step) {
           {"step", Tensor::full({}, static_cast<double>(step), DType::i64)}};
 }
 
-void say(const std::string& line) {  // one write: a line is there whole or not at all
+void say(const std::string& line) {  // one write, so that a line is complete or absent
   require(write(STDOUT_FILENO, line.data(), line.size()) == static_cast<ssize_t>(line.size()), "kill_checkpoint: pipe");
 }
 
@@ -53,5 +53,5 @@ int main(int count, char** arguments) {
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
   }
-  return 1;  // it ends by being killed only
+  return 1;  // only a signal ends it
 }

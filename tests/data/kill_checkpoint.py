@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Kills a program that writes checkpoints, again and again at random times, and checks that each restart finds a sound
-one, no earlier than the last that was acknowledged.
+"""Repeatedly kills a program that writes checkpoints at random times, and checks that each restart finds a sound
+checkpoint, no earlier than the last that was acknowledged.
 
     tests/data/kill_checkpoint.py PROGRAM [--kills 40] [--seed N] [--folder DIR]
 
@@ -18,7 +18,7 @@ import time
 
 
 def live_and_die(program, folder, seconds):
-    """Lets the program work for that long after it has loaded; returns its lines, its complaint and its exit code."""
+    """Runs the program for this long after it has loaded. Returns its lines, its errors and its exit code."""
     job = subprocess.Popen([program, folder], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     first = job.stdout.readline()
     time.sleep(seconds)
@@ -53,7 +53,7 @@ def main():
             names = [path.name for path in pathlib.Path(folder).iterdir()]
             temporaries = sum(name.endswith(".weft-tmp") for name in names)
             leftovers += temporaries
-            if temporaries > 1 or len(names) - temporaries > 6:  # two, and more when killed before the oldest is removed
+            if temporaries > 1 or len(names) - temporaries > 6:  # two, or more if killed before the oldest is removed
                 sys.exit(f"kill {kill}: too many files: {names}")
     seconds = time.monotonic() - began
     print(f"{options.kills} kills in {seconds:.1f} s, {acknowledged} checkpoints saved: {lost} acknowledged ones lost, "

@@ -18,14 +18,14 @@ std::vector<int64_t> numbers(int64_t first, int64_t count) {
   return all;
 }
 
-TEST_CASE("an augmentation that changes nothing gives the image back") {
+TEST_CASE("an augmentation with zero strength returns the image unchanged") {
   for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {
     const Tensor x = pictures(3, dtype);
     CHECK(augment(x, numbers(0, 3), key, nothing).values() == x.values());
   }
 }
 
-TEST_CASE("a sample's view does not depend on who asks for it, or on its neighbours") {
+TEST_CASE("an augmented sample does not depend on the rank or the other samples") {
   const Tensor x = pictures(7);
   const Tensor all = augment(x, numbers(40, 7), key);
   for (int64_t i = 0; i < 7; ++i)
@@ -35,11 +35,11 @@ TEST_CASE("a sample's view does not depend on who asks for it, or on its neighbo
   CHECK(augment(x.slice(0, 0), {}, key).shape() == Shape{0, 6, 5, 2});
 }
 
-TEST_CASE("views keep to the range of images") {
+TEST_CASE("augmented images stay within the value range") {
   for (const double v : augment(pictures(200), numbers(0, 200), key).values()) CHECK((v >= 0 && v <= 1));
 }
 
-TEST_CASE("a flipped image is flipped, and twice is none") {
+TEST_CASE("flipping an image mirrors it, and flipping twice restores it") {
   Augmentation flips = nothing;
   flips.flip = 1;
   const Tensor x = pictures(2), once = augment(x, numbers(0, 2), key, flips);
@@ -47,21 +47,21 @@ TEST_CASE("a flipped image is flipped, and twice is none") {
   CHECK(augment(once, numbers(0, 2), key, flips).values() == x.values());
 }
 
-TEST_CASE("light and contrast move an image as they say") {
+TEST_CASE("brightness and contrast change an image within their limits") {
   Augmentation light = nothing;
   light.brightness = 0.5;
   const Tensor grey = Tensor::full({50, 4, 4, 1}, 0.5, DType::f64);
   const auto brightened = augment(grey, numbers(0, 50), key, light).values();
   const auto [least, most] = std::minmax_element(brightened.begin(), brightened.end());
   CHECK((*least >= 0.25 && *least < 0.3 && *most <= 0.75 && *most > 0.7));
-  light.contrast = 0.9;  // has nothing to work on, whatever the light
+  light.contrast = 0.9;  // without effect on a uniform image
   const auto both = augment(grey, numbers(0, 50), key, light).values();
   for (size_t i = 0; i < both.size(); ++i) CHECK(both[i] == Approx(brightened[i]));
   light.brightness = 0;
   for (const double v : augment(grey, numbers(0, 50), key, light).values()) CHECK(v == Approx(0.5).margin(1e-12));
 }
 
-TEST_CASE("a blur keeps the light of an image's inside and makes its differences smaller") {
+TEST_CASE("a blur spreads an interior pixel evenly and preserves its total brightness") {
   Augmentation blurs = nothing;
   blurs.blur = 1;
   Tensor point = Tensor::zeros({1, 9, 9, 1}, DType::f64);
@@ -74,24 +74,24 @@ TEST_CASE("a blur keeps the light of an image's inside and makes its differences
   CHECK(placement[4 * 9 + 3] == Approx(placement[3 * 9 + 4]));
 }
 
-TEST_CASE("a blur sees an image's outermost pixels repeated beyond its edge") {
+TEST_CASE("a blur replicates the border pixels") {
   Augmentation blurs = nothing;
   blurs.blur = 1;
   const auto blurred = [&](int64_t y, int64_t x) {
-    Tensor line = Tensor::zeros({1, 9, 9, 1}, DType::f64);  // a row or a column, where the other is -1
+    Tensor line = Tensor::zeros({1, 9, 9, 1}, DType::f64);  // a row or a column; -1 stands for the other
     for (int64_t i = 0; i < 9; ++i) line.mutate<double>()[(y < 0 ? i : y) * 9 + (x < 0 ? i : x)] = 1;
     return augment(line, numbers(0, 1), key, blurs).values();
   };
   const auto bell = blurred(-1, 4), left = blurred(-1, 0), right = blurred(-1, 8), top = blurred(0, -1),
              bottom = blurred(8, -1);
-  for (const size_t far : {0, 1, 2}) {  // from the edge
+  for (const size_t far : {0, 1, 2}) {  // distance from the edge
     const double sum = bell[2] + (far < 2 ? bell[3] : 0) + (far < 1 ? bell[4] : 0);
     for (const double seen : {left[far], right[8 - far], top[far * 9], bottom[(8 - far) * 9]})
       CHECK(seen == Approx(sum));
   }
 }
 
-TEST_CASE("a rectangle is erased, of a twentieth to a fifth of the image") {
+TEST_CASE("random erasing covers between 1/20 and 1/5 of the image") {
   Augmentation erases = nothing;
   erases.erase = 1;
   const Tensor white = Tensor::full({100, 28, 28, 1}, 1, DType::f64);
@@ -103,7 +103,7 @@ TEST_CASE("a rectangle is erased, of a twentieth to a fifth of the image") {
   }
 }
 
-TEST_CASE("what cannot be augmented is refused") {
+TEST_CASE("invalid augmentations are refused") {
   expect_refusal([] { augment(Tensor::zeros({2, 3}), {}, key); }, {"augment", "(2, 3)"});
   expect_refusal([] { augment(pictures(2), numbers(0, 1), key); }, {"augment", "1 samples"});
   expect_refusal([] { augment(pictures(1), numbers(0, 1), key, {.min_area = 0}); }, {"area in (0, 1]"});

@@ -26,7 +26,7 @@ std::vector<std::string> names_in(const fs::path& folder) {
 }
 using Names = std::vector<std::string>;
 
-// Changes one bit of a tensor's first byte; returns where that is in the file.
+// Flips one bit of a tensor's first byte; returns its offset in the file.
 size_t damage(const fs::path& file, const std::string& tensor) {
   std::string bytes = contents(file);
   const SafetensorsFile opened(file);
@@ -36,7 +36,7 @@ size_t damage(const fs::path& file, const std::string& tensor) {
   return at;
 }
 
-TEST_CASE("the latest checkpoint has what was saved last") {
+TEST_CASE("the latest checkpoint holds what was saved last") {
   const ScratchFolder folder;
   CHECK(save_checkpoint(folder / "run", 110, sample(1), {{"seed", "1"}}) == folder / "run/step-000110.safetensors");
   save_checkpoint(folder / "run", 120, sample(2), {{"seed", "2"}});
@@ -48,13 +48,13 @@ TEST_CASE("the latest checkpoint has what was saved last") {
   CHECK(latest.file->metadata() == Metadata{{"seed", "2"}, {"step", "120"}});
 }
 
-TEST_CASE("numbers that are not finite are not saved, and a checkpoint that has some is not the latest") {
+TEST_CASE("non-finite values are not saved, and a checkpoint that contains some is not the latest") {
   for (const DType type : {DType::f32, DType::f64, DType::bf16})
     for (const double bad :
          {std::nan(""), std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity()}) {
       const ScratchFolder folder;
       save_checkpoint(folder.path, 1, sample(1), {});
-      // Behind a megabyte, which is read and checked at once.
+      // After a megabyte, which is read and checked in one block.
       const Tensor wrong = Tensor::full({3, 200'000}, 1, type);
       Tensor row = wrong.slice(2, 3).reshape({200'000});
       row.slice(199'998, 199'999).copy_from(Tensor::full({1}, bad, type));
@@ -72,7 +72,7 @@ TEST_CASE("numbers that are not finite are not saved, and a checkpoint that has 
     }
 }
 
-TEST_CASE("a checkpoint whose step is no number is refused") {
+TEST_CASE("a checkpoint whose step is not a number is refused") {
   const ScratchFolder folder;
   for (const char* step : {"abc", "", "12x", "-3", "99999999999999999999"}) {
     write_safetensors(folder / "file", sample(), {{"step", step}});
@@ -81,7 +81,7 @@ TEST_CASE("a checkpoint whose step is no number is refused") {
   }
 }
 
-TEST_CASE("a folder that is empty or missing has no latest checkpoint") {
+TEST_CASE("an empty or missing folder has no latest checkpoint") {
   const ScratchFolder folder;
   CHECK_FALSE(latest_checkpoint(folder.path).file);
   CHECK_FALSE(latest_checkpoint(folder / "missing").file);
@@ -90,7 +90,7 @@ TEST_CASE("a folder that is empty or missing has no latest checkpoint") {
   CHECK_THROWS_WITH(latest_checkpoint(folder / "file"), Contains("file: cannot be listed: Not a directory"));
 }
 
-TEST_CASE("two generations are kept, whatever the number of digits") {
+TEST_CASE("the two latest checkpoints are kept, whatever their number of digits") {
   const ScratchFolder folder;
   put(folder / "notes.txt", "mine");
   for (const int64_t step : {0, 7, 999'999, 1'000'000}) save_checkpoint(folder.path, step, sample(), {});
@@ -100,7 +100,7 @@ TEST_CASE("two generations are kept, whatever the number of digits") {
   CHECK(names_in(folder.path).size() == 4);
 }
 
-TEST_CASE("a step may be saved again") {
+TEST_CASE("a checkpoint of the same step can be saved again") {
   const ScratchFolder folder;
   save_checkpoint(folder.path, 3, sample(1), {});
   save_checkpoint(folder.path, 3, sample(2), {});
@@ -120,7 +120,7 @@ TEST_CASE("a file that only looks like a checkpoint is left alone") {
   CHECK(latest.damaged.empty());
 }
 
-TEST_CASE("a damaged checkpoint is reported by file, tensor and place, and the one before it is the latest") {
+TEST_CASE("a damaged checkpoint is reported by file, tensor and offset, and the one before it is the latest") {
   const ScratchFolder folder;
   save_checkpoint(folder.path, 1, sample(1), {});
   const fs::path second = save_checkpoint(folder.path, 2, sample(2), {});
@@ -136,7 +136,7 @@ TEST_CASE("a damaged checkpoint is reported by file, tensor and place, and the o
   CHECK_NOTHROW(SafetensorsFile(second).read("bytes"));
 }
 
-TEST_CASE("when every checkpoint is damaged there is none, and each is reported") {
+TEST_CASE("if every checkpoint is damaged there is no latest one, and each is reported") {
   const ScratchFolder folder;
   fs::resize_file(save_checkpoint(folder.path, 1, sample(1), {}), 500);
   fs::resize_file(save_checkpoint(folder.path, 2, sample(2), {}), 0);
@@ -147,7 +147,7 @@ TEST_CASE("when every checkpoint is damaged there is none, and each is reported"
   CHECK_THAT(latest.damaged[1], Contains("step-000001.safetensors: a header of"));
 }
 
-TEST_CASE("a checkpoint under the name of another step is not the latest") {
+TEST_CASE("a checkpoint with another step's file name is not the latest") {
   const ScratchFolder folder;
   fs::copy(save_checkpoint(folder.path, 1, sample(), {}), folder / "step-000005.safetensors");
   const Latest latest = latest_checkpoint(folder.path);
@@ -156,12 +156,12 @@ TEST_CASE("a checkpoint under the name of another step is not the latest") {
   CHECK_THAT(latest.damaged[0], Contains("step-000005.safetensors: holds step 1"));
 }
 
-TEST_CASE("a file without checksums is no checkpoint") {
+TEST_CASE("a file without checksums is not a checkpoint") {
   CHECK_THROWS_WITH(open_checkpoint(std::string(WEFT_TEST_FILES) + "/python.safetensors"),
                     Contains("has no checksums"));
 }
 
-TEST_CASE("a checkpoint that was opened stays readable while others take its place") {
+TEST_CASE("an open checkpoint stays readable while others replace it") {
   const ScratchFolder folder;
   save_checkpoint(folder.path, 1, sample(1), {});
   const Latest latest = latest_checkpoint(folder.path);
@@ -170,7 +170,7 @@ TEST_CASE("a checkpoint that was opened stays readable while others take its pla
   CHECK(holds(*latest.file, sample(1)));
 }
 
-TEST_CASE("saving an earlier step than that of a sound checkpoint is refused") {
+TEST_CASE("saving a step before that of a sound checkpoint is refused") {
   const ScratchFolder folder;
   save_checkpoint(folder.path, 120, sample(), {});
   CHECK_THROWS_WITH(save_checkpoint(folder.path, 60, sample(), {}), Contains("already holds step 120"));
@@ -179,7 +179,7 @@ TEST_CASE("saving an earlier step than that of a sound checkpoint is refused") {
   CHECK_THROWS_WITH(save_checkpoint(folder.path, 130, sample(), {{"step", "7"}}), Contains("the metadata say 7"));
 }
 
-TEST_CASE("after falling back to an earlier checkpoint, saving goes on from there") {
+TEST_CASE("saving continues from an earlier checkpoint after a fallback to it") {
   const ScratchFolder folder;
   save_checkpoint(folder.path, 100, sample(1), {});
   damage(save_checkpoint(folder.path, 120, sample(2), {}), "bytes");
@@ -190,7 +190,7 @@ TEST_CASE("after falling back to an earlier checkpoint, saving goes on from ther
   CHECK(latest_checkpoint(folder.path).damaged.empty());
 }
 
-TEST_CASE("what a killed writer left is swept, what another is writing stays") {
+TEST_CASE("temporary files of killed writers are removed, and those of live writers are kept") {
   const ScratchFolder folder;
   put(folder / "step-000001.safetensors.17-0.weft-tmp", "half");
   const fs::path busy = folder / "step-000002.safetensors.18-0.weft-tmp";
@@ -201,7 +201,7 @@ TEST_CASE("what a killed writer left is swept, what another is writing stays") {
   CHECK(names_in(folder.path) == Names{busy.filename().string(), "step-000003.safetensors"});
 }
 
-TEST_CASE("loading fills tensors in place, so that views of one memory see it") {
+TEST_CASE("loading fills tensors in place, so that views of their memory see it") {
   const ScratchFolder folder;
   const Tensor arena = Tensor::zeros({10});
   const Tensor weight = arena.slice(2, 8).reshape({2, 3});
@@ -211,7 +211,7 @@ TEST_CASE("loading fills tensors in place, so that views of one memory see it") 
   CHECK(weight.version() > 0);  // a tape that needs the old values will notice
 }
 
-TEST_CASE("a checkpoint goes from any device to any device") {
+TEST_CASE("a checkpoint can be saved from and loaded to any device") {
   for (const Device from : {Device::cpu, Device::cuda}) {
     for (const Device to : {Device::cpu, Device::cuda}) {
       if (!available(from) || !available(to)) continue;
@@ -229,7 +229,7 @@ TEST_CASE("a checkpoint goes from any device to any device") {
   }
 }
 
-TEST_CASE("everything that does not fit another model is in one error, and nothing is changed") {
+TEST_CASE("loading into another model is refused with one error that lists all differences, and changes nothing") {
   const ScratchFolder folder;
   const auto f32 = [](const Shape& shape) { return Tensor::full(shape, 7); };
   const NamedTensors saved = {{"same", f32({2})}, {"shape", f32({2, 3})}, {"type", f32({4})}, {"old", f32({1})}};
@@ -248,7 +248,7 @@ TEST_CASE("everything that does not fit another model is in one error, and nothi
   CHECK(places[0].tensor.values() == std::vector<double>{0, 0});
 }
 
-TEST_CASE("a part of a checkpoint can be loaded if that is asked for") {
+TEST_CASE("a part of a checkpoint can be loaded on request") {
   const ScratchFolder folder;
   save_checkpoint(folder.path, 1, sample(), {});
   const Latest latest = latest_checkpoint(folder.path);

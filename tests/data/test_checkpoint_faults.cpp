@@ -14,14 +14,14 @@
 #include "weft/data/files/checkpoint.h"
 #include "weft/data/files/durable_file.h"
 
-// The calls by which files are written, in place of the C library's: they are listed, and one of them can be made to
-// fail, or every write to be short.
+// These replace the C library's calls for writing files. They record every call, and can fail one of them or shorten
+// every write.
 namespace {
 struct Calls {
   std::vector<std::string> list = {};
-  size_t failing = SIZE_MAX;  // the number of the call
+  size_t failing = SIZE_MAX;  // the index of the failing call
   int code = EIO;
-  bool stuck = true;  // whether every later call fails, too; EINTR does not last
+  bool stuck = true;  // whether every later call fails as well; EINTR is temporary
   size_t max_bytes = SIZE_MAX;
 
   bool fails(const std::string& name) {
@@ -66,7 +66,7 @@ std::string save(const fs::path& folder, int64_t step) {
   return message_of([&] { save_checkpoint(folder, step, sample(static_cast<unsigned>(step)), {}); });
 }
 
-TEST_CASE("a file is on the disk before it takes its place, and its place is on the disk before it is acknowledged") {
+TEST_CASE("a checkpoint is synced to disk before it is renamed, and the folder before the save returns") {
   const ScratchFolder folder;
   const Fault watched(Calls{});
   REQUIRE(save(folder.path, 1) == "nothing");
@@ -76,14 +76,14 @@ TEST_CASE("a file is on the disk before it takes its place, and its place is on 
   CHECK(std::vector(list.end() - 3, list.end()) == std::vector<std::string>{"sync", "rename", "sync folder"});
 }
 
-TEST_CASE("the folders made for a checkpoint are on the disk before it is acknowledged") {
+TEST_CASE("new folders of a checkpoint are synced to disk before the save returns") {
   const ScratchFolder folder;
   const Fault watched(Calls{});
   REQUIRE(save(folder / "a/b/", 1) == "nothing");
   CHECK(std::count(calls.list.begin(), calls.list.end(), "sync folder") == 3);
 }
 
-TEST_CASE("whichever call fails, the error names file and reason, and the checkpoints before it are sound") {
+TEST_CASE("when any system call fails, the error names file and reason, and earlier checkpoints stay sound") {
   for (const int code : {ENOSPC, EIO}) {
     for (size_t call = 0;; ++call) {
       const ScratchFolder folder;
@@ -92,7 +92,7 @@ TEST_CASE("whichever call fails, the error names file and reason, and the checkp
       {
         const Fault fault(Calls{.failing = call, .code = code});
         complaint = save(folder.path, 3);
-        if (calls.list.size() <= call) break;  // it was not called as often as that
+        if (calls.list.size() <= call) break;  // there were fewer calls
       }
       CHECK_THAT(complaint, Contains("step-000003.safetensors") && Contains(std::strerror(code)));
       const Latest latest = latest_checkpoint(folder.path);
@@ -106,19 +106,19 @@ TEST_CASE("whichever call fails, the error names file and reason, and the checkp
   }
 }
 
-TEST_CASE("writing goes on after short writes and interruptions") {
+TEST_CASE("writing continues after short writes and interruptions") {
   for (size_t call = 0;; ++call) {
     const ScratchFolder folder;
     const Fault fault(Calls{.failing = call, .code = EINTR, .stuck = false, .max_bytes = 100});
     const std::string complaint = save(folder.path, 1);
     if (calls.list.size() <= call) break;
-    if (calls.list[call] == "rename") continue;  // which is not interrupted
+    if (calls.list[call] == "rename") continue;  // never interrupted
     CHECK(complaint == "nothing");
     CHECK(holds(*latest_checkpoint(folder.path).file, sample(1)));
   }
 }
 
-TEST_CASE("a file larger than the process may write leaves the checkpoints before it as they were") {
+TEST_CASE("exceeding the file size limit leaves earlier checkpoints intact") {
   const ScratchFolder folder;
   for (const int64_t step : {1, 2}) REQUIRE(save(folder.path, step) == "nothing");
   rlimit before;
@@ -133,7 +133,7 @@ TEST_CASE("a file larger than the process may write leaves the checkpoints befor
   CHECK(latest_checkpoint(folder.path).step == 2);
 }
 
-TEST_CASE("a place that cannot be written is named with the reason") {
+TEST_CASE("an error about a path that cannot be written names the path and the reason") {
   const ScratchFolder folder;
   put(folder / "file", "");
   CHECK_THAT(save(folder / "file", 1), Contains("file/step-000001.safetensors: cannot be created: Not a directory") ||
@@ -148,7 +148,7 @@ TEST_CASE("a place that cannot be written is named with the reason") {
   CHECK(std::distance(fs::directory_iterator(folder.path), {}) == 2);
 }
 
-TEST_CASE("two writers at once do not disturb each other") {
+TEST_CASE("two concurrent writers do not affect each other") {
   const ScratchFolder folder;
   DurableFile first(folder / "x"), second(folder / "x");
   first.write(0, "first", 5);

@@ -19,7 +19,7 @@ namespace {
 using Catch::Contains;
 namespace fs = std::filesystem;
 
-// A folder that goes away with its test.
+// A folder that is removed with its test.
 struct Folder {
   fs::path path;
   Folder() {
@@ -60,7 +60,7 @@ std::string counting(int size) {
   return bytes;
 }
 
-// What reading a file of these bytes complains about.
+// The error of reading a file with these bytes.
 std::string complaint(const std::string& bytes) {
   const Folder folder;
   try {
@@ -80,19 +80,19 @@ TEST_CASE("a gzipped IDX file gives its bytes in its shape") {
   CHECK(values.values()[23] == 23);
 }
 
-TEST_CASE("an IDX file may also be unpacked or hold no values") {
+TEST_CASE("an IDX file can be uncompressed, or have no values") {
   const Folder folder;
   CHECK(read_idx(folder.write("plain", header({5}) + counting(5))).size() == 5);
   CHECK(read_idx(folder.write("empty", gzip(header({0, 28, 28})))).shape() == Shape{0, 28, 28});
 }
 
-TEST_CASE("a missing file is named, with what to do about it") {
+TEST_CASE("an error about a missing file names it and says what to do") {
   CHECK_THROWS_WITH(read_idx("/nowhere/x.gz", "look elsewhere"), "/nowhere/x.gz: no such file; look elsewhere");
   CHECK_THROWS_AS(read_idx("/nowhere/x.gz"), MissingInput);
   CHECK_THROWS_AS(read_idx("/"), MalformedInput);
 }
 
-TEST_CASE("a file that is no IDX file of bytes is refused") {
+TEST_CASE("a file other than an IDX file of bytes is refused") {
   CHECK_THAT(complaint(""), Contains("not an IDX file"));
   CHECK_THAT(complaint("GIF89a, not gzip either"), Contains("not an IDX file"));
   CHECK_THAT(complaint(gzip("\1\2\3\4")), Contains("not an IDX file"));
@@ -102,12 +102,12 @@ TEST_CASE("a file that is no IDX file of bytes is refused") {
   CHECK_THAT(complaint(gzip(header({2, 3}).substr(0, 9))), Contains("within its header"));
 }
 
-TEST_CASE("a file with too few or too many bytes is refused") {
+TEST_CASE("an IDX file with too few or too many bytes is refused") {
   CHECK_THAT(complaint(gzip(header({2, 3}) + counting(5))), Contains("promises 6 bytes, but only 5 follow"));
   CHECK_THAT(complaint(gzip(header({2, 3}) + counting(7))), Contains("bytes follow after the 6"));
 }
 
-TEST_CASE("a header that promises absurdly much is refused before memory is taken") {
+TEST_CASE("an IDX header with absurd extents is refused before memory is allocated") {
   const auto live = [] { return pool::statistics().peak_bytes; };
   const int64_t before = live();
   CHECK_THAT(complaint(gzip(header({~0u, ~0u, ~0u, ~0u}))), Contains("promises more than"));
@@ -135,7 +135,7 @@ TEST_CASE("a corrupt gzip stream is refused wherever the damage is") {
   }
 }
 
-// A folder with a Fashion-MNIST of five images whose label files are given.
+// A folder with a Fashion-MNIST of five images and the given label files.
 void write_dataset(const Folder& folder, const std::string& labels) {
   for (const std::string part : {"train", "t10k"}) {
     folder.write(part + "-images-idx3-ubyte.gz", gzip(header({5, 28, 28}) + counting(5 * 28 * 28)));
@@ -152,7 +152,7 @@ TEST_CASE("a dataset folder gives images with a channel axis and labels") {
   CHECK(data.test.labels.values() == std::vector<double>{0, 9, 1, 2, 3});
 }
 
-TEST_CASE("a dataset whose labels do not fit is refused") {
+TEST_CASE("a dataset with labels that do not match is refused") {
   const Folder folder;
   write_dataset(folder, header({5}) + std::string("\0\xa\1\2\3", 5));
   CHECK_THROWS_WITH(load_fashion_mnist(folder.path), Contains("is 10, which is no class from 0 to 9"));
@@ -160,7 +160,7 @@ TEST_CASE("a dataset whose labels do not fit is refused") {
   CHECK_THROWS_WITH(load_fashion_mnist(folder.path), Contains("5 labels are needed, one per image, not (4)"));
 }
 
-TEST_CASE("a dataset of images of another size is refused") {
+TEST_CASE("a dataset with images of another size is refused") {
   const Folder folder;
   write_dataset(folder, header({5}) + counting(5));
   folder.write("train-images-idx3-ubyte.gz", gzip(header({5, 2, 2}) + counting(20)));
@@ -169,10 +169,10 @@ TEST_CASE("a dataset of images of another size is refused") {
   CHECK_THROWS_WITH(load_fashion_mnist(folder.path), Contains("28 x 28 are needed, not (0, 28, 28)"));
 }
 
-TEST_CASE("a dataset of more images than 262,144 is refused before memory is taken") {
+TEST_CASE("a dataset of more than 262,144 images is refused before memory is allocated") {
   const Folder folder;
   write_dataset(folder, header({5}) + counting(5));
-  std::string incompressible;  // so that the file could unpack to what its header promises
+  std::string incompressible;  // incompressible, so that the file could unpack to the size in its header
   for (uint64_t i = 0; i < 40'000; ++i) incompressible += std::to_string(Random{.seed = 1}.fork(i).stream);
   folder.write("train-images-idx3-ubyte.gz", gzip(header({262'145, 28, 28}) + incompressible));
   const int64_t before = pool::statistics().peak_bytes;
@@ -180,12 +180,12 @@ TEST_CASE("a dataset of more images than 262,144 is refused before memory is tak
   CHECK(pool::statistics().peak_bytes < before + (1 << 20));
 }
 
-TEST_CASE("a missing dataset says how to get it") {
+TEST_CASE("an error about a missing dataset says how to get it") {
   const Folder folder;
   CHECK_THROWS_WITH(load_fashion_mnist(folder.path), Contains("dataset-fashion-mnist") && Contains("--data"));
 }
 
-TEST_CASE("an epoch visits every sample once, in batches whose last may be smaller") {
+TEST_CASE("an epoch visits every sample once, in batches of which the last may be smaller") {
   const Epoch epoch(103, 10, 7, 0);
   std::vector<int64_t> seen;
   for (int64_t step = 0; step < epoch.steps(); ++step)
@@ -199,7 +199,7 @@ TEST_CASE("an epoch visits every sample once, in batches whose last may be small
   CHECK(seen == all);
 }
 
-TEST_CASE("the order of an epoch depends on the seed and the epoch alone") {
+TEST_CASE("the order of an epoch depends only on seed and epoch") {
   const auto order = [](int64_t batch, uint64_t seed, uint64_t epoch) {
     const Epoch e(50, batch, seed, epoch);
     return std::vector<int64_t>(e.order().begin(), e.order().end());
@@ -209,19 +209,19 @@ TEST_CASE("the order of an epoch depends on the seed and the epoch alone") {
   CHECK(order(5, 1, 2) != order(5, 2, 2));
 }
 
-TEST_CASE("every sample is as likely to come first as any other") {
+TEST_CASE("every sample is equally likely to come first") {
   std::vector<int> first(5, 0);
   for (uint64_t epoch = 0; epoch < 5000; ++epoch) ++first[static_cast<size_t>(Epoch(5, 1, 3, epoch).order()[0])];
   for (const int count : first) CHECK(std::abs(count - 1000) < 130);  // more than four standard deviations
 }
 
-TEST_CASE("impossible epochs and batches are refused") {
+TEST_CASE("invalid epochs and batches are refused") {
   CHECK_THROWS_AS(Epoch(10, 0, 1, 1), Error);
   CHECK_THROWS_AS(Epoch(10, 5, 1, 1).batch(2), Error);
   CHECK(Epoch(0, 5, 1, 1).steps() == 0);
 }
 
-TEST_CASE("a batch holds the chosen samples, scaled to between 0 and 1") {
+TEST_CASE("a batch holds the selected samples, scaled to 0 to 1") {
   const LabelledImages data{Tensor::from({3, 1, 2, 1}, {0, 255, 51, 102, 1, 2}, DType::u8),
                             Tensor::from({3}, {7, 8, 9}, DType::i64)};
   const std::vector<int64_t> samples{1, 0, 1};
@@ -233,7 +233,7 @@ TEST_CASE("a batch holds the chosen samples, scaled to between 0 and 1") {
   CHECK_THROWS_WITH(take(data, std::vector<int64_t>{3}), "take: sample 3 of 3");
 }
 
-TEST_CASE("Debian's Fashion-MNIST has the counts it is known for") {
+TEST_CASE("Debian's Fashion-MNIST has the published counts") {
   if (!fs::exists("/usr/share/datasets/fashion-mnist")) return;
   const FashionMnist data = load_fashion_mnist("/usr/share/datasets/fashion-mnist");
   CHECK(data.train.count() == 60000);

@@ -13,14 +13,14 @@ Tensor labels_of(const std::vector<double>& labels) {
   return Tensor::from({static_cast<int64_t>(labels.size())}, labels, DType::i64);
 }
 
-// All that is said of a class in many draws.
+// All sentences for a class in many draws.
 std::set<std::string> said_of(int64_t label) {
   const auto samples = samples_between(0, 400);
   const auto sentences = in_words(describe(Tensor::full({400}, static_cast<double>(label), DType::i64), samples, key));
   return {sentences.begin(), sentences.end()};
 }
 
-TEST_CASE("a sentence is about the class of its sample and is padded to the common length") {
+TEST_CASE("a description fits the class of its sample and is padded to the common length") {
   const Tensor sentences = describe(labels_of({7, 0, 9}), std::vector<int64_t>{40, 41, 42}, key);
   CHECK(sentences.shape() == Shape{3, sentence_length()});
   CHECK(sentences.dtype() == DType::i64);
@@ -36,7 +36,7 @@ TEST_CASE("a sentence is about the class of its sample and is padded to the comm
   }
 }
 
-TEST_CASE("what is said of one class is said of no other, except what all have in common") {
+TEST_CASE("no description occurs for two classes") {
   for (int64_t a = 0; a < FashionMnist::classes; ++a) {
     CHECK(said_of(a).size() == 5 * 3 + 1);
     for (int64_t b = 0; b < a; ++b)
@@ -44,7 +44,7 @@ TEST_CASE("what is said of one class is said of no other, except what all have i
   }
 }
 
-TEST_CASE("a sample's sentence does not depend on its neighbours, and changes with the key") {
+TEST_CASE("a sample's description depends on the key, not on the other samples") {
   const std::vector<double> labels = {3, 1, 4, 1, 5, 9, 2, 6};
   const auto samples = samples_between(100, 108);
   const auto all = in_words(describe(labels_of(labels), samples, key));
@@ -54,7 +54,7 @@ TEST_CASE("a sample's sentence does not depend on its neighbours, and changes wi
   CHECK(describe(labels_of({}), {}, key).shape() == Shape{0, sentence_length()});
 }
 
-TEST_CASE("prompts are one sentence for each class, of known words, that is never said") {
+TEST_CASE("prompts are one sentence per class of known words, and never occur as descriptions") {
   const auto asked = in_words(prompts());
   REQUIRE(asked.size() == FashionMnist::classes);
   CHECK(asked[7] == "this is a picture of one sneaker");
@@ -68,7 +68,7 @@ TEST_CASE("prompts are one sentence for each class, of known words, that is neve
   }
 }
 
-TEST_CASE("labels that are no classes, or not as many as samples, are refused") {
+TEST_CASE("labels that are no classes, or do not match the number of samples, are refused") {
   using Catch::Contains;
   CHECK_THROWS_WITH(describe(labels_of({10}), std::vector<int64_t>{0}, key), Contains("no class 10"));
   CHECK_THROWS_WITH(describe(labels_of({1, 2}), std::vector<int64_t>{0}, key), Contains("one for each of 1 samples"));

@@ -14,7 +14,7 @@ using Catch::Contains;
 const std::string numpys = std::string(WEFT_TEST_FILES) + "/npy/";
 
 std::string npy(const std::string& dictionary, const std::string& data = "") {
-  return std::string("\x93NUMPY\2\0", 8) + file_of(dictionary, data).erase(4, 4);  // of 8 bytes that tell the length
+  return std::string("\x93NUMPY\2\0", 8) + file_of(dictionary, data).erase(4, 4);  // 8 bytes that give the length
 }
 std::string npy_of(const std::string& descr, const std::string& shape, const std::string& data) {
   return npy("{'descr': '" + descr + "', 'fortran_order': False, 'shape': " + shape + "}", data);
@@ -29,7 +29,7 @@ std::string refusal(const std::string& bytes) {
   return message_of([&] { read_bytes(bytes); });
 }
 
-TEST_CASE("a .npy is read back bit by bit, whatever its type and shape") {
+TEST_CASE("a .npy file reads back bit by bit for every type and shape") {
   const ScratchFolder folder;
   for (const DType dtype : {DType::f32, DType::f64, DType::i64, DType::u8}) {
     for (const Shape& shape : {Shape{}, Shape{7}, Shape{2, 3}, Shape{0, 5}, Shape{1, 2, 1, 2, 1, 3}, Shape{50, 999}}) {
@@ -37,7 +37,7 @@ TEST_CASE("a .npy is read back bit by bit, whatever its type and shape") {
       INFO(text(dtype) << " " << text(shape));
       write_npy(folder / "x.npy", values);
       CHECK(same_bits(read_npy(folder / "x.npy"), values));
-      CHECK(contents(folder / "x.npy").find('\n') % 64 == 63);  // where readers that map the file find the values
+      CHECK(contents(folder / "x.npy").find('\n') % 64 == 63);  // aligned for readers that map the file
     }
   }
   const Tensor rows = bytes_as({4, 3}, DType::f32, 1).slice(1, 3);
@@ -45,7 +45,7 @@ TEST_CASE("a .npy is read back bit by bit, whatever its type and shape") {
   CHECK(same_bits(read_npy(folder / "x.npy"), rows));
 }
 
-TEST_CASE("a .npy is written as NumPy writes it") {
+TEST_CASE("a .npy file is written as NumPy writes it") {
   const ScratchFolder folder;
   for (const char* name : {"f4.npy", "i8.npy", "scalar.npy"}) {
     INFO(name);
@@ -54,7 +54,7 @@ TEST_CASE("a .npy is written as NumPy writes it") {
   }
 }
 
-TEST_CASE("a .npy of NumPy's is read, of either byte order and either order of axes") {
+TEST_CASE("NumPy's .npy files are read in either byte order and either memory order") {
   const auto shown = [](const std::string& name) { return text(read_npy(numpys + name)); };
   CHECK(shown("f4.npy") == "f32 (2, 3) on cpu [[1.5, -2.25, 3e-40], [inf, -0, 6]]");
   CHECK(read_npy(numpys + "f8_big_endian.npy").values() == std::vector<double>{1.0 / 3, -1e300});
@@ -67,7 +67,7 @@ TEST_CASE("a .npy of NumPy's is read, of either byte order and either order of a
   CHECK(same_bits(read_npy(numpys + "six_axes_big_endian_fortran.npy"), Tensor::arange(8).reshape({1, 2, 1, 2, 2, 1})));
 }
 
-TEST_CASE("column-major values that are longer than what is read at once come out row-major") {
+TEST_CASE("column-major values in a .npy file that exceed a read block come out row-major") {
   const int64_t rows = 300, columns = 700;
   std::string data;
   for (int64_t j = 0; j < columns; ++j)
@@ -80,7 +80,7 @@ TEST_CASE("column-major values that are longer than what is read at once come ou
   CHECK(equal);
 }
 
-TEST_CASE("halves become the floats that they are") {
+TEST_CASE("f16 values in a .npy file are read as the equal f32 values") {
   const Tensor named = read_npy(numpys + "f2.npy");
   const float* values = named.data<float>();
   const float expected[] = {1, -2.5, 65504, 0x1p-24f, -0x1.ff8p-15f, INFINITY, -0.0f};
@@ -103,7 +103,7 @@ TEST_CASE("halves become the floats that they are") {
   CHECK(wrong == 0);
 }
 
-TEST_CASE("a dictionary is understood as Python understands it") {
+TEST_CASE("a .npy header dictionary is parsed like Python does") {
   const std::string plain = "{'descr': '|u1', 'fortran_order': False, 'shape': (2,), }";
   for (const std::string& dictionary :
        {plain, plain + "  \t\n", std::string("{\"shape\":(2,),\"fortran_order\":True,\"descr\":\"<u1\"}"),
@@ -118,7 +118,7 @@ TEST_CASE("a dictionary is understood as Python understands it") {
   CHECK_THAT(refusal(npy(plain + std::string(10'001 - plain.size(), ' '), "ab")), Contains("a header of 10001 bytes"));
 }
 
-TEST_CASE("types without a counterpart are refused by name, and so are values") {
+TEST_CASE("types without a counterpart in a .npy file are refused by name, and so are bad values") {
   const auto of = [](const std::string& name) { return message_of([&] { read_npy(numpys + name); }); };
   CHECK_THAT(of("complex.npy"), Contains("complex.npy: type \"<c16\" (complex numbers), but only f2"));
   CHECK_THAT(of("text.npy"), Contains("type \"<U1\" (texts)"));
@@ -130,7 +130,7 @@ TEST_CASE("types without a counterpart are refused by name, and so are values") 
   CHECK_THAT(refusal(npy_of("|b1", "(3,)", std::string("\0\1\2", 3))), Contains("value 2 is neither 0 nor 1"));
 }
 
-TEST_CASE("a .npy that is cut anywhere is refused") {
+TEST_CASE("a .npy file truncated anywhere is refused") {
   for (const char* name : {"f4.npy", "version_3.npy", "scalar.npy"}) {
     const std::string whole = contents(numpys + name);
     for (size_t bytes = 0; bytes < whole.size(); ++bytes) {
@@ -141,13 +141,13 @@ TEST_CASE("a .npy that is cut anywhere is refused") {
   }
 }
 
-TEST_CASE("a .npy that is not there is missing, and a folder is none") {
+TEST_CASE("a missing .npy file is an error, and so is a folder") {
   CHECK_THROWS_AS(read_npy("/nowhere/x.npy"), MissingInput);
   CHECK_THROWS_WITH(read_npy("/nowhere/x.npy"), Contains("/nowhere/x.npy: cannot be opened"));
   CHECK_THROWS_AS(read_npy("/"), MalformedInput);
 }
 
-TEST_CASE("what NumPy has no type for is not written") {
+TEST_CASE("types that NumPy does not have are not written to a .npy file") {
   const ScratchFolder folder;
   const auto refused = [&](const Tensor& x) { return message_of([&] { write_npy(folder / "x.npy", x); }); };
   CHECK_THAT(refused(Tensor()), Contains("write_npy: ") && Contains("is undefined"));

@@ -18,7 +18,7 @@ NamedTensors arrays() {
   return result;
 }
 
-// What the arrays of a file are, or why it is refused.
+// The arrays of a file, or the error of reading it.
 std::string reading(const std::filesystem::path& path) {
   std::string all;
   const std::string refusal = message_of([&] {
@@ -28,7 +28,7 @@ std::string reading(const std::filesystem::path& path) {
   return refusal == "nothing" ? all : refusal;
 }
 
-TEST_CASE("a .npz is read back bit by bit, by name") {
+TEST_CASE("a .npz file reads back bit by bit, by name") {
   const ScratchFolder folder;
   write_npz(folder / "x.npz", arrays());
   const NpzFile file(folder / "x.npz");
@@ -45,7 +45,7 @@ TEST_CASE("a .npz is read back bit by bit, by name") {
   CHECK(contents(folder / "x.npz") == contents(numpys + "none.npz"));
 }
 
-TEST_CASE("a .npz of NumPy's is read, stored or deflated, to a file or to a pipe") {
+TEST_CASE("NumPy's .npz files are read, stored or deflated, written to a file or a pipe") {
   CHECK(reading(numpys + "stored.npz") ==
         "Zoë/0 i64 () on cpu 3\nweight f32 (2, 3) on cpu [[1.5, -2.25, 3e-40], [inf, -0, 6]]\n");
   CHECK(reading(numpys + "none.npz").empty());
@@ -69,7 +69,7 @@ TEST_CASE("a .npz of NumPy's is read, stored or deflated, to a file or to a pipe
   CHECK(text(integers.read("b1")) == "u8 (2, 1) on cpu [[1], [0]]");
 }
 
-TEST_CASE("a .npz with one bit flipped is refused, or the bit says nothing about the arrays") {
+TEST_CASE("a .npz file with one flipped bit is refused, unless the bit does not concern the arrays") {
   const ScratchFolder folder;
   write_npz(folder / "ours.npz", NamedTensors{{"a", bytes_as({3}, DType::u8, 1)}, {"b", bytes_as({2}, DType::i64, 1)}});
   for (const std::string& name :
@@ -87,13 +87,13 @@ TEST_CASE("a .npz with one bit flipped is refused, or the bit says nothing about
         CHECK(said.starts_with((folder / "damaged.npz").string() + ": "));
       }
     }
-    // Of an array dates, versions and attributes say nothing, nor what stands in place of sizes that follow.
+    // Dates, versions and attributes do not affect arrays, nor do placeholders for sizes that follow.
     const size_t silent_bytes = 60 * NpzFile(name).names().size();
     CHECK(refused + 8 * silent_bytes >= 8 * whole.size());
   }
 }
 
-TEST_CASE("a .npz that is cut, or longer, is refused") {
+TEST_CASE("a .npz file that is truncated or extended is refused") {
   const ScratchFolder folder;
   for (const char* name : {"stored.npz", "streamed_deflated.npz"}) {
     const std::string whole = contents(numpys + name);
@@ -109,12 +109,12 @@ TEST_CASE("a .npz that is cut, or longer, is refused") {
   }
 }
 
-TEST_CASE("a .npz that is not there is missing, and a folder is none") {
+TEST_CASE("a missing .npz file is an error, and so is a folder") {
   CHECK_THROWS_AS(NpzFile("/nowhere/x.npz"), MissingInput);
   CHECK_THROWS_AS(NpzFile("/"), MalformedInput);
 }
 
-TEST_CASE("arrays that could not be read back are not written") {
+TEST_CASE("arrays that could not be read back are not written to a .npz file") {
   const ScratchFolder folder;
   const Tensor one = Tensor::zeros({1});
   const auto refused = [&](const NamedTensors& x) { return message_of([&] { write_npz(folder / "x.npz", x); }); };

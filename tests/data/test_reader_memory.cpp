@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What readers take for files that are made to be expensive: at most eight times the file, or what their headers state.
+// The memory that readers take for maliciously expensive files: at most eight times the file, or what their headers
+// state.
 #include "apps/shared/launch/options.h"
 #include "apps/shared/run/file_text.h"
 #include "apps/shared/run/metrics_rows.h"
@@ -23,14 +24,14 @@ std::string repeated(const std::string& text, size_t count) {
   return all;
 }
 
-// Names such as ,"000a": that all differ.
+// Distinct names such as ,"000a":
 template <class F> std::string numbered(size_t count, F&& member) {
   std::string all;
   for (size_t i = 0; i < count; ++i) all += (i ? "," : "") + member(std::to_string(i));
   return all;
 }
 
-// How many times its file's bytes a reader takes, beyond a mebibyte that it may have.
+// The memory that a reader takes beyond 1 MiB, in multiples of its file's size.
 double times(const std::filesystem::path& file, const std::function<void()>& read) {
   const auto bytes = static_cast<double>(std::filesystem::file_size(file));
   const PeakMemory peak;
@@ -38,7 +39,7 @@ double times(const std::filesystem::path& file, const std::function<void()>& rea
   return static_cast<double>(peak.bytes() - mebibyte) / bytes;
 }
 
-TEST_CASE("opening a safetensors file takes at most eight times its bytes, whatever its header holds") {
+TEST_CASE("opening a safetensors file takes at most eight times its size in memory, whatever its header holds") {
   const auto tensor = [](const std::string& name) {
     return "\"" + name + "\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}";
   };
@@ -68,7 +69,7 @@ TEST_CASE("opening a safetensors file takes at most eight times its bytes, whate
   }
 }
 
-TEST_CASE("reading a .npy takes at most eight times its bytes") {
+TEST_CASE("reading a .npy file takes at most eight times its size in memory") {
   const auto npy = [](const char* descr, bool fortran_order, int64_t rows, size_t bytes) {
     return text(NpyHeader{descr, fortran_order, {rows, 1000}}) + std::string(bytes, '\0');
   };
@@ -87,7 +88,7 @@ TEST_CASE("reading a .npy takes at most eight times its bytes") {
   }
 }
 
-TEST_CASE("opening a .npz takes at most eight times its bytes, whatever its directory promises") {
+TEST_CASE("opening a .npz file takes at most eight times its size in memory, whatever its directory states") {
   const auto archive = [](size_t count, const std::string& name, bool deflated, uint64_t packed_bytes, uint64_t bytes) {
     std::vector<ZipEntry> entries;
     std::string text;
@@ -118,7 +119,7 @@ TEST_CASE("opening a .npz takes at most eight times its bytes, whatever its dire
   }
 }
 
-TEST_CASE("taking over metrics takes at most eight times their file") {
+TEST_CASE("resuming metrics takes at most eight times their file's size in memory") {
   const std::pair<const char*, std::string> texts[] = {
       {"rows", repeated("{\"step\":1,\"time\":1}\n", 100'000)},
       {"rows with a value", repeated("{\"step\":1,\"time\":1,\"a\":1}\n", 100'000)},
@@ -134,7 +135,7 @@ TEST_CASE("taking over metrics takes at most eight times their file") {
   }
 }
 
-TEST_CASE("of sessions 8 MiB are read at most, and each rank's entry takes what a rank's entry takes") {
+TEST_CASE("reading sessions is limited to 8 MiB of the file, with a fixed amount of memory per rank's entry") {
   const std::string rank = "{\"seconds\":1,\"communication\":1,\"data\":1}";
   const ScratchFolder folder;
   const auto bytes_for = [&](const std::string& text) {
@@ -148,7 +149,7 @@ TEST_CASE("of sessions 8 MiB are read at most, and each rank's entry takes what 
         256 * mebibyte);
 }
 
-TEST_CASE("a configuration takes at most 16 MiB, whatever it is made of") {
+TEST_CASE("a configuration takes at most 16 MiB of memory, whatever it contains") {
   const ScratchFolder folder;
   const std::string file = (folder / "config.toml").string();
   for (const std::string part : {"a=1\n", "[a.b.c]\n", "[", "hidden = [1, 1, 1]\n", "'", "#", "1,", "a.a"}) {
@@ -167,7 +168,7 @@ TEST_CASE("a configuration takes at most 16 MiB, whatever it is made of") {
   }
 }
 
-TEST_CASE("an error cuts a name that is long") {
+TEST_CASE("an error of a reader shortens a long name") {
   const ScratchFolder folder;
   put(folder / "x", file_of("{\"" + repeated("x", 1'000'000) + "\":{\"dtype\":\"U9\"}}"));
   CHECK(message_of([&] { SafetensorsFile(folder / "x"); }).size() < 1000);

@@ -9,7 +9,7 @@ namespace {
 
 using Catch::Contains;
 
-TEST_CASE("the checksum is XXH64") {
+TEST_CASE("checkpoint checksums match XXH64") {
   CHECK(checksum("", 0) == 0xef46db3751d8e999);
   CHECK(checksum("abc", 3) == 0x44bc2cf5ad770999);
   std::string text(101, '\0');
@@ -23,7 +23,7 @@ TEST_CASE("the checksum is XXH64") {
   CHECK_THROWS_AS(pieces.add(text.data(), 1), Error);
 }
 
-TEST_CASE("what is written is read back bit by bit, in its order, with its metadata") {
+TEST_CASE("a safetensors file reads back bit by bit, in order, with its metadata") {
   const ScratchFolder folder;
   const Metadata metadata = {{"", "empty key"}, {"seed", "42"}, {"note", "line\nZoë \"😀\" \\ \x7f"}};
   write_safetensors(folder / "x", sample(), metadata);
@@ -35,7 +35,7 @@ TEST_CASE("what is written is read back bit by bit, in its order, with its metad
   CHECK_NOTHROW(file.verify());
 }
 
-TEST_CASE("tensors longer than what is read at once are read back, too") {
+TEST_CASE("tensors longer than a read block are read back from a safetensors file") {
   const ScratchFolder folder;
   const NamedTensors large = {{"a", bytes_as({(3 << 20) + 5}, DType::u8, 1)},
                               {"b", bytes_as({1 << 18}, DType::f64, 2)}};
@@ -45,14 +45,14 @@ TEST_CASE("tensors longer than what is read at once are read back, too") {
   CHECK_NOTHROW(file.verify());
 }
 
-TEST_CASE("a view is written as what it shows") {
+TEST_CASE("a view is written to a safetensors file with the elements that it shows") {
   const ScratchFolder folder;
   const Tensor whole = bytes_as({4, 3}, DType::f32, 1);
   write_safetensors(folder / "x", NamedTensors{{"rows", whole.slice(1, 3)}}, {});
   CHECK(same_bits(SafetensorsFile(folder / "x").read("rows"), whole.slice(1, 3)));
 }
 
-TEST_CASE("a file may be empty of tensors") {
+TEST_CASE("a safetensors file may contain no tensors") {
   const ScratchFolder folder;
   write_safetensors(folder / "x", {}, {{"only", "words"}});
   CHECK(SafetensorsFile(folder / "x").tensors().empty());
@@ -60,7 +60,7 @@ TEST_CASE("a file may be empty of tensors") {
   CHECK(SafetensorsFile(folder / "y").metadata().empty());
 }
 
-TEST_CASE("every tensor lies where its type is aligned, for readers that map the file") {
+TEST_CASE("every tensor in a safetensors file is aligned to its type, for readers that map the file") {
   const ScratchFolder folder;
   write_safetensors(folder / "x", sample(), {{"seed", "1"}});
   const SafetensorsFile file(folder / "x");
@@ -69,7 +69,7 @@ TEST_CASE("every tensor lies where its type is aligned, for readers that map the
   for (const auto& entry : file.tensors()) CHECK(entry.begin % size_of(entry.dtype) == 0);
 }
 
-TEST_CASE("a file that Python wrote is read") {
+TEST_CASE("a safetensors file written by Python is read") {
   const SafetensorsFile file(std::string(WEFT_TEST_FILES) + "/python.safetensors");
   CHECK_FALSE(file.checked());
   CHECK(file.metadata() == Metadata{{"step", "120"}, {"who", "Zoë \\ \"π\" 😀\t"}});
@@ -84,7 +84,7 @@ TEST_CASE("a file that Python wrote is read") {
   CHECK_THROWS_WITH(file.metadata("seed"), Contains("the metadata have no \"seed\""));
 }
 
-TEST_CASE("the escapes and the white space of JSON are understood") {
+TEST_CASE("JSON escapes and white space in a safetensors header are parsed") {
   const ScratchFolder folder;
   put(folder / "x",
       file_of("{ \"\\u0041\\u00e9\\u20AC\\ud83d\\uDE00\\\"\\\\\\/\\b\\f\\n\\r\\t\"\t:\r\n{\"shape\" : [ 1 , 2 ],"
@@ -95,7 +95,7 @@ TEST_CASE("the escapes and the white space of JSON are understood") {
   CHECK(file.read("Aé€😀\"\\/\b\f\n\r\t").values() == std::vector<double>{'a', 'b'});
 }
 
-TEST_CASE("what could not be read back is not written") {
+TEST_CASE("tensors and names that could not be read back are not written to a safetensors file") {
   const ScratchFolder folder;
   const Tensor one = Tensor::zeros({1});
   const auto refusal = [&](const NamedTensors& tensors, const Metadata& metadata) {
@@ -117,7 +117,7 @@ TEST_CASE("what could not be read back is not written") {
   CHECK(std::filesystem::is_empty(folder.path));
 }
 
-TEST_CASE("a tensor is read only into its like") {
+TEST_CASE("a tensor is read only into a tensor with the same type and shape") {
   const ScratchFolder folder;
   write_safetensors(folder / "x", sample(), {});
   const SafetensorsFile file(folder / "x");

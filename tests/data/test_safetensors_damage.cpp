@@ -9,7 +9,7 @@ namespace {
 
 using Catch::Contains;
 
-// What opening such a file complains about.
+// The error of opening such a file.
 std::string complaint_about(const std::string& bytes) {
   const ScratchFolder folder;
   put(folder / "x.safetensors", bytes);
@@ -27,7 +27,7 @@ std::string weft_file(const NamedTensors& tensors, const Metadata& metadata) {
   return contents(folder / "x.safetensors");
 }
 
-TEST_CASE("a file that cannot be a safetensors file is refused") {
+TEST_CASE("a file that is not a safetensors file is refused") {
   CHECK_THAT(message_of([] { SafetensorsFile("/nowhere/x"); }), Contains("/nowhere/x: cannot be opened: No such file"));
   CHECK_THROWS_AS(SafetensorsFile("/nowhere/x"), MissingInput);
   CHECK_THROWS_AS(SafetensorsFile("/"), MalformedInput);
@@ -42,19 +42,19 @@ TEST_CASE("a file that cannot be a safetensors file is refused") {
   CHECK_THAT(complaint_about(file_of("{", "")), Contains("byte 9"));
 }
 
-TEST_CASE("a header of more than a hundred million bytes is refused") {
+TEST_CASE("a safetensors header longer than 100 million bytes is refused") {
   const ScratchFolder folder;
   put(folder / "x", file_of("{", "", 100'000'001));
-  std::filesystem::resize_file(folder / "x", 200'000'000);  // a hole: takes no space
+  std::filesystem::resize_file(folder / "x", 200'000'000);  // sparse: takes no space
   CHECK_THROWS_WITH(SafetensorsFile(folder / "x"), Contains("a header of 100000001 bytes"));
 }
 
-// A header with one tensor of two bytes, with one part exchanged.
+// A header with one tensor of two bytes, with one part replaced.
 std::string header(const std::string& shape, const std::string& offsets, const std::string& dtype = "\"U8\"") {
   return "{\"a\":{\"dtype\":" + dtype + ",\"shape\":" + shape + ",\"data_offsets\":" + offsets + "}}";
 }
 
-TEST_CASE("a header that promises what cannot be is refused") {
+TEST_CASE("a safetensors header with impossible sizes is refused") {
   CHECK(complaint_about(header("[2]", "[0,2]"), "ab") == "nothing");
   const auto check = [](const std::string& shape, const std::string& offsets, const std::string& expected) {
     CHECK_THAT(complaint_about(header(shape, offsets), "ab"), Contains(expected));
@@ -84,7 +84,7 @@ TEST_CASE("a header that promises what cannot be is refused") {
   CHECK_THAT(complaint_about(header("[1]", "[0,2]", "16"), "ab"), Contains("'\"' is missing"));
 }
 
-TEST_CASE("tensors that overlap, or leave a hole, are refused") {
+TEST_CASE("a safetensors file whose tensors overlap or leave a gap is refused") {
   const auto two = [](const std::string& first, const std::string& second) {
     return "{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":" + first +
            "},\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":" + second + "}}";
@@ -96,7 +96,7 @@ TEST_CASE("tensors that overlap, or leave a hole, are refused") {
   CHECK_THAT(complaint_about(two("[3,5]", "[0,2]"), "abcde"), Contains("\"a\" begins at 3 of the data, not at 2"));
 }
 
-TEST_CASE("a header that is not exactly the JSON it should be is refused") {
+TEST_CASE("a safetensors header that is not exactly the expected JSON is refused") {
   const std::string a = "\"a\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}";
   const auto check = [](const std::string& header, const std::string& expected) {
     CHECK_THAT(complaint_about(header, ""), Contains(expected));
@@ -127,7 +127,7 @@ TEST_CASE("a header that is not exactly the JSON it should be is refused") {
     check("{\"" + std::string(text) + "\":", "not UTF-8");
 }
 
-TEST_CASE("a file that is cut while it is open is noticed") {
+TEST_CASE("truncating an open safetensors file is detected") {
   const ScratchFolder folder;
   std::filesystem::copy(std::string(WEFT_TEST_FILES) + "/python.safetensors", folder / "x");
   const SafetensorsFile file(folder / "x");
@@ -136,13 +136,13 @@ TEST_CASE("a file that is cut while it is open is noticed") {
   CHECK_THROWS_WITH(file.read("weight"), Contains("byte 480: the file ends here"));
 }
 
-// Whether opening and reading everything ends in an Error.
+// Whether opening and reading the whole file throws an Error.
 bool refused(const std::filesystem::path& path, const std::string& bytes) {
   put(path, bytes);
   return message_of([&] { open_checkpoint(path); }) != "nothing";
 }
 
-TEST_CASE("every changed bit of a checkpoint is noticed") {
+TEST_CASE("every flipped bit of a checkpoint is detected") {
   const ScratchFolder folder;
   const std::string sound = weft_file(sample(), {{"step", "7"}});
   REQUIRE_FALSE(refused(folder / "x", sound));
@@ -153,7 +153,7 @@ TEST_CASE("every changed bit of a checkpoint is noticed") {
   }
 }
 
-TEST_CASE("every truncation and every addition is noticed") {
+TEST_CASE("every truncation and extension of a checkpoint is detected") {
   const ScratchFolder folder;
   const std::string sound = weft_file(sample(), {{"step", "7"}});
   for (size_t length = 0; length < sound.size(); ++length)
@@ -161,7 +161,7 @@ TEST_CASE("every truncation and every addition is noticed") {
   for (const char added : {'\0', ' ', '}'}) CHECK(refused(folder / "x", sound + added));
 }
 
-TEST_CASE("random bytes in a file are noticed") {
+TEST_CASE("random bytes in a checkpoint are detected") {
   const ScratchFolder folder;
   const std::string sound = weft_file(sample(), {{"step", "7"}});
   const Random random{.seed = 5};
@@ -176,7 +176,7 @@ TEST_CASE("random bytes in a file are noticed") {
   }
 }
 
-TEST_CASE("no header, however mangled, is understood as one whose tensors do not tile the data") {
+TEST_CASE("a mutated safetensors header is accepted only if its tensors tile the data") {
   const std::string sound = contents(std::string(WEFT_TEST_FILES) + "/python.safetensors");
   const uint64_t length = *reinterpret_cast<const uint64_t*>(sound.data()), data = sound.size() - 8 - length;
   const std::vector<std::string> tokens = {"{",
@@ -219,7 +219,7 @@ TEST_CASE("no header, however mangled, is understood as one whose tensors do not
     } catch (const MalformedInput&) {
     }
   }
-  CHECK(understood > 100);  // else nothing was tried but the first character
+  CHECK(understood > 100);  // else only the first character was ever tried
 }
 
 }  // namespace

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the documents hold that can be wrong: blocks between fences, and code in the text. A block says what it is
-behind its fence:
+"""Finds what can be wrong in the documents: fenced blocks and inline code. The tag after a fence gives the kind of
+block:
 
     cpp                     a part of a function, run on 1, 2 and 3 ranks in the document's page (pages.h)
-    cpp on 2 ranks          the same, on so many
+    cpp on 2 ranks          the same on a given number of ranks
     cpp declarations        at namespace scope
-    cpp program             with a main(), run as processes; the one of its kind
-    cpp into FILE           what a recipe adds to a file (recipe.py)
-    cpp FILE                a quotation of that file; what is left out is written as ...
-    message                 what Weft says, whole messages (mistakes.cpp); ... and <name> stand for anything
-    picture NAME            what collectives make of numbers (pictures.cpp)
+    cpp program             with a main(), run as processes; there is one
+    cpp into FILE           an addition to a file in a recipe (recipe.py)
+    cpp FILE                a quotation of that file; ... stands for omissions
+    message                 whole messages of Weft (mistakes.cpp); ... and <name> match anything
+    picture NAME            the results of collectives (pictures.cpp)
     bash                    commands
-    output of COMMAND       what one prints, but for the numbers
-    tree                    folders and what they are for
-    formula, text           for readers: these alone are not checked
+    output of COMMAND       its output, apart from numbers
+    tree                    folders and their purposes
+    formula, text           not checked
 """
 import collections
 import pathlib
@@ -65,7 +65,7 @@ class Document:
         self.complaints.append(f"{self.name}:{at + 1}: {what}")
 
     def inline(self):
-        """Code in the text, which may go on over the end of a line."""
+        """Inline code, which may span lines."""
         whole = "\n".join(self.text)
         for found in re.finditer(r"(`+)(.+?)\1", whole, re.S):
             yield Inline((self.name, whole.count("\n", 0, found.start()) + 1), " ".join(found[2].split()))
@@ -76,5 +76,5 @@ def all_documents(root):
 
 
 def is_message(text):
-    """Whether code in the text is what Weft says, or words from it: `watch: only floating ...`, `made of Varying`."""
+    """Whether inline code quotes a message of Weft or words from one: `watch: only floating ...`, `made of Varying`."""
     return bool(re.match(r"[a-z_]+( \d+)?( \w+)*: \w", text) or re.fullmatch(r"[A-Za-z']+( [A-Za-z0-9']+)+", text))

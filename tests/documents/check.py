@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks what the documents say of files, names and commands, and runs the commands that train, in small. (Code,
+"""Checks the files, names and commands in the documents, and runs the training commands at a small size. (Code,
 messages and pictures are checked by test_documents.) Prints what it has checked, and each mistake as file:line.
 
     tests/documents/check.py ROOT BUILD PROGRAM [--mpiexec NAME]      (PROGRAM: the documents' own, made by generate.py)
@@ -17,15 +17,15 @@ import tempfile
 
 from blocks import all_documents, where
 
-small = {"--steps": 2, "--batch": 24, "--width": 2}  # unless a command says otherwise
+small = {"--steps": 2, "--batch": 24, "--width": 2}  # unless the command sets them
 
-# Code in the text that is none of Weft's: of languages, of other programs, of whoever uses Weft.
+# Inline code that is not Weft's: of languages, of other programs, of users' programs.
 foreign = {"PascalCase", "snake_case", "MPI_ABORT", "num_codebooks", "--oversubscribe", "--allow-run-as-root",
            "subprojects/weft", "run/step-000120.safetensors"}
 
 
 class Tree:
-    """What there is: files, names in the sources, and programs of a build."""
+    """Files, names in the sources, and programs of a build."""
 
     def __init__(self, root, build):
         self.root = root
@@ -38,7 +38,8 @@ class Tree:
         self.programs = {target["name"]: target["filename"][0] for target in targets if target["type"] == "executable"}
 
     def has(self, name, beside="."):
-        """A path from the root, from a document's folder, or the end of one; under build/ the name of a program."""
+        """Whether a path exists from the root, from a document's folder, or as the end of one; under build/ a
+        program."""
         name, last = name.rstrip("/").removeprefix("./"), name.rstrip("/").split("/")[-1]
         if name.startswith("build/"):
             return name.count("/") == 1 or last in self.programs or f"'{last}'" in self.text
@@ -92,7 +93,7 @@ class Checker:
             self.count("names in the text")
 
     def check_quotation(self, block):
-        """Its lines are in the file, in this order."""
+        """Checks that its lines are in the file in this order."""
         source, at = " ".join((self.tree.root / block.argument).read_text().split()), 0
         for piece in (piece for line in block.lines for piece in " ".join(line.split()).split("...")):
             found = source.find(piece.strip(), at)
@@ -109,8 +110,8 @@ class Checker:
     # Tables that name files.
 
     def check_tables(self, document):
-        """Where a table has a column `file`, a row links to one or more: what it has under `names` is in them, and the
-        first has about as many lines as it has under `lines`. There, `at most N` limits the lines of all rows above."""
+        """In a table with a column `file`, each row links to one or more files. They contain the row's `names`, and the
+        first has about the number of `lines`. `at most N` in that column limits the lines of all rows above."""
         columns, total = None, 0
         for number, line in enumerate(document.text, 1):
             cells = [cell.strip() for cell in line.split("|")[1:-1]]
@@ -158,7 +159,7 @@ class Checker:
             meson = re.match(r"-D(\w+)=", option)
             there = f"option('{meson[1]}'" in self.tree.text if meson else option.lstrip("-").split("=")[0] in text
             self.expect(place, there, f"{program} has no option {option}")
-        if name.startswith("test_") and name in self.tree.programs:  # which of its tests it names
+        if name.startswith("test_") and name in self.tree.programs:  # the tests that the command selects
             names = [self.tree.programs[name], "--list-test-names-only", *rest]
             self.expect(place, subprocess.run(names, capture_output=True).stdout.strip(), f"{name} has no test {rest}")
         self.not_run.append(f"{where(place)}: {command}")
@@ -181,7 +182,7 @@ class Checker:
             return run
 
     def check_output(self, block):
-        """What the program prints, line by line, but for the numbers; a line may be broken in the document."""
+        """Compares the program's output line by line, apart from numbers; a line may be broken in the document."""
         def without_numbers(text):
             text = re.sub(r"\d+:\d\d|\d[\d.]* m?s\b", "TIME", " ".join(text.split()))
             return re.sub(r"\b[0-9a-f]{16}\b|\d[\d.]*k?", "N", text)

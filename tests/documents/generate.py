@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes of the documents' blocks what test_documents.cpp runs: functions, messages and pictures; and of the one with a
-main() a program.
+"""Writes the documents' blocks as C++ for test_documents.cpp: functions, messages and pictures; and the block with a
+main() as a program.
 
     tests/documents/generate.py ROOT BLOCKS.cpp PROGRAM.cpp
-    tests/documents/generate.py --list ROOT                   the documents
+    tests/documents/generate.py --list ROOT                   lists the documents
 """
 import json
 import math
@@ -14,7 +14,7 @@ import sys
 
 from blocks import all_documents, documents, is_message, where
 
-# What a comment can say that is checked:
+# Comments that are checked:
 a_value = re.compile(r"(\s*)(?![^;]* = )(.+);\s*// ((?:f32|f64|bf16|i64|u8) \(.*)")  # x;  // f32 (2) on cpu [1, 2]
 a_shape = re.compile(r"(\s*const \w+ (\w+) = .+;)\s*// (\(\d*(?:, \d+)*\))(?:,.*)?")  # const Var x = y;  // (2, 3), ...
 
@@ -28,7 +28,7 @@ def page_of(document):
 
 
 def checked(line, place):
-    """A line of a snippet, with what its comment says of a value made a check."""
+    """A line of a snippet, with a value in its comment turned into a check."""
     if line.strip() == "...":
         return ""
     if found := a_value.fullmatch(line):
@@ -80,12 +80,12 @@ class Result:
             self.complain(block, f"'{block.argument}' is neither a kind of code (tests/documents/blocks.py) nor a file")
 
     def add_picture(self, block):
-        """Cells are two spaces apart; `forward` and `backward` say what the columns are, `(root)` what a rank is."""
+        """Cells are two spaces apart; `forward` and `backward` label the columns, `(root)` a rank."""
         def cells(line):
             return [cell for cell in re.split(r"\s{2,}", line.strip()) if cell not in ("forward", "backward", "(root)")]
         columns, rows = cells(block.lines[0]), [cells(line)[1:] for line in block.lines[1:]]
         for row in rows:
-            if len(row) == len(columns) + 1:  # what the last number is the product of
+            if len(row) == len(columns) + 1:  # the factors of the last number
                 made_of = [math.prod(map(float, term.split("·"))) for term in row.pop().split(",")]
                 if made_of != [float(number) for number in row[-1].strip("[]").split(",")]:
                     self.complain(block, f"{row[-1]} is {made_of}")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Weft says to mistakes, and writes: for the messages that the documents quote.
+// Makes Weft print the messages that the documents quote.
 #include <algorithm>
 #include <mutex>
 #include <regex>
@@ -38,7 +38,7 @@ std::string with_ranks_in_order(const std::string& text) {
   return result.substr(0, result.size() - 1);
 }
 
-// What ranks end with that make a mistake, each once.
+// Collects the errors of ranks that make a mistake, each once.
 class Listener {
  public:
   void run(int ranks, const std::function<void(Rank&)>& make, std::chrono::milliseconds deadline = default_deadline()) {
@@ -58,7 +58,7 @@ class Listener {
       hear(error.what());
     }
   }
-  // Also as it is where another rank is the first to notice.
+  // Also as printed if another rank is the first to notice.
   void hear(const std::string& what) {
     static const std::regex others(R"(rank \d+ failed first: )");
     const std::lock_guard lock(mutex_);
@@ -72,7 +72,7 @@ class Listener {
   std::set<std::string> said_;
 };
 
-// CONTRIBUTING's loss, with the mistake that it says to try.
+// CONTRIBUTING's loss, with the mistake that it proposes to try.
 void compare_a_mean_of_own_samples(Listener& listener) {
   const LossCase wrong{"view distance",
                        "",

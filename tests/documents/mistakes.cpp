@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The mistakes that the documents show, as programs make them, with the places that the documents name.
+// The mistakes in the documents, as programs make them, on the lines that the documents name.
 #include "tests/documents/mistakes.h"
 
 #include <thread>
@@ -58,7 +58,7 @@ const std::vector<Mistake> mistakes = {
      }},
     {2,
      [](Rank& r) {
-       if (r.me == 1) std::this_thread::sleep_for(std::chrono::seconds(3));  // busy machines give rank 0 little time
+       if (r.me == 1) std::this_thread::sleep_for(std::chrono::seconds(3));  // leaves rank 0 time on a busy machine
        all_reduce(r.leaf({4}), r.comm, ReduceOp::sum, at(42));
      },
      false, std::chrono::milliseconds(100)},
@@ -192,7 +192,7 @@ const std::vector<Mistake> mistakes = {
        scan(r.leaf({4}), r.comm, ReduceOp::sum, at(44));
      }},
     {1, [](Rank& r) { r.comm.exscan(Tensor::zeros({2}, DType::i64), ReduceOp::maximum); }},
-    // what is composed of others
+    // collectives composed of others
     {1, [](Rank& r) { weighted_mean(r.leaf({4}), r.leaf({2}), r.comm); }},
     {1, [](Rank& r) { weighted_mean(r.leaf({4}), r.leaf({}, DType::f64), r.comm); }},
     {2, [](Rank& r) { all_reduce_norm(r.leaf({4 + r.me}), r.comm, at(42)); }},

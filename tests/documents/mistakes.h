@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Programs that go wrong, for messages.cpp to hear what Weft says.
+// Programs with mistakes, whose errors messages.cpp collects.
 #include <chrono>
 #include <vector>
 
@@ -8,14 +8,14 @@
 
 namespace weft::documents {
 
-// One rank of one.
+// One rank.
 struct Rank {
   Communicator& comm;
   const int me = comm.rank().value;
   Tape tape = {};
   Gradients gradients = {};
 
-  // Its own values, and values that all ranks have.
+  // Its own values, and values that are equal on all ranks.
   Var leaf(const Shape& shape, DType dtype = DType::f32) {
     return tape.watch(Tensor::uniform(shape, {11, static_cast<uint64_t>(me)}, -1, 1, dtype));
   }

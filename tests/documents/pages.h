@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What the blocks of code in the documents are given: for each document a Page with the names that they use.
+// The names that code blocks in the documents may use: a Page for each document.
 #include <iostream>
 
 #include "every_header.h"
@@ -11,7 +11,7 @@
 
 namespace weft::documents {
 
-// Data that differ between ranks.
+// Data that differ by rank.
 struct OnRanks {
   Communicator& comm;
   const int n = comm.size(), me = comm.rank().value;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Computes what the pictures in the documents show. The columns of one are its inputs, as many as the collective has;
-// then its results; the cotangents of a result; and for each result the gradients of the inputs.
+// Computes the numbers in the documents' pictures. Columns are the collective's inputs, then its results, a result's
+// cotangents, and for each result the gradients of the inputs.
 #include <algorithm>
 #include <cmath>
 #include <sstream>
@@ -52,7 +52,7 @@ const Collective collectives[] = {
     {"all_reduce_log_sum_exp", 1, [](auto& x, auto&, auto& comm) { return Vars{all_reduce_log_sum_exp(x[0], comm)}; }},
 };
 
-// "7", "ln 4", "-27.75", "[1, 2]"; "-" is nothing.
+// "7", "ln 4", "-27.75", "[1, 2]"; "-" is empty.
 std::vector<double> numbers(const std::string& cell) {
   std::vector<double> result;
   std::string text = cell;
@@ -105,7 +105,7 @@ void compute(const Picture& picture, const Collective& collective, Communicator&
   }
 }
 
-// The groups that colors make: their members, and each rank's number among them.
+// The groups that colors form: their members, and each rank's number in its group.
 void split(const Picture& picture, Communicator& comm) {
   const std::vector<std::string>& row = picture.rows[static_cast<size_t>(comm.rank().value)];
   const auto group = comm.split(std::stoi(row[0]));

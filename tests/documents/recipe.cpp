@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// CONTRIBUTING's recipe for an elementwise operation, followed by recipe.py: these are the files that it changes, and
-// those that must be compiled again, for the kind of CPU that every machine has. What it adds must have the right
-// derivatives, and the wrong sign that it says to try must be found.
+// CONTRIBUTING's recipe for an elementwise op, applied by recipe.py: the files that it changes and those that depend on
+// them, for the baseline CPU. The new op must have the right derivatives, and the wrong sign that the recipe proposes
+// must be found.
 #include "weft/engine/kernels/cpu/apply.cpp"
 #include "weft/engine/kernels/cpu/factory.cpp"
 #include "weft/engine/ops/elementwise.cpp"

@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Follows CONTRIBUTING's recipe for an elementwise operation: writes the three files with what it adds into a folder
-from which recipe.cpp includes them. Beside the operation there is another one, wrong_erf, with a wrong sign in its
-second derivative.
+"""Follows CONTRIBUTING's recipe for an elementwise op: writes the three files with its additions to a folder from which
+recipe.cpp includes them. It also adds a second op, wrong_erf, with a wrong sign in its second derivative.
 
     tests/documents/recipe.py ROOT FOLDER STAMP
 """
@@ -14,13 +13,13 @@ from blocks import Document
 
 
 def wrong(text):
-    """The same operation, with the mistake that the recipe says to try."""
+    """The same op, with the mistake that the recipe proposes to try."""
     text = re.sub(r"(ddf\(T x\) const \{ return )(.*);", r"\1-(\2);", text)
     return re.sub(r"(?<!maths::)\berf", "wrong_erf", text.replace("Erf", "WrongErf"))
 
 
 def added(name, text, addition):
-    """A file with what the recipe adds to it."""
+    """A file with the recipe's additions."""
     both = addition + "\n" + wrong(addition) + "\n"
     if name == "weft/engine/kernels/scalar_ops.h":
         names = "".join(f" X({found})" for found in re.findall(r"struct (\w+) :", both))

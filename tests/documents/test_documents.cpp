@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the documents show, run: every snippet, every message, every picture.
+// Runs what the documents show: every snippet, every message, every picture.
 #include "tests/documents/test_documents.h"
 
 #include <filesystem>
@@ -15,7 +15,7 @@ using namespace weft::documents;
 
 namespace {
 
-// Times, processes and lines of Weft's own files are not for documents to know.
+// Removes times, process ids and lines in Weft's own files, which documents cannot know.
 std::string without_what_varies(std::string text) {
   static const std::pair<std::regex, const char*> varies[] = {
       {std::regex(R"(\d+\.\d s)"), "N s"},
@@ -25,14 +25,14 @@ std::string without_what_varies(std::string text) {
   return text;
 }
 
-// The same message, where ... and <name> in the document stand for anything.
+// A document's message as a pattern, in which ... and <name> match anything.
 bool is_same(const std::string& stated, const std::string& said) {
   static const std::regex special(R"([.^$|()\[\]{}*+?\\])"), anything(R"((\\\.){3}|<[a-z ]+>)");
   return std::regex_match(said,
                           std::regex(std::regex_replace(std::regex_replace(stated, special, "\\$&"), anything, ".*")));
 }
 
-// What is left of a document's messages, one after another, from the first that Weft does not say.
+// The rest of a document's messages from the first that Weft does not print.
 std::string not_said(const std::string& stated, const std::vector<std::string>& said) {
   std::string left = stated;
   for (const std::string& message : said) {
@@ -44,7 +44,7 @@ std::string not_said(const std::string& stated, const std::vector<std::string>& 
   return left;
 }
 
-// The one that begins most alike, for whoever has to correct the document.
+// The message with the longest common beginning, to help with the correction.
 std::string like(const std::string& stated, const std::vector<std::string>& said) {
   const auto alike = [&](const std::string& message) {
     return std::mismatch(message.begin(), message.end(), stated.begin(), stated.end()).first - message.begin();
@@ -54,11 +54,11 @@ std::string like(const std::string& stated, const std::vector<std::string>& said
 
 }  // namespace
 
-TEST_CASE("every block in the documents says what it is") {
+TEST_CASE("every code block in the documents is tagged") {
   for (const std::string& complaint : complaints) FAIL_CHECK(complaint);
 }
 
-TEST_CASE("every snippet of the documents runs, and gives what is stated beside it") {
+TEST_CASE("every snippet of the documents runs and gives the documented results") {
   CHECK(snippets.size() > 20);
   const ScratchFolder folder;
   const auto before = std::filesystem::current_path();
@@ -71,7 +71,7 @@ TEST_CASE("every snippet of the documents runs, and gives what is stated beside 
   std::filesystem::current_path(before);
 }
 
-TEST_CASE("every message that a document quotes is what Weft says") {
+TEST_CASE("every message quoted in a document is one that Weft prints") {
   CHECK(messages.size() > 20);
   std::vector<std::string> all;
   for (const std::string& message : said()) all.push_back(without_what_varies(message));
@@ -89,7 +89,7 @@ TEST_CASE("every picture in a document shows what the collective computes") {
   for (const Picture& picture : pictures) CHECK(fault_of(picture) == "");
 }
 
-TEST_CASE("the loss that CONTRIBUTING adds is that of one process, with the gradients of finite differences") {
+TEST_CASE("the example loss of CONTRIBUTING equals one process and matches finite differences") {
   const auto& all = LossCase::all();
   const auto added = std::find_if(all.begin(), all.end(), [](const LossCase* c) { return c->name == "view distance"; });
   REQUIRE(added != all.end());
@@ -101,7 +101,7 @@ TEST_CASE("the loss that CONTRIBUTING adds is that of one process, with the grad
     }));
 }
 
-TEST_CASE("the collective that CONTRIBUTING adds is what it specifies, with the gradients of finite differences") {
+TEST_CASE("the example collective of CONTRIBUTING meets its specification and matches finite differences") {
   const auto& all = DistributedCase::all();
   const auto added = std::find_if(all.begin(), all.end(), [](const auto* c) { return c->name == "neighbor_sum"; });
   REQUIRE(added != all.end());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What the documents say, as generate.py finds it, and what makes it again.
+// What the documents state, as found by generate.py, and the functions that reproduce it.
 #include <functional>
 #include <string>
 #include <vector>
@@ -16,29 +16,29 @@ struct Snippet {
 };
 struct Message {
   std::string place, text;
-  bool whole;  // or words out of one
+  bool whole;  // else words from a message
 };
 struct Picture {
   std::string place, name;
   std::vector<std::string> columns;
-  std::vector<std::vector<std::string>> rows;  // of each rank
+  std::vector<std::vector<std::string>> rows;  // for each rank
 };
-extern const std::vector<std::string> complaints;  // of blocks that do not say what they are
+extern const std::vector<std::string> complaints;  // about untagged blocks
 extern const std::vector<Snippet> snippets;
 extern const std::vector<Message> messages;
 extern const std::vector<Picture> pictures;
 
 template <class Block> void run(Communicator& comm) { Block(comm).run(); }
 
-// Error unless a value is what a snippet says of it.
+// Throws an Error unless a value is what a snippet states.
 inline void expect_stated(const std::string& place, const std::string& actual, const std::string& stated) {
   require(actual == stated, place, ": says ", stated, ", but it is ", actual);
 }
 
-// Everything that messages.cpp makes Weft say, each with its white space made single.
+// All messages that messages.cpp provokes, with white space normalised.
 std::vector<std::string> said();
 
-// What is wrong with a picture, or nothing.
+// The mistake in a picture, or nothing.
 std::string fault_of(const Picture& picture);
 
 }  // namespace weft::documents

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuBLAS as Weft calls it: a library of its own, which is loaded with the first product, like the real one.
+// The part of cuBLAS that Weft calls, as a separate library that is loaded with the first product, like the real one.
 #include <cublas_v2.h>
 
 #include <algorithm>
@@ -32,7 +32,7 @@ template <class F> void visit(cudaDataType_t type, const F& run) {
   }
 }
 
-// What cuBLAS multiplies: of all that it knows, what Weft asks for.
+// The products that Weft asks for, of all that cuBLAS supports.
 bool is_known(cublasComputeType_t compute, cudaDataType_t type_ab, cudaDataType_t type_c) {
   switch (compute) {
     case CUBLAS_COMPUTE_32F:
@@ -45,7 +45,7 @@ bool is_known(cublasComputeType_t compute, cudaDataType_t type_ab, cudaDataType_
 
 float to_tf32(float x) { return std::bit_cast<float>((std::bit_cast<uint32_t>(x) + 0x1000u) & ~0x1fffu); }
 
-// One matrix as numbers of type C, column by column of `rows`.
+// One matrix of numbers of type C, column by column with `rows` each.
 template <class C>
 std::vector<C> values_of(const Matrix& matrix, int64_t number, int64_t rows, int64_t columns, bool tf32) {
   std::vector<C> values(static_cast<size_t>(rows * columns));
@@ -149,7 +149,7 @@ cublasStatus_t cublasGemmStridedBatchedEx_64(cublasHandle_t handle, cublasOperat
                         ldc,
                         stride_c,
                         compute == CUBLAS_COMPUTE_32F_FAST_TF32};
-  // The factors lie on the host, and are read now.
+  // The factors are on the host and are read now.
   if (wide)
     handle->stream->enqueue([product, x = *static_cast<const double*>(alpha), y = *static_cast<const double*>(beta)] {
       product.run(x, y);

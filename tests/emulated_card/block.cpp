@@ -21,8 +21,8 @@ constexpr auto lanes = static_cast<size_t>(warp_lanes);
 
 using Thread = std::function<void()>;
 
-// A stack on which threads of blocks run, one after the other. The first jump to it is ucontext's; later ones are
-// _longjmp's, which spare the system call for a signal mask.
+// A stack on which threads of blocks run one after the other. The first switch to it uses ucontext; later ones use
+// _longjmp, which saves the system call for the signal mask.
 struct Fiber {
   Fiber() {
     constexpr int access = PROT_READ | PROT_WRITE, kind = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK;
@@ -35,12 +35,12 @@ struct Fiber {
   jmp_buf place;
 };
 
-// The fibers of one thread of the host, and what they run.
+// The fibers of one host thread, and what they run.
 class Block {
  public:
   enum class State { ready, at_warp, at_block, ended };
 
-  bool run(size_t threads, const Thread& thread, bool backwards);  // false where they wait for each other for good
+  bool run(size_t threads, const Thread& thread, bool backwards);  // false on a deadlock
 
   // For the running thread:
   void wait(State where) {
@@ -48,7 +48,7 @@ class Block {
     leave();
   }
   uint64_t exchange(uint64_t mine, int lane) {
-    std::vector<uint64_t>& values = values_[rounds_[current_]++ % 2];  // a lane may be one round ahead, but not two
+    std::vector<uint64_t>& values = values_[rounds_[current_]++ % 2];  // a lane can be one round ahead, but not two
     values[current_] = mine;
     wait(State::at_warp);
     return values[current_ / lanes * lanes + static_cast<size_t>(lane)];
@@ -104,7 +104,7 @@ bool Block::all(size_t first, size_t last, State state) const {
                      states_.begin() + static_cast<std::ptrdiff_t>(last), [=](State s) { return s == state; });
 }
 
-// Until its threads have ended or wait for the block.
+// Runs until its threads have ended or wait for the block.
 bool Block::run_warp(size_t first, size_t last, bool backwards) {
   for (;; backwards = !backwards) {
     for (size_t i = first; i < last; ++i) {
@@ -133,7 +133,7 @@ bool Block::run(size_t threads, const Thread& thread, bool backwards) {
     well = well && all(0, threads, State::at_block);
     states_.assign(threads, State::ready);
   }
-  fibers_.clear();  // they stand in the middle of something
+  fibers_.clear();  // they were stopped midway
   return false;
 }
 

@@ -11,7 +11,7 @@ namespace {
 
 struct Refusals {
   std::mutex mutex;
-  std::deque<std::string> texts;  // whose addresses are given away
+  std::deque<std::string> texts;  // callers keep pointers to these
 };
 Refusals& refusals() {
   static Refusals& instance = *new Refusals;
@@ -89,7 +89,7 @@ bool ncclComm::has_joined() const {
   return std::all_of(world.ranks.begin(), world.ranks.end(), [](const auto& comm) { return comm != nullptr; });
 }
 
-// The first group waits for the peers to ask for theirs. Later ones go to the stream without.
+// The first group waits for the peers to request theirs. Later ones are enqueued without waiting.
 bool ncclComm::has_connected() const {
   return connected_ || std::all_of(pending_.begin(), pending_.end(), [](const auto& piece) {
            return std::all_of(piece.second.begin(), piece.second.end(), [](auto& m) { return m->asked_by_all(); });
@@ -111,12 +111,12 @@ void ncclComm::launch() {
     for (const auto& rendezvous : pending)
       for (Rendezvous::Part& part : rendezvous->parts) {
         if (part.comm == this) part.stream = stream, part.position = position;
-        if (part.here) stream->is_done(position);  // somebody waits already
+        if (part.here) stream->is_done(position);  // a peer waits already
       }
   }
 }
 
-// Called by the stream. All pending of a group are open at the same time.
+// Called by the stream. All pending operations of a group are open at the same time.
 void ncclComm::take_part(const Rendezvouses& pending) {
   std::unique_lock lock(world.mutex);
   if (over()) return;
@@ -132,7 +132,7 @@ void ncclComm::come_to(Rendezvous& rendezvous) {
   for (Rendezvous::Part& part : rendezvous.parts) {
     if (part.comm == this) part.here = true;
     const bool well = part.comm && !part.comm->over();
-    if (well && part.stream && !part.here) part.stream->is_done(part.position);  // a real card would come by itself
+    if (well && part.stream && !part.here) part.stream->is_done(part.position);  // a real card needs no push
     complete = complete && well && part.here;
   }
   if (!complete) return;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// NCCL's communicators, of ranks that are threads of this process and have a card each. They do not block: what one is
-// asked for is done when it has said that it is at rest, and until then it can be asked for nothing else. It is in
-// progress for longer than it must be.
+// NCCL's communicators, for ranks that are threads of this process with a card each. They do not block: a request is
+// done when the communicator is no longer in progress, and until then it accepts no other. It stays in progress longer
+// than necessary.
 #include <nccl.h>
 
 #include <array>
@@ -15,27 +15,27 @@
 
 namespace weft::emulated {
 
-// The ranks that one unique id brings together. Like the communicators never destroyed, so that misuse can be told.
+// The ranks that share a unique id. Never destroyed, like its communicators, so that misuse can be reported.
 struct World {
-  std::mutex mutex;  // guards all below, and the communicators
+  std::mutex mutex;  // guards everything below, and the communicators
   std::condition_variable changed;
-  std::vector<std::unique_ptr<ncclComm>> ranks;                              // null until they come
+  std::vector<std::unique_ptr<ncclComm>> ranks;                              // null until they join
   std::map<std::array<int64_t, 3>, std::shared_ptr<Rendezvous>> incomplete;  // by sender, receiver and number
 };
 
-// The operation of one rank, and between whom it is: -1 for all.
+// The operation of one rank, with sender and receiver, or -1 if it is collective.
 struct Request {
   Stream* stream;
   Operation operation;
   int sender = -1, receiver = -1;
 };
 
-ncclResult_t refuse(ncclResult_t error, std::string why);  // the error
+ncclResult_t refuse(ncclResult_t error, std::string why);  // returns the error
 const char* last_refusal();
 
 }  // namespace weft::emulated
 
-// All of it under the world's mutex.
+// Everything is guarded by the world's mutex.
 struct ncclComm {
   using World = weft::emulated::World;
   using Stream = weft::emulated::Stream;
@@ -49,14 +49,14 @@ struct ncclComm {
   const int rank, card;
 
   State state() const { return state_; }
-  ncclResult_t error() const { return error_; }  // stays
+  ncclResult_t error() const { return error_; }  // permanent
   ncclResult_t fail(ncclResult_t error, std::string why);
   void fail_all(ncclResult_t error, std::string why);  // on every rank of the world
 
   void ask(const weft::emulated::Request& request);
   void finalize() { begin(State::finalizing); }
-  void close();       // what it has on streams ends there without doing anything
-  bool is_at_rest();  // goes on, if it can
+  void close();       // its work on streams ends without effect
+  bool is_at_rest();  // makes progress if possible
 
  private:
   bool over() const { return state_ == State::closed || error_ != ncclSuccess; }
@@ -70,9 +70,9 @@ struct ncclComm {
 
   State state_ = State::joining;
   ncclResult_t error_ = ncclSuccess;
-  int excuses_ = 2;  // so many times more it is in progress, whatever has been done
+  int excuses_ = 2;  // how many more times it reports progress, whatever is done
   bool connected_ = false;
-  std::map<std::pair<int, int>, int64_t> asked_;  // by sender and receiver: how many pending
-  std::map<Stream*, Rendezvouses> pending_;       // asked for, and not yet on the stream
-  std::map<Stream*, uint64_t> launched_;          // the last position on each
+  std::map<std::pair<int, int>, int64_t> asked_;  // pending operations by sender and receiver
+  std::map<Stream*, Rendezvouses> pending_;       // requested but not yet enqueued
+  std::map<Stream*, uint64_t> launched_;          // the last position on each stream
 };

@@ -28,7 +28,7 @@ struct Card {
   Pieces taken;
   size_t free = card_bytes, used_up_to = 0;
 
-  Card() { madvise(base, card_bytes, MADV_HUGEPAGE); }  // else `protect` takes its time
+  Card() { madvise(base, card_bytes, MADV_HUGEPAGE); }  // else `protect` is slow
   void protect(int access) { mprotect(base, used_up_to, access); }
 
   // The first gap that is large enough.
@@ -42,13 +42,13 @@ struct Card {
   }
 };
 
-// Never destroyed: tensors come back while the program ends.
+// Never destroyed, because tensors are freed while the program ends.
 struct Memory {
   std::mutex mutex;
   std::condition_variable closed;
   Card all[cards];
   Pieces pinned;
-  int open = no_card, at_work = 0;  // whose memory can be touched, and by how many
+  int open = no_card, at_work = 0;  // the card whose memory is accessible, and the number of its users
 
   bool is_open(int card) const { return at_work > 0 && (open == card || open == every_card); }
   void protect(int access) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// NCCL as Weft calls it. Operations are asked for in groups only.
+// The part of NCCL that Weft calls. Operations are accepted in groups only.
 #include <nccl.h>
 #include <unistd.h>
 
@@ -23,7 +23,7 @@ Worlds& worlds() {
   return instance;
 }
 
-// What a unique id says.
+// The contents of a unique id.
 struct Place {
   pid_t process;
   size_t world;
@@ -43,7 +43,7 @@ struct Group {
 };
 thread_local Group group;
 
-// Calls change(comm) for a communicator that is at rest.
+// Calls change(comm) for a communicator that is not in progress.
 template <class Change> ncclResult_t at_rest(const char* call, ncclComm_t comm, Change change) {
   const std::string name = call;
   if (!comm) return refuse(ncclInvalidArgument, name + ": no communicator");
@@ -53,7 +53,7 @@ template <class Change> ncclResult_t at_rest(const char* call, ncclComm_t comm, 
   return comm->fail(ncclInvalidArgument, name + ": the communicator has not said that it is at rest");
 }
 
-// What is wrong with the memory of an operation, if something is.
+// What is wrong with an operation's memory, or nothing.
 const char* objection(const Operation& operation, size_t ranks, size_t rank, int card) {
   const bool gathers = operation.verb == Verb::all_gather;
   const size_t bytes = operation.bytes(), received = gathers ? ranks * bytes : bytes;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What ranks do together with NCCL: all of them in a collective, two with a message. It takes place when the streams of
-// all have come to it, and only then are data read.
+// An NCCL operation of several ranks: all of them in a collective, two in a message. It runs when all their streams
+// have reached it, and reads data only then.
 #include <nccl.h>
 
 #include <cstddef>
@@ -12,32 +12,32 @@ namespace weft::emulated {
 
 enum class Verb { all_gather, broadcast, all_reduce, message };
 
-// What one rank asks for.
+// One rank's request.
 struct Operation {
   Verb verb;
-  const std::byte* from;  // null for who only receives
-  std::byte* to;          // null for who only sends
-  size_t count;           // of elements that one rank gives
+  const std::byte* from;  // null for a receiver
+  std::byte* to;          // null for a sender
+  size_t count;           // number of elements from one rank
   ncclDataType_t type;
   int variant = 0;  // the root, or the reduction
 
   size_t bytes() const;
-  bool matches(const Operation& other) const;  // what another rank of the rendezvous asks for
+  bool matches(const Operation& other) const;  // whether another rank's request fits
 };
 
 struct Rendezvous {
   struct Part {
-    ncclComm_t comm = nullptr;  // null until it has asked
+    ncclComm_t comm = nullptr;  // null until the rank has requested it
     Operation operation{};
-    Stream* stream = nullptr;  // null until it is on the stream
+    Stream* stream = nullptr;  // null until it is enqueued
     uint64_t position = 0;
     bool here = false;
   };
-  std::vector<Part> parts;  // in rank order; of a message, the sender's and the receiver's
+  std::vector<Part> parts;  // in rank order; for a message, sender and receiver
   bool over = false;
 
   bool asked_by_all() const;
-  void hold();  // reductions are in rank order
+  void hold();  // reduces in rank order
 };
 using Rendezvouses = std::vector<std::shared_ptr<Rendezvous>>;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA's runtime as Weft calls it.
+// The part of CUDA's runtime that Weft calls.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -118,8 +118,8 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
   attributes->device = card != no_card ? card : current_card;
   return ended(cudaSuccess);
 }
-// Between cards, too: CUDA goes through the host where they do not reach each other. But on a stream of the card that
-// it goes to, or else comes from.
+// Also between cards, for which CUDA goes through the host if they cannot access each other, but on a stream of the
+// destination card, or else of the source card.
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
   const bool to_card = kind != cudaMemcpyDeviceToHost, from_card = kind != cudaMemcpyHostToDevice;
   const int target = card_of(to, bytes), source = card_of(from, bytes);

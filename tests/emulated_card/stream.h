@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Streams of a card that are as late as a real one's may be: what is asked of one is done when somebody waits for it,
-// or else after a while. Host code that forgets to wait then reads what was there before.
+// Streams of a card that are as late as real ones can be: work is done when it is waited for, or else after a while.
+// Host code that forgets to wait then reads old data.
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -23,16 +23,16 @@ class Stream {
 
   int card() const { return card_; }
 
-  // Work that touches the memory of the stream's own card, and returns how much has been asked for, this included.
-  // Virtual, so that a library that is loaded later can call it without being linked with this one.
+  // Work on the memory of the stream's own card; returns the position after it. Virtual, so that a library that is
+  // loaded later can call it without being linked with this one.
   virtual uint64_t enqueue(Work work);
-  // The same for other memory: every_card's, or no_card's, for what may wait for another stream.
+  // The same for other memory: every_card's, or no_card's for work that may wait for another stream.
   uint64_t enqueue(Work work, int touched);
 
   uint64_t asked();
-  bool is_done(uint64_t position);  // somebody cares: it shall not stay undone
+  bool is_done(uint64_t position);  // asking makes it run soon
   void await(uint64_t position);
-  void end();  // does the rest; can still be asked whether it is done
+  void end();  // does the rest; is_done stays valid
 
  private:
   void work();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The emulated card finds what a real one punishes: else kernels that pass their tests here would say little.
+// The emulated card detects what fails on a real one; otherwise passing tests on it would say little.
 #include <cuda_runtime.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr unsigned threads = 256;
 
-// The calling thread's card while one lives; else it is card 0.
+// Selects the calling thread's card for its lifetime; then card 0 again.
 struct Current {
   explicit Current(int card) { cudaSetDevice(card); }
   ~Current() { cudaSetDevice(0); }
@@ -52,7 +52,7 @@ cudaError_t launch(const Stream& stream, unsigned blocks, void (*kernel)(P...), 
   return cudaLaunchKernelEx(&shape, kernel, arguments...);
 }
 
-// y[block][i] = what the next thread of the block put down.
+// y[block][i] = what the next thread of the block has stored.
 template <bool barrier> __global__ void pass_on(int* y) {
   __shared__ int values[threads];
   values[threadIdx.x] = static_cast<int>(threadIdx.x);
@@ -83,11 +83,11 @@ __global__ void one_warp_stays_away(int* y) {
   y[threadIdx.x] = 1;
 }
 
-// How a process of its own ended that did this: its exit code, or minus the signal.
+// How a process ended that ran this: its exit code, or minus the signal.
 template <class F> int end_of(const F& work) {
   const pid_t child = fork();
   if (child == 0) {
-    std::signal(SIGSEGV, SIG_DFL);  // not Catch's report
+    std::signal(SIGSEGV, SIG_DFL);  // instead of Catch's report
     _exit(work());
   }
   int status = 0;
@@ -97,14 +97,14 @@ template <class F> int end_of(const F& work) {
 
 }  // namespace
 
-TEST_CASE("what was asked of a stream has not happened until somebody waits for it") {
+TEST_CASE("work on a stream is not done until it is waited for") {
   const Stream stream;
   const OnCard<int> on_card(1);
   void* pinned = nullptr;
   cudaHostAlloc(&pinned, sizeof(int), cudaHostAllocPortable);
   int& value = *static_cast<int*>(pinned) = 1;
   cudaMemcpyAsync(on_card.data, pinned, sizeof(int), cudaMemcpyHostToDevice, stream.handle);
-  value = 2;  // too early: it is this that will be copied
+  value = 2;  // too early: this value will be copied
   CHECK(downloaded(on_card.data, 1, stream) == std::vector<int>{2});
   value = 3;
   cudaMemcpyAsync(pinned, on_card.data, sizeof(int), cudaMemcpyDeviceToHost, stream.handle);
@@ -113,7 +113,7 @@ TEST_CASE("what was asked of a stream has not happened until somebody waits for 
   CHECK(value == 2);
 }
 
-TEST_CASE("a stream that waits for another one's event comes after what was before it, and does not wait for more") {
+TEST_CASE("a stream that waits for an event runs after the work before it, but not after later work") {
   const Stream first, second;
   const OnCard<int> from(threads), to(threads);
   cudaEvent_t event = nullptr;
@@ -128,14 +128,14 @@ TEST_CASE("a stream that waits for another one's event comes after what was befo
   cudaEventDestroy(event);
 }
 
-TEST_CASE("the host cannot touch a card's memory, and fresh memory holds NaN") {
+TEST_CASE("the host cannot access card memory, and new memory holds NaN") {
   const Stream stream;
   const OnCard<float> on_card(3);
   CHECK(end_of([&] { return static_cast<int>(*static_cast<volatile float*>(on_card.data)); }) == -SIGSEGV);
   for (const float value : downloaded(on_card.data, 3, stream)) CHECK(std::isnan(value));
 }
 
-TEST_CASE("a kernel that reads or writes another card's memory ends the program, also while that card works") {
+TEST_CASE("a kernel that accesses another card's memory ends the program, even while that card is busy") {
   for (const bool busy : {false, true})
     for (const bool reads : {false, true}) {
       const auto end = [&](int card_of_memory) {
@@ -156,7 +156,7 @@ TEST_CASE("a kernel that reads or writes another card's memory ends the program,
     }
 }
 
-TEST_CASE("what is copied from card to card arrives, on a stream of the card that it goes to") {
+TEST_CASE("a copy between cards arrives, on a stream of the destination card") {
   const Stream stream, other(1);
   const OnCard<int> here(threads), there(threads, 1);
   launch(stream, 1, sum_lanes, here.data);
@@ -176,7 +176,7 @@ TEST_CASE("what is copied from card to card arrives, on a stream of the card tha
   cudaGetLastError();
 }
 
-TEST_CASE("a launch that is not on the current card's stream, and an event of another card, are refused") {
+TEST_CASE("a launch on another card's stream and an event of another card are refused") {
   const Stream stream, other(1);
   const OnCard<int> there(threads, 1);
   cudaEvent_t event = nullptr;
@@ -195,7 +195,7 @@ TEST_CASE("a launch that is not on the current card's stream, and an event of an
   cudaGetLastError();
 }
 
-TEST_CASE("copies that leave what was taken, or name the wrong side, are refused; so is more memory than there is") {
+TEST_CASE("copies out of bounds or in the wrong direction are refused, and so is allocating too much") {
   const Stream stream;
   const OnCard<char> on_card(5000);
   std::vector<char> host(20000);
@@ -213,7 +213,7 @@ TEST_CASE("copies that leave what was taken, or name the wrong side, are refused
   CHECK(cudaGetLastError() == cudaSuccess);
 }
 
-TEST_CASE("memory that was given back is taken again, between what others keep") {
+TEST_CASE("freed memory is reused between live allocations") {
   constexpr size_t bytes = 100'000;
   const auto free_now = [] {
     size_t free = 0, total = 0;
@@ -233,12 +233,12 @@ TEST_CASE("memory that was given back is taken again, between what others keep")
   CHECK(before - free_now() >= 2 * bytes);
 }
 
-TEST_CASE("threads meet at a barrier; without it they miss each other") {
+TEST_CASE("threads of a block synchronise at a barrier and race without one") {
   const Stream stream;
   const OnCard<int> y(2 * threads);
   std::vector<int> next(2 * threads);
   for (size_t i = 0; i < next.size(); ++i) next[i] = static_cast<int>((i + 1) % threads);
-  for (int again = 0; again < 2; ++again) {  // launches differ in the order of threads
+  for (int again = 0; again < 2; ++again) {  // the order of threads differs between launches
     launch(stream, 2, pass_on<true>, y.data);
     CHECK(downloaded(y.data, 2 * threads, stream) == next);
     launch(stream, 2, pass_on<false>, y.data);
@@ -246,7 +246,7 @@ TEST_CASE("threads meet at a barrier; without it they miss each other") {
   }
 }
 
-TEST_CASE("lanes of a warp exchange their values") {
+TEST_CASE("lanes of a warp exchange values") {
   const Stream stream;
   const OnCard<int> sums(threads);
   launch(stream, 1, sum_lanes, sums.data);
@@ -261,7 +261,7 @@ TEST_CASE("lanes of a warp exchange their values") {
   }
 }
 
-TEST_CASE("threads that stay away from a shuffle or a barrier are a fault, of which every later call tells") {
+TEST_CASE("threads that skip a shuffle or a barrier are a fault, which every later call reports") {
   const auto fault_of = [](void (*kernel)(int*)) {
     return end_of([kernel] {
       const Stream stream;
@@ -276,7 +276,7 @@ TEST_CASE("threads that stay away from a shuffle or a barrier are a fault, of wh
   CHECK(fault_of(sum_lanes) == 0);
 }
 
-TEST_CASE("a launch without blocks, or with half a warp, is refused") {
+TEST_CASE("a launch with no blocks, or half a warp, is refused") {
   const Stream stream;
   const OnCard<int> y(threads);
   CHECK(launch(stream, 0, sum_lanes, y.data) == cudaErrorInvalidValue);
@@ -284,7 +284,7 @@ TEST_CASE("a launch without blocks, or with half a warp, is refused") {
   CHECK(cudaLaunchKernelEx(&half, sum_lanes, y.data) == cudaErrorInvalidValue);
 }
 
-TEST_CASE("cuBLAS refuses types that it does not multiply, or not in the precision that is asked for") {
+TEST_CASE("cuBLAS refuses types that it does not multiply, also with the requested precision") {
   const weft::cuda::Cublas& blas = weft::cuda::cublas();
   const Stream stream;
   const OnCard<double> a(1), b(1), c(1);

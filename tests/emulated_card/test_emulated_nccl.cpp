@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The emulated NCCL is late and refuses misuse: else ranks that pass their tests with it would say little. All ranks
-// are driven by one thread here, since nothing of NCCL blocks.
+// The emulated NCCL is late and refuses misuse; otherwise passing tests with it would say little. One thread drives all
+// ranks here, because nothing in NCCL blocks.
 #include <nccl.h>
 
 #include <algorithm>
@@ -35,7 +35,7 @@ ncclUniqueId new_id() {
   return id;
 }
 
-// What the communicator says in the end; or that it is in progress, if that does not change.
+// The communicator's final state, or in progress if that does not change.
 ncclResult_t state_of(ncclComm_t comm) {
   ncclResult_t state = ncclInProgress;
   for (int i = 0; i < 100 && state == ncclInProgress; ++i) ncclCommGetAsyncError(comm, &state);
@@ -48,7 +48,7 @@ struct Rank {
   float *from = nullptr, *to = nullptr;
 };
 
-// Each has `length` numbers at `from`, rank r's equal to r + 1, and room for so many of everybody.
+// Each rank r has `length` numbers at `from`, all r + 1, and room for those of all ranks.
 struct Ranks : std::vector<Rank> {
   explicit Ranks(int ranks) : std::vector<Rank>(static_cast<size_t>(ranks)) {
     const ncclUniqueId id = new_id();
@@ -86,7 +86,7 @@ struct Event {
   Event(const Event&) = delete;
 };
 
-// The last number that has arrived when the rank's stream is done.
+// The last received number when the rank's stream is done.
 float last_of(const Rank& rank, size_t count) {
   float value = 0;
   cudaMemcpyAsync(&value, rank.to + count - 1, sizeof value, cudaMemcpyDeviceToHost, rank.stream);
@@ -108,7 +108,7 @@ void gather_on_all(const Ranks& ranks) {
 
 }  // namespace
 
-TEST_CASE("what a communicator is asked for is on the stream when it is at rest, and reads its data there") {
+TEST_CASE("NCCL enqueues an operation when its communicator is no longer in progress, and reads data in stream order") {
   const Ranks ranks(2);
   for (const Rank& rank : ranks) gather(rank);
   for (const Rank& rank : ranks) CHECK(std::isnan(last_of(rank, length)));
@@ -118,10 +118,10 @@ TEST_CASE("what a communicator is asked for is on the stream when it is at rest,
   cudaMemcpyAsync(ranks[0].from, ranks[1].from, length * sizeof(float), cudaMemcpyDeviceToDevice, other);
   cudaStreamSynchronize(other);
   cudaStreamDestroy(other);
-  CHECK(last_of(ranks[1], length) == 2);  // of rank 0, after the group was asked for
+  CHECK(last_of(ranks[1], length) == 2);  // rank 0's value, set after the group was requested
 }
 
-TEST_CASE("the first group waits for the peers' groups before it is on the stream, later ones do not") {
+TEST_CASE("NCCL's first group waits for the peers' groups before it is enqueued, later ones do not") {
   const Ranks ranks(2);
   gather(ranks[0]);
   CHECK(state_of(ranks[0].comm) == ncclInProgress);
@@ -134,7 +134,7 @@ TEST_CASE("the first group waits for the peers' groups before it is on the strea
   CHECK(last_of(ranks[0], 2 * length) == 2);
 }
 
-TEST_CASE("a communicator is in progress at first, even with nothing left to do") {
+TEST_CASE("an NCCL communicator is in progress at first, even without work") {
   const Ranks ranks(1);
   ncclResult_t state = ncclSuccess;
   gather(ranks[0]);
@@ -143,7 +143,7 @@ TEST_CASE("a communicator is in progress at first, even with nothing left to do"
   CHECK(state_of(ranks[0].comm) == ncclSuccess);
 }
 
-TEST_CASE("a rank's stream goes on as soon as a peer waits for it, or if one does already") {
+TEST_CASE("a rank's stream proceeds as soon as a peer waits for it") {
   const Ranks ranks(2);
   gather_on_all(ranks);
   const Event of_card[2] = {Event(0), Event(1)};
@@ -166,7 +166,7 @@ TEST_CASE("a rank's stream goes on as soon as a peer waits for it, or if one doe
   }
 }
 
-TEST_CASE("messages, broadcasts and reductions of every type arrive") {
+TEST_CASE("NCCL messages, broadcasts and reductions of every type arrive") {
   const Ranks ranks(3);
   const auto all = [&](size_t received, auto ask) {
     int r = 0;
@@ -195,7 +195,7 @@ TEST_CASE("messages, broadcasts and reductions of every type arrive") {
   CHECK(reduced(ncclInt64, length / 2, ncclMax) == 3);
 }
 
-TEST_CASE("operations that do not match are an error on every rank, and end what waits on streams") {
+TEST_CASE("mismatched NCCL operations are an error on every rank and end waits on streams") {
   const auto state_after = [](auto ask) {
     const Ranks ranks(2);
     gather_on_all(ranks);
@@ -230,7 +230,7 @@ TEST_CASE("operations that do not match are an error on every rank, and end what
   CHECK_THAT(ncclGetLastError(nullptr), Contains("ranks 0 and 1"));
 }
 
-TEST_CASE("a communicator that has not come to rest, or was closed, and operations outside of groups are refused") {
+TEST_CASE("NCCL refuses communicators in progress or closed, and operations outside of groups") {
   const Ranks ranks(2);
   const auto& [comm, stream, from, to] = ranks[0];
   CHECK(ncclAllGather(from, to, 9, ncclFloat32, comm, stream) == ncclInvalidUsage);
@@ -245,9 +245,7 @@ TEST_CASE("a communicator that has not come to rest, or was closed, and operatio
   CHECK(ncclCommFinalize(comm) == ncclInvalidArgument);
 }
 
-TEST_CASE(
-    "memory that is not on the rank's card or overlaps, streams of other cards, and peers that do not exist, are "
-    "refused") {
+TEST_CASE("NCCL refuses overlapping or foreign memory, streams of other cards, and peers out of range") {
   const auto gathered = [](size_t count, auto from_and_to) {
     const Ranks ranks(2);
     const auto [from, to] = from_and_to(ranks[1].from, ranks[1].to);
@@ -279,7 +277,7 @@ TEST_CASE(
   CHECK(sent(2) == ncclInvalidArgument);
 }
 
-TEST_CASE("ranks that share a card or a number, foreign ids and communicators that block are refused") {
+TEST_CASE("NCCL refuses ranks that share a card or a number, foreign ids and blocking communicators") {
   const ncclUniqueId shared = new_id(), twice = new_id();
   ncclComm_t first = nullptr, second = nullptr;
   CHECK(connect(first, 0, 2, shared, 1) == ncclInProgress);
@@ -296,7 +294,7 @@ TEST_CASE("ranks that share a card or a number, foreign ids and communicators th
   CHECK(ncclCommInitRankConfig(&second, 2, twice, 1, &blocking) == ncclInvalidArgument);
 }
 
-TEST_CASE("who aborts is free, its peers wait until they abort as well; who finalizes waits for all") {
+TEST_CASE("ncclCommAbort frees its rank while peers wait until they abort, and ncclCommFinalize waits for all ranks") {
   const Ranks ranks(2);
   gather_on_all(ranks);
   gather(ranks[0]);

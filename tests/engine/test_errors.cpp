@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the ops of elementwise.h, reduce.h and matmul.h say to wrong input: each message once.
+// The errors of elementwise.h, reduce.h and matmul.h for bad input, each message once.
 #include "tests/support/catch.h"
 #include "weft/engine/ops/elementwise.h"
 #include "weft/engine/ops/matmul.h"
@@ -13,7 +13,7 @@ const Tensor integers = Tensor::zeros({2, 3}, DType::i64), empty = Tensor::zeros
              batch = Tensor::zeros({4, 2, 3});
 }  // namespace
 
-TEST_CASE("elementwise ops name what does not fit") {
+TEST_CASE("elementwise ops refuse bad input with an error that names it") {
   CHECK_THROWS_WITH(Var(floats) + Var(others), "add: operands differ, f32 (2, 3) and f32 (3, 2)");
   CHECK_THROWS_WITH(Var(floats) * Var(wide), "mul: operands differ, f32 (2, 3) and f64 (2, 3)");
   CHECK_THROWS_WITH(weft::exp(integers), "exp: a floating tensor is needed, not i64");
@@ -27,7 +27,7 @@ TEST_CASE("elementwise ops name what does not fit") {
   CHECK_THROWS_WITH(straight_through(floats, others), "straight_through: operands differ, f32 (2, 3) and f32 (3, 2)");
 }
 
-TEST_CASE("reductions name what does not fit") {
+TEST_CASE("reductions refuse bad input with an error that names it") {
   CHECK_THROWS_WITH(sum(integers, 0), "sum: a floating tensor is needed, not i64");
   CHECK_THROWS_WITH(sum(floats, 2), "shape: axis 2 of (2, 3), which has 2 axes");
   CHECK_THROWS_WITH(sum_outside(integers, 0), "sum_outside: a floating tensor is needed, not i64");
@@ -45,7 +45,7 @@ TEST_CASE("reductions name what does not fit") {
   CHECK_THROWS_WITH(top_k(integers, 1), "top_k: a floating tensor is needed, not i64");
 }
 
-TEST_CASE("products of matrices name what does not fit") {
+TEST_CASE("matmul refuses bad input with an error that names it") {
   CHECK_THROWS_WITH(matmul(floats, floats), "matmul: inner extents differ in (2, 3) x (2, 3)");
   CHECK_THROWS_WITH(matmul(floats, others, Transpose::yes), "matmul: inner extents differ in (2, 3)T x (3, 2)");
   CHECK_THROWS_WITH(matmul(floats, wide), "matmul: floating operands of one type are needed, not f32 and f64");

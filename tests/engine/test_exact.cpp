@@ -13,7 +13,7 @@
 namespace weft {
 namespace {
 
-// Of sizes from 1e-12 to 1e5, so that sums in another order have other bits.
+// Sizes from 1e-12 to 1e5, so that the order of a sum changes its bits.
 Tensor term(uint64_t i, DType dtype) {
   std::vector<double> values = Tensor::uniform({50}, {3, i}, -1, 1, DType::f64).values();
   const std::vector<double> sizes = Tensor::uniform({50}, {4, i}, -12, 5, DType::f64).values();
@@ -21,7 +21,7 @@ Tensor term(uint64_t i, DType dtype) {
   return Tensor::from({50}, values, dtype);
 }
 
-// The parts as ops that are there for other things take them.
+// The exact parts of a term, composed of other ops.
 Tensor composed_parts(const Tensor& x) {
   const auto filled = [&](double value) { return Tensor::full(x.shape(), value, DType::f64, x.device()); };
   Tensor parts(exact_shape(x.shape()), DType::f64, x.device()), rest = x.to(DType::f64);
@@ -35,7 +35,7 @@ Tensor composed_parts(const Tensor& x) {
   return parts;
 }
 
-TEST_CASE("parts are added in one pass as if they had been cut and added one after the other") {
+TEST_CASE("adding exact parts in one pass equals cutting a term and adding its parts one by one") {
   for (const Device device : {Device::cpu, Device::cuda}) {
     if (!available(device)) continue;
     for (const DType dtype : {DType::f32, DType::f64, DType::bf16})
@@ -49,7 +49,7 @@ TEST_CASE("parts are added in one pass as if they had been cut and added one aft
   }
 }
 
-TEST_CASE("an exact sum has the same bits in any order, where a plain one has not") {
+TEST_CASE("an exact sum has the same bits in any order, unlike a plain sum") {
   for (const DType dtype : {DType::f32, DType::f64}) {
     std::vector<uint64_t> order(300);
     std::iota(order.begin(), order.end(), 0);
@@ -71,7 +71,7 @@ TEST_CASE("an exact sum has the same bits in any order, where a plain one has no
   }
 }
 
-TEST_CASE("an exact sum is the sum, rounded once") {
+TEST_CASE("an exact sum is the true sum rounded once") {
   Tensor sum = Tensor::zeros(exact_shape({50}), DType::f64);
   std::vector<long double> expected(50, 0);
   for (uint64_t i = 0; i < 1000; ++i) {
@@ -84,7 +84,7 @@ TEST_CASE("an exact sum is the sum, rounded once") {
     CHECK(std::abs(total[j] - static_cast<double>(expected[j])) <= 1e-15 * std::abs(total[j]) + 1e-28);
 }
 
-TEST_CASE("a million of the largest terms are summed without rounding") {
+TEST_CASE("an exact sum of a million of the largest terms is not rounded") {
   const double largest = 0x1p24 - 0x1p-8, smallest = 0x1.fffffep-73;
   Tensor sum = Tensor::zeros(exact_shape({2}), DType::f64);
   const Tensor terms = Tensor::from({2}, {largest, smallest}, DType::f64);
@@ -92,7 +92,7 @@ TEST_CASE("a million of the largest terms are summed without rounding") {
   CHECK(exact_total(sum, DType::f64).values() == std::vector<double>{largest * 0x1p20, smallest * 0x1p20});
 }
 
-TEST_CASE("an exact sum does not depend on how its terms are divided among ranks") {
+TEST_CASE("an exact sum does not depend on how its terms are distributed over ranks") {
   const auto total = [](int ranks) {
     std::vector<double> result;
     run_ranks(ranks, [&](Communicator& comm) {
@@ -108,7 +108,7 @@ TEST_CASE("an exact sum does not depend on how its terms are divided among ranks
   for (const int ranks : {2, 3, 5, 8}) CHECK(total(ranks) == expected);
 }
 
-TEST_CASE("rows that are scattered by parts are summed exactly, too") {
+TEST_CASE("an exact scatter_add_rows sums rows exactly") {
   const Tensor x = Tensor::uniform({40, 3}, {8}, -1, 1),
                indices = Tensor::from({40}, std::vector<double>(40, 1), DType::i64);
   Tensor sum = Tensor::zeros(exact_shape({3}), DType::f64);
@@ -120,7 +120,7 @@ TEST_CASE("rows that are scattered by parts are summed exactly, too") {
   }
 }
 
-TEST_CASE("what cannot be summed exactly is NaN or an error") {
+TEST_CASE("terms that cannot be summed exactly give NaN or an error") {
   for (const double bad : {0x1p24, -0x1p30, std::numeric_limits<double>::infinity(), std::nan("")}) {
     const auto total = exact_total(exact_parts(Tensor::from({2}, {bad, 1}, DType::f64)), DType::f64).values();
     CHECK(std::isnan(total[0]));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One computation of several gradients, handed out one by one.
+// FusedGradients: one computation of several gradients, which are handed out one by one.
 #include "weft/engine/tape/fused_gradients.h"
 
 #include "tests/support/on_each_device.h"
@@ -58,19 +58,19 @@ Tensor seed(double first, double second) { return Tensor::from({2}, {first, seco
 
 }  // namespace
 
-TEST_CASE("gradients that are computed together are computed once in a walk") {
+TEST_CASE("a fused computation of several gradients runs once per walk") {
   Recorded r;
   CHECK(r.gradient(seed(1, 1), {r.a, r.b}) == Values{3, 5, 1, 2});
   CHECK(r.computed == 1);
 }
 
-TEST_CASE("walks that ask for some of the gradients, in turn and with other cotangents, never see those of another") {
+TEST_CASE("walks that ask for some of the fused gradients with other cotangents never share results") {
   Recorded r;
   Tensor s = seed(1, 1);
   CHECK(r.gradient(s, {r.a}) == Values{3, 5});
   CHECK(r.gradient(seed(2, 3), {r.b}) == Values{2, 6});
   CHECK(r.gradient(s, {r.a}) == Values{3, 5});
-  s.copy_from(seed(10, 100));  // the same memory, another cotangent
+  s.copy_from(seed(10, 100));  // same memory, other cotangent
   CHECK(r.gradient(s, {r.b}) == Values{10, 200});
   CHECK(r.gradient(s, {r.b, r.a}) == Values{10, 200, 30, 500});
   CHECK(r.gradient(s, {r.a}) == Values{30, 500});
@@ -79,7 +79,7 @@ TEST_CASE("walks that ask for some of the gradients, in turn and with other cota
   CHECK(r.gradient(both.slice(2, 4), {r.b}) == Values{7, 16});
 }
 
-TEST_CASE("a walk that records makes each gradient of ops, whatever another walk has left") {
+TEST_CASE("a recorded walk computes each gradient from ops, whatever an earlier walk has left") {
   Recorded r;
   const Var s = r.tape.watch(seed(1, 1));
   CHECK(r.gradient(s.value(), {r.a}) == Values{3, 5});
@@ -89,7 +89,7 @@ TEST_CASE("a walk that records makes each gradient of ops, whatever another walk
   CHECK(r.computed == 1);
 }
 
-TEST_CASE("the results of one computation are dropped as they are handed out, and with the tape") {
+TEST_CASE("results of a fused computation are released as they are handed out, or with the tape") {
   const Parameter a("a", Tensor::zeros({1000}, DType::f64)), b("b", Tensor::zeros({1000}, DType::f64));
   int computed = 0;
   const auto walk = [&](Keep keep) {
@@ -109,7 +109,7 @@ TEST_CASE("the results of one computation are dropped as they are handed out, an
   CHECK(computed == 2);
 }
 
-TEST_CASE("what a query passes over is dropped with what it asks for") {
+TEST_CASE("a query releases the fused results that it does not ask for") {
   int computed = 0;
   const Tensor ones = Tensor::full({1000}, 1, DType::f64);
   Tape tape;
@@ -122,7 +122,7 @@ TEST_CASE("what a query passes over is dropped with what it asks for") {
   CHECK(computed == 1);
 }
 
-TEST_CASE("an input without a gradient is not computed, and one used twice gets both terms") {
+TEST_CASE("FusedGradients skips an input without a gradient and adds both terms of one used twice") {
   Recorded r;
   const Var constant = seed(7, 8);
   const Var y = r.product(constant, r.b);

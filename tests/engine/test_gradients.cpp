@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The checks that walk the registry: an op cannot be recorded without being in it.
+// Checks of all registered ops; an op that is not registered cannot be recorded.
 #include <set>
 
 #include "tests/support/catch.h"
@@ -13,7 +13,7 @@ using namespace weft;
 
 namespace {
 
-// The ops that are computed on a tape, as long as it lives.
+// The ops that are recorded while this object lives.
 class SeenOps final : public Tape::Observer {
  public:
   explicit SeenOps(Tape& tape) : tape_(tape) { tape_.observe(*this); }
@@ -32,9 +32,9 @@ class SeenOps final : public Tape::Observer {
   Tape& tape_;
 };
 
-// Those that no test would check: without samples, and in no distributed case.
+// Ops that no test checks: without samples and in no distributed case.
 std::vector<std::string> unchecked_ops() {
-  std::set<const Op*> checked[2];  // by rank: some ops are of one rank only, such as receive
+  std::set<const Op*> checked[2];  // by rank, because some ops run on one rank only, such as receive
   for (const DistributedCase* c : DistributedCase::all())
     run_ranks(2, [&](Communicator& comm) {
       Tape tape;
@@ -58,7 +58,7 @@ std::vector<std::string> repeated_names() {
 
 }  // namespace
 
-TEST_CASE("every op's gradient matches finite differences to first and second order on every device") {
+TEST_CASE("every op's first and second derivatives match finite differences on every device") {
   for (const Device device : {Device::cpu, Device::cuda}) {
     if (!available(device)) continue;
     for (const Op* op : Op::all())
@@ -73,15 +73,15 @@ TEST_CASE("every op's gradient matches finite differences to first and second or
   }
 }
 
-TEST_CASE("every op has samples, or some distributed case computes it") {
+TEST_CASE("every op has samples or occurs in a distributed case") {
   using Names = std::vector<std::string>;
   CHECK(Op::all().size() > 50);
   CHECK(unchecked_ops() == Names{});
-  const Op planted_op{"reduce_scat", {}};  // a part of another's name
+  const Op planted_op{"reduce_scat", {}};  // the beginning of another op's name
   CHECK(unchecked_ops() == Names{"reduce_scat"});
 }
 
-TEST_CASE("no two ops have the same name") {
+TEST_CASE("op names are unique") {
   using Names = std::vector<std::string>;
   CHECK(repeated_names() == Names{});
   const Op planted_op{"all_gather", {}};
@@ -93,14 +93,14 @@ std::vector<Var> typed(const Sample& sample, DType dtype, Tape& tape) {
   std::vector<Var> x;
   uint64_t stream = 0;
   for (const Shape& shape : sample.shapes) {
-    // Values that every type holds exactly, so that the types differ by their arithmetic alone.
+    // Every type holds these values exactly, so the types differ only by their arithmetic.
     const Tensor exact = Tensor::uniform(shape, {5, stream++}, sample.low, sample.high, DType::bf16);
     x.push_back(tape.watch(exact.to(dtype)));
   }
   return x;
 }
 
-// The largest error of values and gradients against f64, relative to the largest element of each tensor.
+// The largest error of values and gradients against f64, relative to each tensor's largest element.
 double error_of(const Sample& sample, DType dtype) {
   double worst = 0;
   std::vector<std::vector<double>> results[2];
@@ -125,7 +125,7 @@ double error_of(const Sample& sample, DType dtype) {
 }
 }  // namespace
 
-TEST_CASE("f32 and bf16 agree with f64 to their own precision, values and gradients") {
+TEST_CASE("values and gradients in f32 and bf16 agree with f64 to their own precision") {
   for (const Op* op : Op::all())
     for (const Sample& sample : op->samples) {
       if (op->name == "cast") continue;  // its sample names a type
@@ -135,7 +135,7 @@ TEST_CASE("f32 and bf16 agree with f64 to their own precision, values and gradie
     }
 }
 
-TEST_CASE("the gradient check notices a wrong pullback") {
+TEST_CASE("the gradient check detects a wrong pullback") {
   const Op wrong_op{"wrong", {}};
   const auto doubled = [&](auto x) {
     return record(wrong_op, affine(detach(x[0]), 2, 0).value(), from(x[0], [](const Var& g) { return g * 2.001; }));
@@ -151,7 +151,7 @@ TEST_CASE("the gradient check notices a wrong pullback") {
   CHECK_FALSE(second.second_order().ok());
 }
 
-TEST_CASE("a gradient is kept where it is said to be, until it is forgotten, and its terms stay as they are") {
+TEST_CASE("keep_in stores a gradient in given memory until forget, and leaves its terms unchanged") {
   const Parameter w("w", Tensor::zeros({2}, DType::f64));
   const Tensor place = Tensor::full({2}, 9, DType::f64), term = Tensor::from({2}, {1, 2}, DType::f64);
   Gradients gradients;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions that a backward calls when gradients are there.
+// Hooks that backward calls when gradients are complete.
 #include "tests/support/catch.h"
 #include "tests/support/f64_vector.h"
 #include "weft/engine/ops/elementwise.h"
@@ -8,7 +8,7 @@
 using namespace weft;
 using Catch::Contains;
 
-TEST_CASE("after_accumulate fires once per backward for each parameter that took part, after its last contribution") {
+TEST_CASE("after_accumulate fires once per backward and used parameter, after its last contribution") {
   Parameter a("a", vector({1, 2})), b("b", vector({3, 4})), unused("unused", vector({0}));
   Gradients grads;
   std::vector<std::string> fired;
@@ -25,7 +25,7 @@ TEST_CASE("after_accumulate fires once per backward for each parameter that took
   CHECK(fired == std::vector<std::string>{"b 2"});
 }
 
-TEST_CASE("a hook can be removed, and hooks can be added and removed while one is called") {
+TEST_CASE("hooks can be added and removed, also while a hook runs") {
   Parameter p("p", vector({1}));
   std::string fired;
   auto grads = std::make_unique<Gradients>();
@@ -51,11 +51,11 @@ TEST_CASE("a hook can be removed, and hooks can be added and removed while one i
   CHECK(pass() == std::string(100, '+'));
   HookHandle late = grads->after_backward([] {});
   grads.reset();
-  late.remove();  // of something that is gone
+  late.remove();  // its Gradients no longer exist
   HookHandle().remove();
 }
 
-TEST_CASE("several gradients share a backward, and each parameter goes to the one that takes it") {
+TEST_CASE("one backward can fill several Gradients, and each parameter goes to the one that takes it") {
   Parameter a("a", vector({1})), b("b", vector({2})), c("c", vector({3}));
   Gradients first, second, all({&first, &second});
   first.take_only([&](const Parameter& p) { return &p == &a; });
@@ -75,7 +75,7 @@ TEST_CASE("several gradients share a backward, and each parameter goes to the on
   CHECK_THROWS_WITH(tape.backward(sum(tape.watch(c)), first), Contains("c is not among the parameters"));
 }
 
-TEST_CASE("gradients handed to a hook or a caller are not changed by later passes") {
+TEST_CASE("gradients passed to a hook or a caller are not changed by later passes") {
   Tape tape;
   Parameter p("p", vector({1}));
   const Var loss = sum(square(tape.watch(p)));

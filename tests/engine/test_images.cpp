@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values, rules and refusals of the ops on images.
+// Values, gradients and refusals of the ops on images.
 #include <cmath>
 
 #include "tests/support/on_each_device.h"
@@ -21,7 +21,7 @@ struct Image {
   }
 };
 
-// Every output, by the definition: the sum over the window and the channels.
+// Every output by definition: the sum over window and channels.
 Values convolved(const Var& input, const Var& weights, const Sliding& s, const Shape& result) {
   const Image x(input), w(weights);
   Values y;
@@ -45,7 +45,7 @@ double dot(const Var& a, const Var& b) { return sum(a * b).value().item(); }
 
 }  // namespace
 
-TEST_CASE_METHOD(OnEachDevice, "conv2d is the sum over windows and channels for every stride, padding and dilation") {
+TEST_CASE_METHOD(OnEachDevice, "conv2d is the sum over window and channels for every stride, padding and dilation") {
   const Var x = random({2, 5, 6, 3}), w = random({3, 2, 3, 4}, 1), bias = random({4}, 2);
   const Var y = conv2d(x, w, {}, skewed);
   CHECK(y.shape() == Shape{2, 3, 8, 4});
@@ -57,7 +57,8 @@ TEST_CASE_METHOD(OnEachDevice, "conv2d is the sum over windows and channels for 
   CHECK(conv2d(empty({0, 5, 6, 3}), w).shape() == Shape{0, 3, 5, 4});
 }
 
-TEST_CASE_METHOD(OnEachDevice, "conv2d applies its activation as activate does, values and gradients") {
+TEST_CASE_METHOD(OnEachDevice,
+                 "conv2d with a fused activation equals conv2d followed by activate, in values and gradients") {
   const Tensor x = random({1, 4, 4, 2}), w = random({2, 2, 2, 3}, 1), bias = random({3}, 2),
                g = random({1, 3, 3, 3}, 3);
   for (const Unary op : {Unary::Relu, Unary::Tanh, Unary::Sigmoid, Unary::Gelu, Unary::Silu}) {
@@ -80,7 +81,7 @@ TEST_CASE_METHOD(OnEachDevice, "conv_transpose2d is the adjoint of conv2d plus a
   CHECK(values_of(conv_transpose2d(f64({1, 1, 1, 1}, {2}), f64({2, 2, 1, 1}, {1, 2, 3, 4}))) == Values{2, 4, 6, 8});
 }
 
-TEST_CASE_METHOD(OnEachDevice, "unfold lists every window's pixels and fold adds them up again") {
+TEST_CASE_METHOD(OnEachDevice, "unfold lists every window's pixels, and fold is its adjoint") {
   const Var x = counted({1, 2, 3, 1});
   CHECK(values_of(unfold(x, {2, 2})) == Values{0, 1, 3, 4, 1, 2, 4, 5});
   CHECK(values_of(unfold(x, {1, 2}, {.stride = {1, 3}, .padding = {0, 1}})) == Values{0, 0, 2, 0, 0, 3, 5, 0});
@@ -89,7 +90,7 @@ TEST_CASE_METHOD(OnEachDevice, "unfold lists every window's pixels and fold adds
   CHECK(dot(windows, b) == Approx(dot(a, fold(b, {5, 4}, {2, 2}, skewed))));
 }
 
-TEST_CASE_METHOD(OnEachDevice, "max_pool2d takes the largest pixel, never the padding, and equal ones share") {
+TEST_CASE_METHOD(OnEachDevice, "max_pool2d takes the largest pixel, never the padding, and ties share the gradient") {
   const Var x = f64({1, 2, 4, 1}, {-1, -2, -5, -3, -4, -2, -9, -3});
   CHECK(values_of(max_pool2d(x, {2, 2})) == Values{-1, -3});
   CHECK(values_of(max_pool2d(x, {2, 2}, {.stride = {2, 2}, .padding = {1, 1}})) == Values{-1, -2, -3, -4, -2, -3});
@@ -99,18 +100,18 @@ TEST_CASE_METHOD(OnEachDevice, "max_pool2d takes the largest pixel, never the pa
   CHECK(std::isnan(values_of(max_pool2d(f64({1, 1, 2, 1}, {std::nan(""), 1}), {1, 2}))[0]));
 }
 
-TEST_CASE_METHOD(OnEachDevice, "average_pool2d counts the zeros of the padding") {
+TEST_CASE_METHOD(OnEachDevice, "average_pool2d includes the zeros of the padding") {
   const Var x = f64({1, 2, 2, 1}, {1, 2, 3, 6});
   CHECK(values_of(average_pool2d(x, {2, 2})) == Values{3});
   CHECK(values_of(average_pool2d(x, {2, 2}, {.stride = {2, 2}, .padding = {1, 1}})) == Values{0.25, 0.5, 0.75, 1.5});
 }
 
-TEST_CASE_METHOD(OnEachDevice, "upsample_nearest makes each pixel a square") {
+TEST_CASE_METHOD(OnEachDevice, "upsample_nearest repeats each pixel in a square") {
   CHECK(values_of(upsample_nearest(f64({1, 1, 2, 1}, {1, 2}), 2)) == Values{1, 1, 2, 2, 1, 1, 2, 2});
   CHECK(upsample_nearest(empty({0, 2, 2, 3}), 3).shape() == Shape{0, 6, 6, 3});
 }
 
-TEST_CASE_METHOD(OnEachDevice, "ops on images refuse what does not fit") {
+TEST_CASE_METHOD(OnEachDevice, "image ops refuse shapes and options that do not fit") {
   const Var x = empty({1, 4, 4, 2}), w = empty({3, 3, 2, 5});
   CHECK_THROWS_WITH(conv2d(empty({4, 4, 2}), w),
                     "conv2d: images must be (batch, height, width, channels), not (4, 4, 2)");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rules where a derivative does not exist or several elements are the extreme, as scalar_ops.h and reduce.h state
-// them.
+// The rules, stated in scalar_ops.h and reduce.h, where a derivative does not exist or several elements are the
+// extreme.
 #include <cmath>
 #include <functional>
 
@@ -28,7 +28,7 @@ std::vector<Device> devices() {
 
 }  // namespace
 
-TEST_CASE("the derivative at a kink is the stated one") {
+TEST_CASE("every op has the documented derivative at its kinks") {
   for (const Device device : devices()) {
     CHECK(gradient(weft::abs, {-2, 0, 3}, device) == Values{-1, 0, 1});
     CHECK(gradient(weft::relu, {-1, 0, 2}, device) == Values{0, 0, 1});
@@ -44,7 +44,7 @@ TEST_CASE("the derivative at a kink is the stated one") {
 
 namespace {
 
-// At one place: the derivatives of pow(a, b) by a, by b, by a twice, by both either way, and by b twice.
+// The derivatives of pow(a, b) at one point: da, db, daa, dab, dba and dbb.
 struct PowerAt {
   double a, b;
   Values expected;
@@ -62,7 +62,7 @@ Values derivatives_of_power(double a, double b, DType dtype, Device device) {
 
 }  // namespace
 
-TEST_CASE("the derivatives of a power whose base is zero are its limits from above, and zeros where there are none") {
+TEST_CASE("derivatives of a power at base zero are limits from above, or zero where there is no limit") {
   const double i = infinity;
   // a^b, b a^(b-1), a^b log a, b (b-1) a^(b-2), a^(b-1) (1 + b log a) twice, a^b log^2 a.
   const std::vector<PowerAt> places = {
@@ -80,8 +80,7 @@ TEST_CASE("the derivatives of a power whose base is zero are its limits from abo
       }
 }
 
-TEST_CASE(
-    "away from zero the derivatives of a power are the formulas, also for bases below zero and powers that vanish") {
+TEST_CASE("derivatives of a power away from zero follow the formulas, including negative bases and results of zero") {
   for (const Device device : devices()) {
     for (const double a : {0.3, 1.7, 4.0})
       for (const double b : {-2.5, -1.0, 0.0, 0.5, 1.0, 2.0, 3.25}) {
@@ -136,7 +135,7 @@ TEST_CASE("equal arguments of maximum and minimum get half of the gradient each"
   }
 }
 
-TEST_CASE("elements that tie for the extreme share its gradient equally") {
+TEST_CASE("elements that tie for the maximum or minimum share its gradient equally") {
   for (const Device device : devices()) {
     CHECK(gradient([](const Var& x) { return max(x); }, {3, 1, 3, 3, 2}, device) ==
           Values{1.0 / 3, 0, 1.0 / 3, 1.0 / 3, 0});
@@ -144,7 +143,7 @@ TEST_CASE("elements that tie for the extreme share its gradient equally") {
   }
 }
 
-TEST_CASE("the gradient of a product is exact with one zero and with several") {
+TEST_CASE("the gradient of prod is exact with one zero and with several") {
   for (const Device device : devices()) {
     CHECK(gradient([](const Var& x) { return prod(x); }, {2, 0, 5}, device) == Values{0, 10, 0});
     CHECK(gradient([](const Var& x) { return prod(x); }, {0, 0, 5}, device) == Values{0, 0, 0});
@@ -152,7 +151,7 @@ TEST_CASE("the gradient of a product is exact with one zero and with several") {
   }
 }
 
-TEST_CASE("NaN goes through, forward and backward, and infinities follow arithmetic") {
+TEST_CASE("NaN propagates forward and backward, and infinities follow IEEE arithmetic") {
   const double nan = NAN;
   for (const Device device : devices()) {
     const Var x(Tensor::from({4}, {nan, -infinity, infinity, 1}, DType::f64, device));

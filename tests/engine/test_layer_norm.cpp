@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// layer_norm against what it replaces: standardize, mul_along, add_along and an activation, in f64.
+// layer_norm against the composition of standardize, mul_along, add_along and an activation, in f64.
 #include <algorithm>
 #include <cmath>
 
@@ -32,7 +32,7 @@ struct Inputs {
         beta(Tensor::normal({width}, {3}, 0, 1, type, device)),
         g(Tensor::normal({rows, width}, {4}, 0, 1, type, device)) {}
 
-  // The value and the gradients by x, gamma and beta, computed in this type.
+  // The value and the gradients with respect to x, gamma and beta, computed in one type.
   std::array<Values, 4> results(Form form, Activation activation, DType type) const {
     Tape tape;
     const std::vector<Var> by = {tape.watch(x.to(type)), tape.watch(gamma.to(type)), tape.watch(beta.to(type))};
@@ -42,7 +42,7 @@ struct Inputs {
   }
 };
 
-// Both NaN, equal, or as near as `units` of the type at the size of the largest value allow.
+// Both NaN, equal, or within `units` roundings of the type at the largest value's size.
 bool near(const Values& a, const Values& b, DType type, double units = 16) {
   const double unit = type == DType::f64 ? 0x1p-52 : type == DType::f32 ? 0x1p-23 : 0x1p-8;
   double largest = 1;
@@ -54,8 +54,7 @@ bool near(const Values& a, const Values& b, DType type, double units = 16) {
 
 }  // namespace
 
-TEST_CASE_METHOD(OnEachDevice,
-                 "layer_norm and its gradients are those of the composed form, for every type and width") {
+TEST_CASE_METHOD(OnEachDevice, "layer_norm and its gradients equal the composed form for every type and width") {
   for (const DType type : {DType::f32, DType::f64, DType::bf16})
     for (const int64_t width : {1, 3, 8, 17, 32, 64, 128, 256, 1025})
       for (const int64_t rows : {0, 1, 5, 16, 70})
@@ -72,14 +71,14 @@ TEST_CASE_METHOD(OnEachDevice,
         }
 }
 
-TEST_CASE_METHOD(OnEachDevice, "layer_norm's gradients of gamma and beta are accurate sums over very many rows") {
+TEST_CASE_METHOD(OnEachDevice, "layer_norm's gradients of gamma and beta are accurate over very many rows") {
   const Inputs inputs(100'003, 3, DType::f32, device);
   const auto ours = inputs.results(fused, relu_after, DType::f32);
   const auto exact = inputs.results(composed, relu_after, DType::f64);
   for (const size_t i : {2, 3}) CHECK(near(ours[i], exact[i], DType::f32, 8));
 }
 
-TEST_CASE_METHOD(OnEachDevice, "NaN and infinities in layer_norm reach what they reach in the composed form") {
+TEST_CASE_METHOD(OnEachDevice, "NaN and infinities in layer_norm spread exactly as in the composed form") {
   for (const double special : {nan, infinity, -infinity})
     for (const int64_t width : {3, 20})
       for (const Activation activation : {Activation{}, relu_after})
@@ -95,7 +94,7 @@ TEST_CASE_METHOD(OnEachDevice, "NaN and infinities in layer_norm reach what they
         }
 }
 
-TEST_CASE_METHOD(OnEachDevice, "layer_norm has the gradients of whichever inputs are tracked, to second order") {
+TEST_CASE_METHOD(OnEachDevice, "layer_norm differentiates any subset of its inputs, to second order") {
   const Inputs given(6, 5, DType::f64, device);
   for (unsigned tracked = 1; tracked < 8; ++tracked)
     for (const Activation activation : {Activation{}, relu_after}) {
@@ -131,7 +130,7 @@ TEST_CASE_METHOD(OnEachDevice, "the gradient of a relu after layer_norm is zero 
   CHECK(values_of(tape.gradient(y, Var(g), {scale})[0])[0] == 0);
 }
 
-TEST_CASE_METHOD(OnEachDevice, "a row of layer_norm has the same bits whatever rows come with it") {
+TEST_CASE_METHOD(OnEachDevice, "layer_norm of a row has the same bits whatever the other rows are") {
   for (const int64_t width : {5, 33, 700}) {
     const Inputs all(37, width, DType::f32, device);
     const auto rows_of = [&](int64_t begin, int64_t end) {
@@ -146,11 +145,11 @@ TEST_CASE_METHOD(OnEachDevice, "a row of layer_norm has the same bits whatever r
   }
 }
 
-TEST_CASE("layer_norm keeps its input for backward, and two numbers a row") {
+TEST_CASE("layer_norm saves only its input and two numbers per row for backward") {
   const Inputs given(500, 100, DType::f64, Device::cpu);
   Tape tape;
   const Var x = tape.watch(given.x);
-  layer_norm(x, given.gamma, given.beta);  // so that the arena is there
+  layer_norm(x, given.gamma, given.beta);  // allocates the arena
   const int64_t before = pool::statistics().live_bytes;
   layer_norm(x, given.gamma, given.beta);
   const int64_t kept = pool::statistics().live_bytes - before;
@@ -158,7 +157,7 @@ TEST_CASE("layer_norm keeps its input for backward, and two numbers a row") {
   CHECK(kept < 500 * 2 * 8 * 2 + 1000);
 }
 
-TEST_CASE_METHOD(OnEachDevice, "layer_norm refuses what does not fit") {
+TEST_CASE_METHOD(OnEachDevice, "layer_norm refuses inputs that do not fit") {
   const Tensor x = random({4, 3}), v = random({3});
   CHECK_THROWS_WITH(layer_norm(i64({2}, {1, 2}), v, v), "layer_norm: a floating tensor is needed, not i64");
   CHECK_THROWS_WITH(layer_norm(empty({2, 0}), empty({0}), empty({0})), "layer_norm: the rows of (2, 0) are empty");

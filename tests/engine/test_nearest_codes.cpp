@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// nearest_rows against plain search in f64.
+// nearest_rows against exhaustive search in f64.
 #include "tests/support/on_each_device.h"
 
 #include <limits>
@@ -28,7 +28,7 @@ std::vector<double> searched(const Tensor& x, const Tensor& codes) {
   return found;
 }
 
-// Where rows have two codes that f32 cannot tell apart: a code, and one that differs from it in a last digit.
+// Rows with two codes that f32 cannot tell apart: the second differs from the first in a last digit.
 Tensor twins(const Shape& shape, DType dtype) {
   Values values = Tensor::normal(shape, {3, 1}, 0, 1, dtype).values();
   const auto width = static_cast<size_t>(shape[1]), half = values.size() / 2 / width * width;
@@ -39,7 +39,7 @@ Tensor twins(const Shape& shape, DType dtype) {
 
 }  // namespace
 
-TEST_CASE_METHOD(OnEachDevice, "the nearest code is that of exact search, for every extent and type") {
+TEST_CASE_METHOD(OnEachDevice, "nearest_rows equals an exact search for every extent and type") {
   for (const DType dtype : {DType::f32, DType::f64, DType::bf16})
     for (const int64_t width : {1, 16, 100})
       for (const int64_t codes : {1, 17, 1024, 1025, 2100})
@@ -53,9 +53,9 @@ TEST_CASE_METHOD(OnEachDevice, "the nearest code is that of exact search, for ev
         }
 }
 
-TEST_CASE_METHOD(OnEachDevice, "codes that f32 cannot tell apart are told apart") {
+TEST_CASE_METHOD(OnEachDevice, "nearest_rows tells codes apart that f32 arithmetic cannot") {
   for (const DType dtype : {DType::f32, DType::bf16})
-    for (const double offset : {0.0, 30.0, 3000.0}) {  // the further away, the less is left of the difference
+    for (const double offset : {0.0, 30.0, 3000.0}) {  // a larger offset leaves fewer digits for the difference
       INFO(text(dtype) << " about " << offset);
       const auto moved = [&](const Tensor& t) { return (Var(t) + offset).value(); };
       const Tensor codes = moved(twins({400, 24}, dtype));
@@ -65,21 +65,21 @@ TEST_CASE_METHOD(OnEachDevice, "codes that f32 cannot tell apart are told apart"
     }
 }
 
-TEST_CASE_METHOD(OnEachDevice, "of equally near codes it is the first") {
+TEST_CASE_METHOD(OnEachDevice, "nearest_rows returns the first of equally near codes") {
   const Tensor codes = Tensor::zeros({2000, 5}, DType::f32, device);
   CHECK(nearest_rows(Tensor::normal({20, 5}, {1, 1}, 0, 1, DType::f32, device), codes).values() == Values(20, 0));
   const Tensor ends = f64({4, 1}, {1, -1, 1, -1});
   CHECK(nearest_rows(f64({3, 1}, {0, 2, -2}), ends).values() == Values{0, 0, 1});
 }
 
-TEST_CASE_METHOD(OnEachDevice, "a row's nearest code does not depend on the rows beside it") {
+TEST_CASE_METHOD(OnEachDevice, "nearest_rows of a row does not depend on the other rows") {
   const Tensor x = Tensor::normal({100, 33}, {4, 1}, 0, 1, DType::f32, device), codes = twins({3000, 33}, DType::f32);
   const Values all = nearest_rows(x, codes.to(device)).values();
   for (int64_t i = 0; i < 100; ++i)
     CHECK(nearest_rows(x.slice(i, i + 1), codes.to(device)).item() == all[static_cast<size_t>(i)]);
 }
 
-TEST_CASE_METHOD(OnEachDevice, "numbers at the ends of the range find their codes, too") {
+TEST_CASE_METHOD(OnEachDevice, "nearest_rows works at the ends of the number range") {
   for (const double scale : {1e-30, 1e-22, 1e-10, 1e10, 1e18, 3e19, 1e30}) {
     INFO("scaled by " << scale);
     const Tensor x = (Var(Tensor::normal({50, 7}, {5, 1})) * scale).value(),
@@ -88,14 +88,15 @@ TEST_CASE_METHOD(OnEachDevice, "numbers at the ends of the range find their code
   }
 }
 
-TEST_CASE("scores that might overflow rule nothing out") {
+TEST_CASE("score_margin is infinite for scores that might overflow") {
   CHECK(score_margin(precision_of<float>, 8, 1e19, 1e19) == infinity);
   CHECK(score_margin(precision_of<float>, 8, 1e18, 1e18) < 1e31);
   CHECK(score_margin(precision_of<double>, 8, 1e154, 1e154) == infinity);
   CHECK(score_margin(precision_of<float>, 8, std::nan(""), 1) == infinity);
 }
 
-TEST_CASE_METHOD(OnEachDevice, "codes that are not numbers are nobody's nearest, and rows that are not find code 0") {
+TEST_CASE_METHOD(OnEachDevice,
+                 "nearest_rows never picks a NaN or infinite code, and returns code 0 for a non-finite row") {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const Tensor codes = f64({5, 2}, {nan, 0, 5, 5, infinity, 0, 1, 1, 0, -infinity});
   CHECK(nearest_rows(f64({5, 2}, {1, 1, 4, 4, nan, 1, infinity, 0, 0, 0}), codes).values() == Values{3, 1, 0, 0, 3});
@@ -104,7 +105,7 @@ TEST_CASE_METHOD(OnEachDevice, "codes that are not numbers are nobody's nearest,
   CHECK(nearest_rows(f64({1, 2}, {nan, 1}), f64({2, 2}, {5, 5, 1, 1})).values() == Values{0});
 }
 
-TEST_CASE_METHOD(OnEachDevice, "rows and codes that do not fit are refused") {
+TEST_CASE_METHOD(OnEachDevice, "nearest_rows refuses rows and codes that do not fit") {
   const auto on_device = [&](const Shape& shape, DType dtype = DType::f32) {
     return Tensor::zeros(shape, dtype, device);
   };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers: what they compute, what they list, and how they behave in training, in evaluation and without a tape.
+// Layers: results, lists of parameters, and behaviour in training, in evaluation and without a tape.
 #include <cmath>
 
 #include "tests/support/gradcheck.h"
@@ -27,7 +27,7 @@ std::vector<std::string> names(const std::vector<Parameter*>& parameters) {
   return result;
 }
 
-struct Net : Module {  // as an application writes one
+struct Net : Module {  // as in an application
   Conv2d image;
   BatchNorm norm;
   Mlp head;
@@ -46,7 +46,7 @@ constexpr Pass training = {.training = true};
 
 }  // namespace
 
-TEST_CASE_METHOD(Layers, "a module lists the parameters and buffers of all its parts by dotted names") {
+TEST_CASE_METHOD(Layers, "a module lists the parameters and buffers of all submodules by dotted names") {
   const Net net(init);
   CHECK(names(net.parameters()) == std::vector<std::string>{"net.image.weight", "net.norm.gamma", "net.norm.beta",
                                                             "net.head.0.weight", "net.head.0.bias", "net.head.1.weight",
@@ -54,7 +54,7 @@ TEST_CASE_METHOD(Layers, "a module lists the parameters and buffers of all its p
   CHECK(names(net.buffers()) == std::vector<std::string>{"net.norm.running_mean", "net.norm.running_variance"});
 }
 
-TEST_CASE_METHOD(Layers, "a network runs without a tape, and on one every parameter gets a gradient") {
+TEST_CASE_METHOD(Layers, "a network runs without a tape, and with one every parameter gets a gradient") {
   Net net(init);
   const Tensor x = random({5, 7, 7, 1});
   CHECK_FALSE(net(x).tracked());
@@ -69,7 +69,7 @@ TEST_CASE_METHOD(Layers, "a network runs without a tape, and on one every parame
   }
 }
 
-TEST_CASE_METHOD(Layers, "a parameter starts the same whatever else the network has") {
+TEST_CASE_METHOD(Layers, "a parameter's initial value does not depend on the other parameters") {
   const Linear a("a", 4, 3, init);
   const Mlp other("other", {4, 3}, init);
   const Linear again("a", 4, 3, init);
@@ -78,7 +78,7 @@ TEST_CASE_METHOD(Layers, "a parameter starts the same whatever else the network 
   CHECK(a.bias.value.values() == Values{0, 0, 0});
 }
 
-TEST_CASE_METHOD(Layers, "initialisers have the deviation their fans ask for") {
+TEST_CASE_METHOD(Layers, "initialisers have the standard deviation that fan-in and fan-out call for") {
   const Shape shape = {3, 3, 20, 80};
   CHECK(fans(shape).in == 180);
   CHECK(fans(shape).out == 720);
@@ -93,7 +93,7 @@ TEST_CASE_METHOD(Layers, "initialisers have the deviation their fans ask for") {
   CHECK_THROWS_WITH(fans({3}), "fans: a weight has at least two axes, not (3)");
 }
 
-TEST_CASE_METHOD(Layers, "linear, convolution and embedding layers are their ops with their parameters") {
+TEST_CASE_METHOD(Layers, "Linear, Conv2d, ConvTranspose2d and Embedding layers equal their ops") {
   const Tensor x = random({2, 5, 5, 3});
   Linear linear_layer("l", 3, 4, init, {Unary::Tanh, {}});
   CHECK(distance(linear_layer(x), linear(x, linear_layer.weight.value, linear_layer.bias.value, {Unary::Tanh, {}})) ==
@@ -113,7 +113,7 @@ TEST_CASE_METHOD(Layers, "linear, convolution and embedding layers are their ops
   CHECK(table(tape.constant(i64({1}, {2}))).tracked());
 }
 
-TEST_CASE_METHOD(Layers, "LayerNorm starts as standardize and BatchNorm as the same over the batch") {
+TEST_CASE_METHOD(Layers, "LayerNorm initially equals standardize per row, and BatchNorm standardize over the batch") {
   const Tensor x = random({4, 3, 5});
   LayerNorm rows("r", 5, init);
   CHECK(distance(rows(x), standardize(x)) < 1e-14);
@@ -125,7 +125,7 @@ TEST_CASE_METHOD(Layers, "LayerNorm starts as standardize and BatchNorm as the s
   CHECK(distance(reshape(batch(x, training), {12, 5}), columns) < 1e-12);
 }
 
-TEST_CASE_METHOD(Layers, "BatchNorm averages its statistics in training and uses them in evaluation") {
+TEST_CASE_METHOD(Layers, "BatchNorm updates its running statistics in training and uses them in evaluation") {
   BatchNorm norm("n", 2, init, 0.25);
   const Tensor x = f64({2, 2}, {1, 10, 3, 14});
   CHECK(distance(norm(x), Var(x) * (1 / std::sqrt(1 + 1e-5))) < 1e-12);
@@ -139,7 +139,7 @@ TEST_CASE_METHOD(Layers, "BatchNorm averages its statistics in training and uses
   CHECK_THROWS_WITH(norm(random({2, 3})), "BatchNorm: 'n.gamma' has 2 channels, the input is (2, 3)");
 }
 
-TEST_CASE_METHOD(Layers, "BatchNorm of bf16 inputs has its statistics and their averages in f32") {
+TEST_CASE_METHOD(Layers, "BatchNorm of bf16 inputs keeps batch and running statistics in f32") {
   BatchNorm norm("n", 2, {.key = init.key, .dtype = DType::bf16, .device = device});
   BatchNorm wide("w", 2, {.key = init.key, .dtype = DType::f32, .device = device});
   const Tensor x = affine(random({600, 2}), 1, 10).value().to(DType::bf16);
@@ -158,7 +158,7 @@ TEST_CASE_METHOD(Layers, "BatchNorm of bf16 inputs has its statistics and their 
   CHECK(norm(x).dtype() == DType::bf16);
 }
 
-TEST_CASE_METHOD(Layers, "BatchNorm in training can be differentiated twice, by its input and its parameters") {
+TEST_CASE_METHOD(Layers, "BatchNorm in training has second derivatives with respect to input and parameters") {
   BatchNorm norm("n", 3, init);
   const auto layer = [&](std::span<const Var> x) { return norm(x[0], training); };
   const GradientCheck check(layer, {{4, 3}}, -1, 1, device);
@@ -171,7 +171,7 @@ TEST_CASE_METHOD(Layers, "BatchNorm in training can be differentiated twice, by 
   CHECK(GradientCheck(slope_by_gamma, {{4, 3}}, -1, 1, device).first_order().ok());
 }
 
-TEST_CASE_METHOD(Layers, "BatchNorm under a checkpoint averages once and has the same gradient") {
+TEST_CASE_METHOD(Layers, "BatchNorm under a checkpoint updates its running statistics once and has the same gradient") {
   BatchNorm plain("n", 3, init), again("n", 3, init);
   const Tensor x = random({6, 3}), g = random({6, 3}, 1);
   const auto direct = [&](const Var& v) { return plain(v, training); };
@@ -182,7 +182,7 @@ TEST_CASE_METHOD(Layers, "BatchNorm under a checkpoint averages once and has the
   CHECK(plain.running_mean.value.values() == again.running_mean.value.values());
 }
 
-TEST_CASE_METHOD(Layers, "Dropout acts in training only, by the place in the whole batch") {
+TEST_CASE_METHOD(Layers, "Dropout acts in training only, and depends on a sample's place in the global batch") {
   Dropout drop("d", 0.5);
   const Tensor x = full({8, 5}, 1);
   CHECK(values_of(drop(x)) == values_of(x));

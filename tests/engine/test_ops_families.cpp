@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values, rules and refusals of the ops that rearrange, choose, normalise and drop elements. Images have a file of
+// Values, rules and refusals of the ops that rearrange, select, normalise and drop elements. Image ops have a file of
 // their own, and every gradient is checked from the ops' samples elsewhere.
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,7 @@
 using namespace weft;
 using Catch::Contains;
 
-TEST_CASE_METHOD(OnEachDevice, "reshape and flatten see the same elements in the same memory") {
+TEST_CASE_METHOD(OnEachDevice, "reshape and flatten share memory with their input") {
   const Var x = counted({2, 3, 2});
   CHECK(reshape(x, {4, 3}).value().shares_memory_with(x.value()));
   CHECK(values_of(reshape(x, {4, 3})) == values_of(x));
@@ -19,7 +19,7 @@ TEST_CASE_METHOD(OnEachDevice, "reshape and flatten see the same elements in the
   CHECK(flatten(empty({0, 3, 2})).shape() == Shape{0, 6});
 }
 
-TEST_CASE_METHOD(OnEachDevice, "slice takes a range along any axis and pad puts it back among zeros") {
+TEST_CASE_METHOD(OnEachDevice, "slice takes a range along any axis, and pad is its adjoint") {
   const Var x = counted({2, 3, 2});
   CHECK(values_of(slice(x, 0, 1, 2)) == Values{6, 7, 8, 9, 10, 11});
   CHECK(values_of(slice(x, 1, 1, 3)) == Values{2, 3, 4, 5, 8, 9, 10, 11});
@@ -53,7 +53,7 @@ TEST_CASE_METHOD(OnEachDevice, "permute, swap_axes, transpose and flip move ever
   CHECK(permute(empty({2, 0, 3}), {1, 2, 0}).shape() == Shape{0, 3, 2});
 }
 
-TEST_CASE_METHOD(OnEachDevice, "ops that move elements serve integers too") {
+TEST_CASE_METHOD(OnEachDevice, "ops that move elements accept integers") {
   const Var x = i64({2, 2}, {1, 2, 3, 4});
   CHECK(values_of(concat({slice(x, 0, 1, 2), slice(x, 0, 0, 1)}, 0)) == Values{3, 4, 1, 2});
   CHECK(values_of(pad(x, 1, 0, 1, -1)) == Values{1, 2, -1, 3, 4, -1});
@@ -61,7 +61,7 @@ TEST_CASE_METHOD(OnEachDevice, "ops that move elements serve integers too") {
   CHECK(values_of(gather_rows(x, i64({1}, {1}))) == Values{3, 4});
 }
 
-TEST_CASE_METHOD(OnEachDevice, "rearranging ops refuse what does not fit") {
+TEST_CASE_METHOD(OnEachDevice, "ops that rearrange elements refuse shapes and axes that do not fit") {
   const Var x = counted({2, 3});
   CHECK_THROWS_WITH(reshape(x, {4, 2}), "reshape: (2, 3) holds 6 elements, (4, 2) needs 8");
   CHECK_THROWS_WITH(reshape(Var(), {1}), "reshape: the input is empty");
@@ -77,7 +77,7 @@ TEST_CASE_METHOD(OnEachDevice, "rearranging ops refuse what does not fit") {
   CHECK_THROWS_WITH(transpose(counted({2, 3, 4})), "transpose: a matrix is needed, not (2, 3, 4)");
 }
 
-TEST_CASE_METHOD(OnEachDevice, "gather_rows picks rows and scatter_add_rows adds them up again") {
+TEST_CASE_METHOD(OnEachDevice, "gather_rows picks rows, and scatter_add_rows is its adjoint") {
   const Var x = counted({3, 2});
   const Tensor indices = i64({2, 2}, {2, 0, 2, 1});
   CHECK(gather_rows(x, indices).shape() == Shape{2, 2, 2});
@@ -87,7 +87,7 @@ TEST_CASE_METHOD(OnEachDevice, "gather_rows picks rows and scatter_add_rows adds
   CHECK(values_of(scatter_add_rows(empty({0, 2}), i64({0}, {}), 2)) == Values{0, 0, 0, 0});
 }
 
-TEST_CASE_METHOD(OnEachDevice, "take_along chooses separately at every position and put_along is its adjoint") {
+TEST_CASE_METHOD(OnEachDevice, "take_along selects along an axis at every position, and put_along is its adjoint") {
   const Tensor x = counted({2, 3, 2}), indices = i64({2, 2, 2}, {2, 0, 1, 0, 0, 1, 2, 1});
   CHECK(values_of(take_along(x, indices, 1)) == Values{4, 1, 2, 1, 6, 9, 10, 9});
   CHECK(values_of(take_along(f64({2, 2}, {1, 2, 3, 4}), i64({2, 1}, {1, 0}), -1)) == Values{2, 3});
@@ -103,7 +103,7 @@ TEST_CASE_METHOD(OnEachDevice, "one_hot marks the class of every index") {
   CHECK(one_hot(i64({2, 2}, {0, 1, 2, 0}), 3, DType::f64).shape() == Shape{2, 2, 3});
 }
 
-TEST_CASE_METHOD(OnEachDevice, "indices are refused that do not fit") {
+TEST_CASE_METHOD(OnEachDevice, "index ops refuse indices with a wrong type or shape") {
   const Var x = counted({3, 2});
   CHECK_THROWS_WITH(gather_rows(x, f64({1}, {0})), "gather_rows: index must be i64, not f64");
   CHECK_THROWS_WITH(gather_rows(f64({}, {1}), i64({1}, {0})), "gather_rows: a scalar has no rows");
@@ -113,7 +113,7 @@ TEST_CASE_METHOD(OnEachDevice, "indices are refused that do not fit") {
   CHECK_THROWS_WITH(put_along(x, i64({2, 2}, {0, 1, 2, 3}), 0, 4), "put_along: indices (2, 2) for (3, 2)");
 }
 
-TEST_CASE_METHOD(OnEachDevice, "on the CPU indices are checked, and the first bad one named") {
+TEST_CASE_METHOD(OnEachDevice, "index ops on the CPU refuse indices out of range and name the first") {
   if (device != Device::cpu) return;
   const Var x = counted({3, 2});
   CHECK_THROWS_WITH(gather_rows(x, i64({3}, {0, 3, -1})), "gather_rows: index 3 at position 1 is not in 0..2");
@@ -126,7 +126,7 @@ TEST_CASE_METHOD(OnEachDevice, "on the CPU indices are checked, and the first ba
   CHECK_THROWS_WITH(cross_entropy(x, i64({3}, {0, 2, 9})), "cross_entropy: target 2 at position 1 is not in 0..1");
 }
 
-TEST_CASE_METHOD(OnEachDevice, "softmax and log_softmax are exp(x) over its sum along any axis") {
+TEST_CASE_METHOD(OnEachDevice, "softmax and log_softmax follow their definitions along any axis") {
   const Var x = random({2, 3, 4});
   for (const int axis : {0, 1, 2, -1}) {
     const int at = x.shape().index(axis);
@@ -142,7 +142,8 @@ TEST_CASE_METHOD(OnEachDevice, "softmax and log_softmax are exp(x) over its sum 
   CHECK_THROWS_WITH(log_softmax(Var(x), 3), Contains("axis 3 of (2, 3, 4)"));
 }
 
-TEST_CASE_METHOD(OnEachDevice, "l2_normalize gives rows of length one, and divides by epsilon below it") {
+TEST_CASE_METHOD(OnEachDevice,
+                 "l2_normalize gives rows of length one, and divides by epsilon if they are shorter than that") {
   const Var x = f64({3, 2}, {3, 4, 0, 0, 0.3, 0.4});
   const Values y = values_of(l2_normalize(x, 2));
   CHECK(y[0] == Approx(0.6));
@@ -156,7 +157,7 @@ TEST_CASE_METHOD(OnEachDevice, "l2_normalize gives rows of length one, and divid
 }
 
 TEST_CASE_METHOD(OnEachDevice,
-                 "standardize and layer_norm give rows of mean zero and variance one, then scale and shift them") {
+                 "standardize gives rows of mean 0 and variance 1, and layer_norm scales and shifts them") {
   const Var x = random({2, 3, 5}), gamma = random({5}, 1), beta = random({5}, 2);
   const Var centered = x - repeat(mean(x, -1), -1, 5);
   const Var naive = centered * repeat(rsqrt(variance(x, -1) + 0.1), -1, 5);
@@ -181,8 +182,7 @@ TEST_CASE_METHOD(OnEachDevice, "cross_entropy is minus the log_softmax at the ta
   CHECK_THROWS_WITH(cross_entropy(random({4}), targets), "cross_entropy: logits must be (n, classes), not (4)");
 }
 
-TEST_CASE_METHOD(OnEachDevice,
-                 "dropout zeroes a part, scales the rest and depends on nothing but the key and the element") {
+TEST_CASE_METHOD(OnEachDevice, "dropout depends only on the key and the element index, and scales what it keeps") {
   const Tensor ones = full({1000}, 1);
   const Values y = values_of(dropout(ones, 0.25, {3}));
   const auto dropped = std::count(y.begin(), y.end(), 0.0);

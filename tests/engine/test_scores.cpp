@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums over scores by tiles, against the same made of plain ops that keep all scores.
+// Tiled sums over scores against plain ops that keep all scores.
 #include "weft/engine/ops/scores.h"
 
 #include <array>
@@ -21,18 +21,18 @@ struct Case {
   bool excluding = false, aiming = false;
   DType dtype = DType::f64;
 
-  Tensor draw(const Shape& shape, uint64_t stream) const {  // rows of length 1 or so, in all types the same
+  Tensor draw(const Shape& shape, uint64_t stream) const {  // rows of length about 1, equal in all types
     return Tensor::normal(shape, {3, stream}, 0, 1 / std::sqrt(static_cast<double>(d)), DType::bf16).to(dtype);
   }
   std::vector<Tensor> inputs() const {
     return {draw({m, d}, 0), draw({n, d}, 1), Tensor::full({}, scale, dtype), Tensor::full({}, -0.5, dtype)};
   }
-  Tensor seed() const {  // as all results are f64
+  Tensor seed() const {  // because all results are f64
     const bool scores = aiming && kind != ScoreSum::softplus;
     const int64_t count = (scores ? 2 : 1) * m + (kind == ScoreSum::log_sum_exp_both ? n : 0);
     return Tensor::uniform({count}, {8}, -1, 1, DType::bf16).to(DType::f64);
   }
-  // Three of each row, one of which may be said twice, and at the ends of tiles.
+  // Three targets per row, at tile edges; one may occur twice.
   Tensor excluded() const {
     Tensor columns({m, 3}, DType::i64);
     for (int64_t i = 0; i < m; ++i)
@@ -97,7 +97,7 @@ template <class F> Graded graded(const Case& c, const F& f) {
   return result;
 }
 
-// The largest difference of two elements, relative to the largest of them all.
+// The largest difference of two elements, relative to the largest element.
 double apart(const Tensor& a, const Tensor& b) {
   const Values x = a.values(), y = b.values();
   double most = 1e-3, difference = 0;
@@ -144,7 +144,7 @@ std::string text(const Case& c) {
 
 }  // namespace
 
-TEST_CASE("score sums by tiles equal those of plain ops in value and every gradient, small and large, at every edge") {
+TEST_CASE("tiled score sums equal plain ops in values and all gradients at every size and tile edge") {
   for (Case c : around_the_edges_of_tiles()) {
     INFO(text(c));
     const Graded expected = graded(c, plain);
@@ -164,7 +164,7 @@ TEST_CASE("bf16 scores are summed in f32 and rounded once") {
   }
 }
 
-TEST_CASE("a row's sum and gradient are the same bits whatever other rows there are") {
+TEST_CASE("score sums and gradients of a row have the same bits whatever the other rows are") {
   for (const double scale : {1.0, 100.0})
     for (const ScoreSum kind : {ScoreSum::log_sum_exp, ScoreSum::softplus}) {
       const Case c{kind, 300, 500, 20, scale, false, false, DType::f32};
@@ -184,7 +184,7 @@ TEST_CASE("a row's sum and gradient are the same bits whatever other rows there 
     }
 }
 
-TEST_CASE_METHOD(OnEachDevice, "the log-sum-exp of nothing is minus infinity, with zero gradients of both orders") {
+TEST_CASE_METHOD(OnEachDevice, "the log-sum-exp of no scores is minus infinity, with zero first and second gradients") {
   Tape tape;
   const Var q = tape.watch(random({2, 3})), k = tape.watch(random({3, 3}, 1)), scale = tape.watch(full({}, 2));
   const Var y = score_log_sum_exp(q, k, scale, i64({2, 3}, {0, 1, 2, -1, -1, 1}));
@@ -203,7 +203,7 @@ TEST_CASE_METHOD(OnEachDevice, "the log-sum-exp of nothing is minus infinity, wi
   CHECK(values_of(score_softplus_sum(q, none, scale, scale)) == Values(2, 0));
 }
 
-TEST_CASE_METHOD(OnEachDevice, "gradients made to be differentiated again equal those of the kernels") {
+TEST_CASE_METHOD(OnEachDevice, "recorded gradients of score sums equal those of the kernels") {
   for (const ScoreSum kind : kinds) {
     const Case c{kind, 5, 7, 3, 2, true, true};
     Tape tape;
@@ -216,9 +216,9 @@ TEST_CASE_METHOD(OnEachDevice, "gradients made to be differentiated again equal 
   }
 }
 
-TEST_CASE_METHOD(OnEachDevice, "NaN and infinite scores reach the sums that they belong to and no others") {
+TEST_CASE_METHOD(OnEachDevice, "NaN and infinite scores affect only the sums that contain them") {
   const Var k = f64({3, 1}, {1, 2, 3}), scale = full({}, 1);
-  for (const double one : {1.0, 1e3}) {  // without a running maximum and with one
+  for (const double one : {1.0, 1e3}) {  // without and with a running maximum
     const Values y = values_of(score_log_sum_exp(f64({3, 1}, {not_a_number, one, 0}), k, scale));
     CHECK(std::isnan(y[0]));
     CHECK(std::isfinite(y[1]));
@@ -230,7 +230,7 @@ TEST_CASE_METHOD(OnEachDevice, "NaN and infinite scores reach the sums that they
   for (size_t column = 2; column < 5; ++column) CHECK(y[column] == infinity);
 }
 
-TEST_CASE("sums of scores far below zero and far above it stay finite, and so do their gradients") {
+TEST_CASE("score sums and their gradients stay finite for scores far below and far above zero") {
   for (const DType type : {DType::f32, DType::f64})
     for (const double z : {-5000.0, 5000.0}) {
       Tape tape;
@@ -244,12 +244,12 @@ TEST_CASE("sums of scores far below zero and far above it stay finite, and so do
     }
 }
 
-TEST_CASE("scores take memory for a tile and for the gradients, not for all of them") {
+TEST_CASE("score sums use memory for one tile and the gradients, not for all scores") {
   const auto extra = [](int64_t b) {
     const Case c{ScoreSum::log_sum_exp_both, b, b, 32, 10, false, false, DType::f32};
     const std::vector<Tensor> in = c.inputs();
     const MemoryStatistics before = pool::statistics();
-    const Tensor ballast({before.peak_bytes - before.live_bytes}, DType::u8);  // from here on all is a new peak
+    const Tensor ballast({before.peak_bytes - before.live_bytes}, DType::u8);  // any new allocation is a peak
     const int64_t peak = pool::statistics().peak_bytes;
     Tape tape;
     std::vector<Var> x;
@@ -261,10 +261,10 @@ TEST_CASE("scores take memory for a tile and for the gradients, not for all of t
   const int64_t small = extra(1024), large = extra(2048);
   CHECK(small > 2 * 1024 * 32 * 4);
   CHECK(large <= 2.1 * static_cast<double>(small));
-  CHECK(large < 2048 * 2048);  // a quarter of all scores
+  CHECK(large < 2048 * 2048);  // a quarter of the memory of all scores
 }
 
-TEST_CASE("scores are refused with the reason") {
+TEST_CASE("score sums refuse bad input with the reason") {
   const Var q = Tensor::zeros({2, 3}), k = Tensor::zeros({4, 3}), scale = Tensor::full({}, 1);
   using Catch::Contains;
   CHECK_THROWS_WITH(score_log_sum_exp(q, Tensor::zeros({4, 2}), scale), Contains("(2, 3)") && Contains("(4, 2)"));
@@ -278,7 +278,7 @@ TEST_CASE("scores are refused with the reason") {
   CHECK_THROWS_WITH(score_log_sum_exp_both(q, k, scale, Tensor::full({2}, 4, DType::i64)), Contains("one of 4"));
 }
 
-TEST_CASE("the card sums scores and finds their gradients like the CPU, to 64 units (bf16 gradients 1)") {
+TEST_CASE("the card's score sums and gradients equal the CPU's to 64 units (bf16 gradients 1)") {
   SKIP_WITHOUT_A_CARD();
   for (const DType type : floating)
     for (const ScoreSum kind : kinds)
@@ -292,7 +292,7 @@ TEST_CASE("the card sums scores and finds their gradients like the CPU, to 64 un
           return Scores{x[0], x[1], x[2], shifted ? &x[3] : nullptr, c.excluding ? &x[5] : nullptr, &x[6]};
         };
         Tensor sums = c.seed();
-        const double of_scores = type == DType::f64 ? 64 : 64 * 0x1p29;  // sums are f64, found from f32
+        const double of_scores = type == DType::f64 ? 64 : 64 * 0x1p29;  // sums are f64, computed from f32 scores
         compare(of_scores, in, {sums},
                 [&](Backend& d, const Tensors& x, Tensors& y) { d.score_sums(kind, scores(x), y[0]); });
         backend(Device::cpu).score_sums(kind, scores(in), sums);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sizes that cannot be are refused by a sentence, wherever and on whatever device they come up.
+// Impossible sizes are refused with a clear error in every function and on every device.
 #include <limits>
 
 #include "tests/support/on_each_device.h"
@@ -15,7 +15,7 @@ const auto too_large =
 
 }  // namespace
 
-TEST_CASE("a shape whose elements or bytes cannot be counted is refused, also one with an empty axis") {
+TEST_CASE("a shape whose element or byte count overflows is refused, even with an empty axis") {
   CHECK(Shape({Shape::max_size}).size() == Shape::max_size);
   CHECK_THROWS_WITH(Shape({Shape::max_size + 1}),
                     "shape: (1152921504606846976) is too large; its extents, but for zeros, may multiply to "
@@ -43,7 +43,7 @@ TEST_CASE("a shape whose elements or bytes cannot be counted is refused, also on
   CHECK(Shape({half, 0}).size() == 0);
 }
 
-TEST_CASE("sums of extents do not wrap around") {
+TEST_CASE("sum_of_extents saturates instead of wrapping around") {
   CHECK(sum_of_extents({}) == 0);
   CHECK(sum_of_extents({3, 4}) == 7);
   CHECK(sum_of_extents({most, 0}) == most);
@@ -51,14 +51,14 @@ TEST_CASE("sums of extents do not wrap around") {
   CHECK(sum_of_extents({large, large, large, large, large}) == most);
 }
 
-TEST_CASE_METHOD(OnEachDevice, "a tensor that is too large is refused by every way of making one") {
+TEST_CASE_METHOD(OnEachDevice, "every tensor factory refuses a tensor that is too large") {
   for (const DType dtype : {DType::u8, DType::bf16, DType::f32, DType::f64, DType::i64}) {
     CHECK_THROWS_WITH(Tensor({int64_t{1} << 61}, dtype, device), too_large);
     CHECK_THROWS_WITH(Tensor({half, half}, dtype, device), too_large);
     CHECK_THROWS_WITH(Tensor::full({half, half}, 1, dtype, device), too_large);
     CHECK_THROWS_WITH(Tensor::arange(large, dtype, device), too_large);
     CHECK_THROWS_WITH(Tensor::arange(-1, dtype, device), Contains("extent -1 of axis 0 is negative"));
-    // What can be counted, but that nobody has.
+    // Sizes that fit into 64 bits but into no memory.
     CHECK_THROWS_WITH(Tensor({Shape::max_size}, dtype, device), Contains("bytes"));
     CHECK_THROWS_WITH(Tensor({1 << 20, 1 << 20, 1 << 10}, dtype, device), Contains("bytes"));
   }
@@ -86,7 +86,7 @@ TEST_CASE_METHOD(OnEachDevice, "an op whose result would be too large is refused
   CHECK_THROWS_WITH(pad(x, 0, most, most), too_large);
   CHECK_THROWS_WITH(pad(x, 1, most - 1, 0), too_large);
   const Var wide = empty({0, Shape::max_size});
-  const std::vector<Var> many(17, wide);  // whose sum, if it wraps around, is a size that could be
+  const std::vector<Var> many(17, wide);  // if their sum wraps around, it is a possible size
   CHECK_THROWS_WITH(concat(many, 1), too_large);
   CHECK_THROWS_WITH(stack(many, 0), too_large);
   CHECK_THROWS_WITH(one_hot(i64({2}, {0, 1}), large), too_large);
@@ -96,7 +96,7 @@ TEST_CASE_METHOD(OnEachDevice, "an op whose result would be too large is refused
   CHECK_THROWS_WITH(pairwise_squared_distance(empty({half, 0}), empty({half, 0})), too_large);
 }
 
-TEST_CASE_METHOD(OnEachDevice, "images, windows and strides that are too large are refused") {
+TEST_CASE_METHOD(OnEachDevice, "image ops refuse images, windows and strides that are too large") {
   const Var x = full({1, 4, 4, 2}, 1), w = full({2, 2, 2, 3}, 1), back = full({2, 2, 3, 2}, 1);
   const auto max_of_images = Contains("is too large; 1073741824 is the most in images");
   CHECK_THROWS_WITH(upsample_nearest(x, large), too_large);

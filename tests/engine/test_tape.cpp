@@ -13,7 +13,7 @@ using Catch::Contains;
 
 namespace {
 
-// What a tape's arena has no place for is refused by the compiler.
+// Types that a tape's arena cannot hold do not compile.
 template <class T>
 concept has_place = requires(Arena& arena) {
   arena.place_for<T>();
@@ -25,7 +25,7 @@ static_assert(has_place<double[4]> && !has_place<Wide> && !has_place<char[Arena:
 
 }  // namespace
 
-TEST_CASE("a gradient flows back through a chain and adds where a value is used twice") {
+TEST_CASE("a gradient flows back through a chain, and the terms of a value used twice are added") {
   Tape tape;
   Parameter p("p", vector({1, 2, 3}));
   const Var x = tape.watch(p);
@@ -53,7 +53,7 @@ TEST_CASE("several losses, backward passes and tapes accumulate into one Gradien
   CHECK_FALSE(grads.has(p));
 }
 
-TEST_CASE("a consumed tape says so, whatever is tried with it") {
+TEST_CASE("every use of a consumed tape is refused with the same advice") {
   Tape tape;
   Parameter p("p", vector({1}));
   const Var x = tape.watch(p);
@@ -87,13 +87,13 @@ TEST_CASE("a query accumulates nothing, fires no hook and leaves the tape as it 
   CHECK(grads[p].values() == Values{2, 4});
 }
 
-TEST_CASE("a query by something the result does not depend on gives zeros") {
+TEST_CASE("a gradient with respect to a value that the result does not depend on is zero") {
   Tape tape;
   const Var x = tape.watch(vector({1, 2})), other = tape.watch(vector({5, 6, 7}));
   CHECK(tape.gradient(sum(x), {other, x})[0].value().values() == Values{0, 0, 0});
 }
 
-TEST_CASE("frozen parameters are constants to what is recorded meanwhile, in a checkpoint also when it runs again") {
+TEST_CASE("frozen parameters are recorded as constants, also when a checkpoint is recomputed") {
   for (const bool in_checkpoint : {false, true}) {
     Parameter p("p", vector({3})), q("q", vector({5}));
     Tape tape;
@@ -122,7 +122,7 @@ TEST_CASE("frozen parameters are constants to what is recorded meanwhile, in a c
   }
 }
 
-TEST_CASE("a seed is not changed by the walk that starts with it") {
+TEST_CASE("backward does not change its seed") {
   Tape tape;
   Parameter p("p", vector({1, 1}));
   const Var x = tape.watch(p);
@@ -133,7 +133,7 @@ TEST_CASE("a seed is not changed by the walk that starts with it") {
   CHECK(grads[p].values() == Values{4, 6});
 }
 
-TEST_CASE("a value changed in place before backward needs it is refused") {
+TEST_CASE("backward refuses a value that was changed in place after it was saved") {
   Parameter p("p", vector({1, 2}));
   Gradients grads;
   {
@@ -143,13 +143,13 @@ TEST_CASE("a value changed in place before backward needs it is refused") {
     CHECK_THROWS_WITH(tape.backward(loss, grads), Contains("backward of square") && Contains("changed in place"));
   }
   Tape tape;
-  const Var loss = sum(tape.watch(p) * 2);  // does not need the old value
+  const Var loss = sum(tape.watch(p) * 2);  // its gradient does not use the old value
   *p.value.mutate<double>() = 8;
   tape.backward(loss, grads);
   CHECK(grads[p].values() == Values{2, 2});
 }
 
-TEST_CASE("what is saved for backward is released as it runs") {
+TEST_CASE("backward releases saved values as it runs") {
   Tape tape;
   const Tensor held = vector({1, 2});
   Parameter p("p", vector({1, 1}));
@@ -159,10 +159,10 @@ TEST_CASE("what is saved for backward is released as it runs") {
   bool released = false;
   grads.after_accumulate([&](const Parameter&, const Tensor&) { released = held.unshared(); });
   tape.backward(loss, grads);
-  CHECK(released);  // already when the parameter's turn came
+  CHECK(released);  // released before the parameter's gradient is accumulated
 }
 
-TEST_CASE("a parameter watched again is the same leaf, and its hook fires once") {
+TEST_CASE("a parameter watched twice is the same leaf, and its hook fires once") {
   Tape tape;
   Parameter p("p", vector({1, 2}));
   const Var loss = sum(tape.watch(p) * tape.watch(p));
@@ -175,7 +175,7 @@ TEST_CASE("a parameter watched again is the same leaf, and its hook fires once")
   CHECK(grads[p].values() == Values{2, 4});
 }
 
-TEST_CASE("nothing is saved for inputs that need no gradient") {
+TEST_CASE("ops save nothing for inputs that need no gradient") {
   Tape tape;
   const Tensor held = vector({1, 2});
   const Var x = tape.watch(vector({3, 4}));
@@ -186,7 +186,7 @@ TEST_CASE("nothing is saved for inputs that need no gradient") {
   CHECK((Var(held) * Var(held)).value().values() == Values{1, 4});
 }
 
-TEST_CASE("second and mixed derivatives come from differentiating a gradient") {
+TEST_CASE("second and mixed derivatives come from differentiating a recorded gradient") {
   Tape tape;
   const Var x = tape.watch(vector({0.5, 2})), y = tape.watch(vector({3, 4}));
   const std::vector<Var> g = tape.gradient(sum(exp(x) * y), {x, y}, Graph::create);
@@ -201,7 +201,7 @@ TEST_CASE("second and mixed derivatives come from differentiating a gradient") {
   CHECK(grads[w].values()[0] == Approx(36 * 8));
 }
 
-TEST_CASE("a third derivative of an elementwise op is refused, not wrong") {
+TEST_CASE("an unsupported third derivative of an elementwise op is refused") {
   Tape tape;
   const Var x = tape.watch(vector({1}));
   const Var first = tape.gradient(sum(tanh(x)), {x}, Graph::create)[0];
@@ -209,7 +209,7 @@ TEST_CASE("a third derivative of an elementwise op is refused, not wrong") {
   CHECK_THROWS_WITH(tape.gradient(sum(second), {x}), Contains("third derivatives"));
 }
 
-TEST_CASE("detach stops a gradient and straight_through redirects it") {
+TEST_CASE("detach stops a gradient, and straight_through redirects it") {
   Tape tape;
   const Var x = tape.watch(vector({1.2, 2.7}));
   CHECK(tape.gradient(sum(detach(x) * x), {x})[0].value().values() == Values{1.2, 2.7});
@@ -218,7 +218,7 @@ TEST_CASE("detach stops a gradient and straight_through redirects it") {
   CHECK(tape.gradient(sum(rounded * 5), {x})[0].value().values() == Values{5, 5});
 }
 
-TEST_CASE("an op of a user's own is recorded and differentiated like any other") {
+TEST_CASE("a user-defined op is recorded and differentiated like any other") {
   static const Op cube_op{"cube", {{"", {{2}}, [](auto x) { return x[0]; }}}};
   const auto cube = [](const Var& x) {
     return record(cube_op, (detach(x) * detach(x) * detach(x)).value(),
@@ -229,7 +229,7 @@ TEST_CASE("an op of a user's own is recorded and differentiated like any other")
   CHECK(tape.gradient(sum(cube(x)), {x})[0].value().values() == Values{12, 27});
 }
 
-TEST_CASE("mistakes are named") {
+TEST_CASE("misuse of tapes, seeds and losses is refused with an error that says what is wrong") {
   Tape tape, other;
   Gradients grads;
   const Var x = tape.watch(vector({1, 2})), y = other.watch(vector({1, 2}));
@@ -251,7 +251,7 @@ TEST_CASE("mistakes are named") {
   CHECK_THROWS_WITH(tape.backward(sum(bad), grads), "backward of bad: the gradient is f64 () but the input is f64 (2)");
 }
 
-TEST_CASE("threads with a tape each do not disturb one another") {
+TEST_CASE("tapes on different threads do not affect one another") {
   std::vector<Values> results(4);
   {
     std::vector<std::jthread> threads;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pieces of a computation that keep nothing and run again in backward.
+// Checkpoints save nothing inside and are recomputed in backward.
 #include "tests/support/catch.h"
 #include "tests/support/f64_vector.h"
 #include "tests/support/message_of.h"
@@ -9,7 +9,7 @@
 
 using namespace weft;
 
-TEST_CASE("a checkpoint gives the same gradients, keeps nothing, and runs its piece twice") {
+TEST_CASE("a checkpoint gives the same gradients, saves nothing inside, and runs its function twice") {
   int runs = 0;
   Parameter w("w", vector({0.3, -0.2}));
   const auto piece = [&](std::span<const Var> x) {
@@ -28,11 +28,11 @@ TEST_CASE("a checkpoint gives the same gradients, keeps nothing, and runs its pi
   const Values direct = gradients(false, plain);
   CHECK(runs == 1);
   CHECK(gradients(true, again) == direct);
-  CHECK(runs == 1 + 1 + 2);  // forward once, then once for the query and once for backward
+  CHECK(runs == 1 + 1 + 2);  // plain: 1; with a checkpoint: forward, query and backward
   CHECK(again[w].values() == plain[w].values());
 }
 
-TEST_CASE("checkpoints nest, and work when only a parameter inside needs a gradient") {
+TEST_CASE("checkpoints nest, and work if only a parameter inside needs a gradient") {
   Parameter w("w", vector({0.3, -0.2}));
   const auto inner = [&](std::span<const Var> x) { return tanh(x[0] * x[0].tape()->watch(w)); };
   const auto outer = [&](std::span<const Var> x) { return square(checkpoint(inner, {x[0]})); };
@@ -45,7 +45,7 @@ TEST_CASE("checkpoints nest, and work when only a parameter inside needs a gradi
   CHECK(nested[w].values() == plain[w].values());
 }
 
-TEST_CASE("a checkpoint has several results, of which any may be used, and runs again once for all of them") {
+TEST_CASE("a checkpoint with several results is recomputed once, whichever results are used") {
   int runs = 0;
   Parameter w("w", vector({0.3, -0.2}));
   const auto piece = [&](std::span<const Var> x) {
@@ -77,7 +77,7 @@ TEST_CASE("a checkpoint has several results, of which any may be used, and runs 
   }
 }
 
-TEST_CASE("one of a checkpoint's results can be asked for in a query, and what it was made of by another") {
+TEST_CASE("one query gives gradients with respect to a checkpoint's results and to its input") {
   Tape tape;
   const Var x = tape.watch(vector({1, 2}));
   const Vars y = checkpoint([](auto v) { return Vars{v[0] * v[0], exp(v[0])}; }, {x});
@@ -87,7 +87,7 @@ TEST_CASE("one of a checkpoint's results can be asked for in a query, and what i
   CHECK(g[2].value().values()[0] == Approx(std::exp(1.0)));
 }
 
-TEST_CASE("a checkpoint that computes something else when it runs again is named") {
+TEST_CASE("a checkpoint whose recomputation differs is refused and named") {
   const auto message = [](auto piece) {
     Tape tape;
     Gradients grads;

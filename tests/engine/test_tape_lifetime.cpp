@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What may still be done with a tape, or with Vars of it, when they are over or at work.
+// Which uses of a tape and its Vars are allowed during a walk and after the tape's end.
 #include <memory>
 
 #include "tests/support/catch.h"
@@ -19,7 +19,7 @@ constexpr const char* over =
     "is of a tape that is gone, or of a checkpoint's second run, which is over; use its "
     "value(), or watch that again";
 
-// Everything that one might do with a Var of an earlier step.
+// Every use of a Var from an earlier step.
 void expect_stale(const Var& old, Tape& tape) {
   const Var x = tape.watch(vector({3, 4}));
   Gradients grads;
@@ -46,7 +46,7 @@ void expect_stale(const Var& old, Tape& tape) {
 
 }  // namespace
 
-TEST_CASE("a Var of the step before is refused by name, though its tape's address and number of nodes come again") {
+TEST_CASE("a Var of an earlier step is refused, even if a new tape has the same address and size") {
   Parameter w("w", vector({1, 2}));
   Var old, constant;
   for (int step = 0; step < 2; ++step) {
@@ -61,7 +61,7 @@ TEST_CASE("a Var of the step before is refused by name, though its tape's addres
   }
 }
 
-TEST_CASE("a Var of a tape that is gone is refused beside a tape at another address, and on none") {
+TEST_CASE("a Var of a destroyed tape is refused, with another tape in use or with none") {
   auto first = std::make_unique<Tape>(), second = std::make_unique<Tape>();
   const Var old = square(first->watch(vector({1, 2})));
   first.reset();
@@ -72,7 +72,7 @@ TEST_CASE("a Var of a tape that is gone is refused beside a tape at another addr
   CHECK(old.value().values() == Values{1, 4});
 }
 
-TEST_CASE("a Var of a tape that is used up is refused on the next one while both are there") {
+TEST_CASE("a Var of a consumed tape is refused on the next tape while both exist") {
   Tape first, second;
   Gradients grads;
   const Var x = first.watch(vector({1, 2})), loss = sum(x);
@@ -82,7 +82,7 @@ TEST_CASE("a Var of a tape that is used up is refused on the next one while both
   CHECK_THROWS_WITH(with_placements(x, Placements(Placement::varying)), Contains("used up by an earlier backward"));
 }
 
-TEST_CASE("many tapes at once, made and ended in any order, are told apart") {
+TEST_CASE("tapes are told apart, in whatever order they are created and destroyed") {
   std::vector<std::unique_ptr<Tape>> tapes;
   std::vector<Var> vars;
   for (int i = 0; i < 40; ++i) {
@@ -98,7 +98,7 @@ TEST_CASE("many tapes at once, made and ended in any order, are told apart") {
       CHECK(tapes[i]->gradient(sum(square(vars[i])), {vars[i]})[0].value().item() == 2.0 * static_cast<double>(i + 1));
 }
 
-TEST_CASE("what a checkpoint's second run leaves outside is refused afterwards, and what the first did is a constant") {
+TEST_CASE("a Var kept from a checkpoint's recomputation is refused, and one from its first run is a constant") {
   Tape tape;
   const Var x = tape.watch(vector({1, 2}));
   std::vector<Var> kept;
@@ -115,7 +115,7 @@ TEST_CASE("what a checkpoint's second run leaves outside is refused afterwards, 
   CHECK(tape.gradient(sum(y * 2), {x})[0].value().values() == Values{6, 24});
 }
 
-TEST_CASE("a checkpoint that fails when it runs again leaves the tape as it was") {
+TEST_CASE("a checkpoint that throws during recomputation leaves the tape unchanged") {
   Tape tape;
   const Var x = tape.watch(vector({1, 2}));
   bool fails = true;
@@ -129,11 +129,11 @@ TEST_CASE("a checkpoint that fails when it runs again leaves the tape as it was"
       {x});
   const int64_t size = tape.size();
   CHECK_THROWS_WITH(tape.gradient(sum(y), {x}), "backward of checkpoint: piece: it failed");
-  CHECK(tape.size() == size + 1);  // the sum
+  CHECK(tape.size() == size + 1);  // the sum's node
   CHECK(tape.gradient(sum(x), {x})[0].value().values() == Values{1, 1});
 }
 
-TEST_CASE("a tape that is being walked is not walked by a hook") {
+TEST_CASE("a hook cannot walk the tape that is being walked") {
   for (const Keep keep : {Keep::nothing, Keep::tape}) {
     Tape tape, other;
     Parameter p("p", vector({1, 2})), q("q", vector({5, 6}));
@@ -144,7 +144,7 @@ TEST_CASE("a tape that is being walked is not walked by a hook") {
       said.push_back(message_of([&] { tape.gradient(loss, {x}); }));
       said.push_back(message_of([&] { tape.backward(loss, inner, Keep::tape); }));
       said.push_back(message_of([&] { tape.backward(loss, grads); }));
-      other.backward(sum(square(other.watch(q))), inner);  // which is no business of this walk
+      other.backward(sum(square(other.watch(q))), inner);  // independent of the outer walk
     });
     tape.backward(loss, grads, keep);
     REQUIRE(said.size() == 3);
@@ -158,17 +158,17 @@ TEST_CASE("a tape that is being walked is not walked by a hook") {
   }
 }
 
-TEST_CASE("a pullback cannot walk its tape either") {
+TEST_CASE("a pullback cannot walk its own tape") {
   static const Op curious_op{"curious", {{"", {{2}}, [](auto x) { return x[0]; }}}};
   Tape tape;
   const Var x = tape.watch(vector({1, 2}));
   const Var y = record(curious_op, vector({1, 2}),
                        from(x, [=](const Var& g) { return x.tape()->gradient(sum(square(x)), {x})[0] * g; }));
   CHECK_THROWS_WITH(tape.gradient(sum(y), {x}), Contains("backward of curious: gradient: this tape is being walked"));
-  CHECK(tape.gradient(sum(x), {x})[0].value().values() == Values{1, 1});  // no longer
+  CHECK(tape.gradient(sum(x), {x})[0].value().values() == Values{1, 1});  // the walk is over
 }
 
-TEST_CASE("after a backward its end may walk a tape that is kept, and is told of one that is not") {
+TEST_CASE("an after_backward callback can walk a kept tape, and is refused on a consumed one") {
   for (const Keep keep : {Keep::nothing, Keep::tape}) {
     Tape tape;
     Parameter p("p", vector({1, 2}));
@@ -183,7 +183,7 @@ TEST_CASE("after a backward its end may walk a tape that is kept, and is told of
   }
 }
 
-TEST_CASE("what a hook computes on a tape that is kept has gradients") {
+TEST_CASE("a hook's computation on a kept tape has gradients") {
   Tape tape;
   Parameter p("p", vector({1, 2}));
   const Var x = tape.watch(p);
@@ -195,7 +195,7 @@ TEST_CASE("what a hook computes on a tape that is kept has gradients") {
   CHECK(more[p].values() == Values{4, 16});
 }
 
-TEST_CASE("what a hook computes on a tape that is used up, or in a checkpoint's second run, is refused later") {
+TEST_CASE("a hook's result on a consumed tape, or in a recomputation, is refused later") {
   Parameter p("p", vector({1, 2}));
   Var kept;
   const auto walk = [&](Tape& tape, Keep keep, bool checkpointed) {
@@ -215,7 +215,7 @@ TEST_CASE("what a hook computes on a tape that is used up, or in a checkpoint's 
   CHECK_THROWS_WITH(kept * 2, Contains(over));
 }
 
-TEST_CASE("a hook may add hooks, which fire from the next parameter and the next backward on") {
+TEST_CASE("hooks added by a hook fire from the next parameter and the next backward on") {
   Parameter a("a", vector({1})), b("b", vector({2}));
   Gradients grads;
   std::string fired;
@@ -236,7 +236,7 @@ TEST_CASE("a hook may add hooks, which fire from the next parameter and the next
   CHECK(ends == 20);
 }
 
-TEST_CASE("backward gives the gradients of watched tensors, too, and adds up those of all passes over their tape") {
+TEST_CASE("backward gives gradients of watched tensors, summed over all passes on their tape") {
   Parameter p("p", vector({5, 6}));
   Gradients grads;
   Tape tape;
@@ -253,7 +253,7 @@ TEST_CASE("backward gives the gradients of watched tensors, too, and adds up tho
   tape.backward(sum(x), grads, Keep::tape);
   CHECK(grads[x].values() == Values{6, 13});
   CHECK(held.values() == Values{5, 12});
-  CHECK(tape.gradient(loss, {x})[0].value().values() == Values{5, 12});  // accumulates nothing
+  CHECK(tape.gradient(loss, {x})[0].value().values() == Values{5, 12});  // a query accumulates nothing
   tape.backward(loss, Tensor::full({}, 2, DType::f64), grads);
   CHECK(grads[x].values() == Values{16, 37});
   grads.forget(y);
@@ -264,7 +264,7 @@ TEST_CASE("backward gives the gradients of watched tensors, too, and adds up tho
   CHECK_FALSE(grads.has(p));
 }
 
-TEST_CASE("a watched tensor's gradient can be read when its tape is gone, and goes with the next backward") {
+TEST_CASE("a watched tensor's gradient outlives its tape and is released by the next backward") {
   Gradients grads;
   Var x;
   {
@@ -282,7 +282,7 @@ TEST_CASE("a watched tensor's gradient can be read when its tape is gone, and go
   CHECK(grads[z].values() == Values{1});
 }
 
-TEST_CASE("gradients of what is no watched tensor are asked for elsewhere") {
+TEST_CASE("reading the gradient of a value that is not a watched tensor is refused with advice") {
   Tape tape;
   Parameter p("p", vector({1, 2}));
   const Var x = tape.watch(vector({3, 4})), w = tape.watch(p), y = x * w;

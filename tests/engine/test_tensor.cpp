@@ -10,7 +10,7 @@ using namespace weft;
 using Catch::Contains;
 using Values = std::vector<double>;
 
-TEST_CASE("a tensor holds what it was made from, in every type and on every device") {
+TEST_CASE("a tensor holds the values that it was made from, in every type and on every device") {
   for (const Device device : {Device::cpu, Device::cuda}) {
     if (!available(device)) continue;
     for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::i64, DType::u8}) {
@@ -25,7 +25,7 @@ TEST_CASE("a tensor holds what it was made from, in every type and on every devi
   }
 }
 
-TEST_CASE("reshape and slice are views, clone is not") {
+TEST_CASE("reshape and slice are views, and clone is a copy") {
   Tensor t = Tensor::from({3, 2}, {0, 1, 2, 3, 4, 5});
   const Tensor rows = t.slice(1, 3), flat = t.reshape({6}), copy = t.clone();
   t.mutate<float>()[2] = 9;
@@ -36,7 +36,7 @@ TEST_CASE("reshape and slice are views, clone is not") {
   CHECK(t.slice(3, 3).size() == 0);
 }
 
-TEST_CASE("conversion between types rounds to nearest even and truncates to integers") {
+TEST_CASE("conversion between types rounds to nearest even, and truncates to integers") {
   const Tensor t = Tensor::from({4}, {1.00390625, 1.01171875, -2.7, 3.9}, DType::f64);
   CHECK(t.to(DType::bf16).values() == Values{1, 1.015625, -2.703125, 3.90625});
   CHECK(t.to(DType::i64).values() == Values{1, 1, -2, 3});
@@ -44,7 +44,7 @@ TEST_CASE("conversion between types rounds to nearest even and truncates to inte
   CHECK(Tensor::full({}, INFINITY).to(DType::bf16).item() == INFINITY);
 }
 
-TEST_CASE("a tensor prints its type, shape, device and values, long axes shortened") {
+TEST_CASE("a tensor prints its type, shape, device and values, with long axes shortened") {
   CHECK(text(Tensor::from({2, 2}, {1, 2.5, -3, 4})) == "f32 (2, 2) on cpu [[1, 2.5], [-3, 4]]");
   CHECK(text(Tensor::arange(9)) == "i64 (9) on cpu [0, 1, 2, ..., 6, 7, 8]");
   CHECK(text(Tensor::full({}, 3)) == "f32 () on cpu 3");
@@ -52,7 +52,7 @@ TEST_CASE("a tensor prints its type, shape, device and values, long axes shorten
   CHECK(text(Tensor()) == "undefined tensor");
 }
 
-TEST_CASE("mistakes with tensors are named with their shapes") {
+TEST_CASE("bad tensor operations are refused with an error that names the shapes") {
   const Tensor t = Tensor::zeros({3, 2});
   CHECK_THROWS_WITH(t.reshape({4}), "reshape: (3, 2) holds 6 elements, (4) needs 4");
   CHECK_THROWS_WITH(t.slice(2, 4), "slice: rows 2 to 4 of (3, 2)");
@@ -70,7 +70,7 @@ TEST_CASE("mistakes with tensors are named with their shapes") {
     CHECK_THROWS_WITH(t.to(Device::cuda), "device cuda: not in this build, or no such device answers on this machine");
 }
 
-TEST_CASE("random draws depend on seed, stream and index only") {
+TEST_CASE("random draws depend only on seed, stream and index") {
   const Random random{42, 7};
   const Values whole = Tensor::uniform({1001}, random).values();
   CHECK(Tensor::uniform({500}, random.at(501)).values() == Values(whole.begin() + 501, whole.end()));
@@ -82,7 +82,7 @@ TEST_CASE("random draws depend on seed, stream and index only") {
   CHECK(std::set<double>(whole.begin(), whole.end()).size() > 990);
 }
 
-TEST_CASE("uniform and normal draws have the moments they should have") {
+TEST_CASE("uniform and normal draws have the right moments") {
   for (const DType dtype : {DType::f32, DType::f64}) {
     const Values u = Tensor::uniform({200000}, {1}, -1, 3, dtype).values(),
                  n = Tensor::normal({200000}, {2}, 1, 2, dtype).values();
@@ -101,7 +101,7 @@ TEST_CASE("uniform and normal draws have the moments they should have") {
   }
 }
 
-TEST_CASE("Philox gives the published test vectors") {
+TEST_CASE("Philox matches the published test vectors") {
   const auto is = [](Words w, std::vector<uint32_t> expected) {
     return std::equal(expected.begin(), expected.end(), w.word);
   };
@@ -111,7 +111,7 @@ TEST_CASE("Philox gives the published test vectors") {
            {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
-TEST_CASE("size classes hold what they are asked to and waste at most an eighth") {
+TEST_CASE("size classes hold the requested bytes and waste at most an eighth") {
   for (size_t bytes : {size_t{0}, size_t{1}, size_t{63}, size_t{64}, size_t{65}, size_t{1000}, size_t{4096},
                        size_t{4097}, size_t{1} << 20, (size_t{1} << 20) + 1, size_t{3} << 30}) {
     const size_t given = SizeClass::bytes(SizeClass::of(bytes));
@@ -121,7 +121,7 @@ TEST_CASE("size classes hold what they are asked to and waste at most an eighth"
   }
 }
 
-TEST_CASE("the pool hands blocks out again, aligned, and counts") {
+TEST_CASE("the pool reuses blocks, aligns them and counts them") {
   const auto step = [] {
     for (int i = 0; i < 3; ++i) {
       const Tensor a({1000}), b({1000, 3}, DType::f64);
@@ -140,7 +140,7 @@ TEST_CASE("the pool hands blocks out again, aligned, and counts") {
   CHECK(backend(Device::cpu).memory().peak_bytes >= before.live_bytes + (4 << 20));
 }
 
-TEST_CASE("tensors made on one thread may end on another, without memory growing") {
+TEST_CASE("tensors created on one thread and destroyed on another do not grow memory") {
   int64_t calls = 0;
   for (int round = 0; round < 20; ++round) {
     std::vector<Tensor> made;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Preloaded into a program (LD_PRELOAD), makes one of its calls go wrong:
+// Preloaded into a program (LD_PRELOAD), this library makes one of its calls fail:
 //
-//   DISTURB="fsync 2 kill"     a SIGKILL in place of the second call
+// DISTURB="fsync 2 kill"     SIGKILL in place of the second call
 //   DISTURB="pwrite 3 ENOSPC"  the third call and all after it fail; likewise with EIO
 //   DISTURB="pwrite 1 short"   every call writes a byte less than it is asked to, but at least one
 //   DISTURB="fsync 1 700ms"    every call takes that much longer
@@ -37,7 +37,7 @@ Plan given_plan() {
   return plan;
 }
 
-std::atomic<const Plan*> plan{nullptr};  // none before main
+std::atomic<const Plan*> plan{nullptr};  // null before main
 std::atomic<long> calls{0};
 
 template <class F> F next(const char* name, F) { return reinterpret_cast<F>(dlsym(RTLD_NEXT, name)); }
@@ -45,10 +45,10 @@ template <class F> F next(const char* name, F) { return reinterpret_cast<F>(dlsy
 void say() {
   constexpr char words[] = "disturbed\n";
   const ssize_t written = write(STDERR_FILENO, words, sizeof words - 1);
-  (void)written;  // nobody to tell
+  (void)written;  // nobody to report it to
 }
 
-// What is to happen to this call, if anything.
+// The disturbance of this call, if any.
 const char* disturbance(const char* call) {
   const Plan* now = plan;
   if (!now || now->call != call) return nullptr;
@@ -62,7 +62,7 @@ const char* disturbance(const char* call) {
   return now->what.c_str();
 }
 
-// Of a write: pipes, terminals and shared memory are none of its business.
+// For a write; pipes, terminals and shared memory are never disturbed.
 const char* disturbance(const char* call, int file) {
   char link[40], path[4096];
   std::snprintf(link, sizeof link, "/proc/self/fd/%d", file);
@@ -72,7 +72,7 @@ const char* disturbance(const char* call, int file) {
   return on_disk ? disturbance(call) : nullptr;
 }
 
-// Whether this call fails; then with errno.
+// Whether this call fails; if so, errno is set.
 bool fails(const char* what) {
   if (!what) return false;
   const std::string error = what;
@@ -130,7 +130,7 @@ int MPI_Abort(void* group, int exit_code) {  // MPICH's is an int, which arrives
   return next("MPI_Abort", MPI_Abort)(group, exit_code);
 }
 
-// Large files: this is pwrite64, which the programs call, too.
+// With large files this is pwrite64, which the programs call as well.
 ssize_t pwrite(int file, const void* bytes, size_t count, off_t offset) {
   const char* what = disturbance("pwrite", file);
   if (fails(what)) return -1;
@@ -155,7 +155,7 @@ void* aligned_alloc(size_t alignment, size_t bytes) { return allocated(bytes, al
 
 void* operator new(size_t bytes) { return or_throw(allocated(bytes)); }
 void* operator new[](size_t bytes) { return or_throw(allocated(bytes)); }
-// Whoever asks so has another way, such as std::stable_sort.
+// Callers of this form have a fallback, such as std::stable_sort.
 void* operator new(size_t bytes, const std::nothrow_t&) noexcept { return std::malloc(bytes); }
 void* operator new[](size_t bytes, const std::nothrow_t&) noexcept { return std::malloc(bytes); }
 void* operator new(size_t bytes, std::align_val_t alignment) { return or_throw(allocated(bytes, size_t(alignment))); }

@@ -1,20 +1,21 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Injects faults into jobs, one into each, and checks how they end: by which exit code, how soon, with which report, and
-without a process or a file left behind. README.md says which fault is where.
+"""Injects one fault into each job, and checks its exit code, its duration and its report, and that no process or file
+is left behind. README.md says which fault is where.
 
     tests/faults/faults.py FOLDER [--all] [--mpiexec mpiexec.mpich] [--foreign mpiexec.openmpi] [--ranks 2 3 4]
                            [--only NAME ...] [--repeat N] [--random N]
 
-FOLDER has the programs: build/tests. The faults of ranks among others are in rows.py. A row passes if its exit code is
-right, the report says all it should, and the job took no longer than the row's waits and what jobs without a fault take on
-this machine at that time: five times as long, or half a second longer, whichever is more. The fault is on the last rank, or
-with --random on any, in that many jobs of any row and size. Faults of trainings and of the machine are in trainings.py and
-resources.py; without --all a part of them is tried, which takes less than a minute.
+FOLDER has the programs: build/tests. Faults of one rank among others are the rows of rows.py. A row passes if its exit
+code is right, the report is complete, and the job takes no longer than the row's waits plus the time of a job without a
+fault on this machine at that moment: five times that, or half a second more, whichever is longer. The fault is on the
+last rank; --random N runs N jobs of random rows and sizes with the fault on a random rank. Faults of trainings and of
+the machine are in trainings.py and resources.py; without --all only some of them are tried, which takes less than a
+minute.
 
-/dev/shm is a file system of its own where that is allowed, and in the end nothing of these jobs may be there but what a
-report has named, of each failed job at most 1 MiB. The environment is passed on: WEFT_TRANSPORT, and what Open MPI needs for
-more ranks than cores (see tests/meson.build).
+/dev/shm is a separate file system where that is allowed. In the end these jobs may leave nothing there but files that a
+report has named, at most 1 MiB for each failed job. The environment is passed on: WEFT_TRANSPORT, and what Open MPI
+needs for more ranks than cores (see tests/meson.build).
 """
 import argparse
 import collections
@@ -34,14 +35,14 @@ max_kept = 1 << 20  # bytes
 
 
 class Bench:
-    """What the checks have in common."""
+    """Shared by all checks."""
 
     def __init__(self, options):
         self.folder, self.mpiexec, self.foreign = options.folder.resolve(), options.mpiexec, options.foreign
         self.transport = os.environ.get("WEFT_TRANSPORT", "")
         self.environment = {}
-        self.start_up = 0  # of a job, in seconds; measured when a job seems slow
-        self.patience = 10  # seconds for what is not measured
+        self.start_up = 0  # seconds that a job takes to start; measured when a job seems slow
+        self.patience = 10  # seconds for everything that is not measured
         self.may_mount = own_shared_memory()
         self.named, self.remembered, self.remarks = set(), {}, []
         self.last = None
@@ -94,7 +95,7 @@ def all_checks(bench, options):
 
 
 def left_files(bench):
-    """After another job, which removes what the killed ones have left."""
+    """Runs another job, which removes the files of killed ones, and checks what is left."""
     run(rows.command(bench, rows.healthy, "processes", 2, 1))
     yield from (f"{path} is gone, though a report has named it" for path in bench.named if not path.exists())
     left = set(pathlib.Path("/dev/shm").glob("weft-*")) if bench.may_mount else bench.named

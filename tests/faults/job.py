@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One job that is to go wrong: how it is started, watched, and told from others."""
+"""Starts one job that will fail, watches it, and tells it from others."""
 import collections
 import os
 import pathlib
@@ -11,24 +11,24 @@ import threading
 import time
 import uuid
 
-deadline = 1.0  # seconds, of the ranks' waits
+deadline = 1.0  # seconds that ranks wait
 
-# code: None if the job never ended. orphans: processes that were left. slowdown: by how much other processes can have
-# stretched the job's time, 1 on a quiet machine.
+# code: None if the job never ended. orphans: processes left behind. slowdown: the largest factor by which other
+# processes can have slowed the job down, 1 on a quiet machine.
 Outcome = collections.namedtuple("Outcome", "code seconds output orphans slowdown")
 max_slowdown = 5
 
 
 class Load:
-    """The CPU time that others take beside a job: other processes, and other machines on the same processor. Deadlines
-    count the time that a rank could have used, so on a busy machine they come later."""
+    """The CPU time that others use during a job: other processes, and other machines on the same processor. Deadlines
+    count the time that a rank could have used, so they come later on a busy machine."""
 
     def __init__(self):
         self.before, self.begin = self.cpu_ticks(), time.monotonic()
 
     @staticmethod
     def cpu_ticks():
-        """By process, with its children that have ended; what other machines take is "steal"."""
+        """CPU time by process, including its ended children; "steal" is that of other machines."""
         ticks = {"steal": int(pathlib.Path("/proc/stat").read_text().split()[8])}
         for entry in pathlib.Path("/proc").iterdir():
             if entry.name.isdigit() and entry.name != os.readlink("/proc/self"):
@@ -39,7 +39,7 @@ class Load:
         return ticks
 
     def slowdown(self, token):
-        """`token` is in the environment of the job's processes."""
+        """The job's processes have `token` in their environment."""
         seconds, cores, job = time.monotonic() - self.begin, os.cpu_count(), set(map(str, processes_with(token)))
         ticks = sum(max(0, now - self.before.get(name, 0)) for name, now in self.cpu_ticks().items() if name not in job)
         others = ticks / os.sysconf("SC_CLK_TCK") / max(seconds, 0.01)
@@ -59,7 +59,7 @@ def processes_with(token):
 
 
 def run(command, environment=None, disturb=None, limit=40):
-    """`disturb` gets the job's token while the job runs."""
+    """Calls `disturb` with the job's token while the job runs."""
     token = f"WEFT_TEST={uuid.uuid4()}"
     name, value = token.split("=")
     environment = {**os.environ, "WEFT_TIMEOUT": str(deadline), **(environment or {}), "MPIEXEC_TIMEOUT": "30", name: value}
@@ -76,7 +76,7 @@ def run(command, environment=None, disturb=None, limit=40):
         output, code = job.communicate()[0], None
     seconds, slowdown = time.monotonic() - begin, load.slowdown(token.encode())
     disturber.join()
-    for _ in range(200):  # mpiexec is gone before the ranks are
+    for _ in range(200):  # mpiexec ends before the ranks
         if not processes_with(token.encode()):
             break
         time.sleep(0.01)
@@ -84,12 +84,12 @@ def run(command, environment=None, disturb=None, limit=40):
 
 
 def named_files(output):
-    """Of everybody's last calls, by the reports."""
+    """The files with all ranks' last calls, as named in the reports."""
     return {pathlib.Path(path) for path in re.findall(r"the last calls of all ranks are in (\S+)", output)}
 
 
 def on_ranks(mpiexec, ranks, usual, odd=None, other=None):
-    """A command that starts ranks of which one is another program, or none."""
+    """A command that starts ranks, one of which is another or a missing program."""
     parts = [(ranks, usual)] if other is None else [(odd, usual), (1, other), (ranks - odd - 1, usual)]
     command = [mpiexec]
     for count, program in parts:
@@ -103,12 +103,12 @@ def with_environment(environment, command):
 
 
 def with_limit(limit, command):
-    """`limit` as of the shell's ulimit: "-n 8"."""
+    """`limit` is an argument of the shell's ulimit, such as "-n 8"."""
     return ["sh", "-c", f'ulimit {limit}; exec "$@"', "sh", *command]
 
 
 def with_mounts(mounts, command, script='exec "$@"'):
-    """In a mount namespace of its own. `mounts` are places and sizes: {"/dev/shm": "4m"}."""
+    """Runs in a separate mount namespace. `mounts` maps places to sizes: {"/dev/shm": "4m"}."""
     lines = [f"mount -t tmpfs -o size={size} none '{place}'" for place, size in mounts.items()]
     return ["unshare", "-rm", "sh", "-c", " && ".join([*lines, script]), "sh", *command]
 
@@ -118,7 +118,7 @@ def may_mount():
 
 
 def own_shared_memory():
-    """Starts this program again with a /dev/shm of its own, where that is allowed. Whether it has one."""
+    """Restarts this program with a separate /dev/shm where that is allowed. Returns whether it has one."""
     if "WEFT_OWN_SHM" not in os.environ and may_mount():
         os.environ["WEFT_OWN_SHM"] = "1"
         command = with_mounts({"/dev/shm": "50%"}, [sys.executable, *sys.argv])

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Kills training jobs at random times and lets others go on with what is left, as threads and as processes, with
---same-bits on other numbers of ranks and without it on as many, again and again.
+"""Repeatedly kills training jobs at random times and resumes them, as threads and as processes, with --same-bits on
+other numbers of ranks and without it on the same number.
 
     tests/faults/kills.py PROGRAM... [--mpiexec NAME] [--kills 1000] [--seed N]
 
-SIGKILL goes to one rank, to mpiexec, or to all processes of a job. Then the job has to end by itself, without success.
-The next one has to go on from a checkpoint no earlier than the last that was acknowledged (sessions.json is written
-after that), and every loss and the last weights have to be those of a run that nobody disturbed, to the bit. In the end
-nothing may be left in /dev/shm, which is one of these jobs' own where that is allowed. Each program has a small data set
-and a few dozen steps, and saves after each.
+SIGKILL goes to one rank, to mpiexec, or to all processes of a job. The job must then end by itself, without success.
+The next one must resume from a checkpoint no earlier than the last that was acknowledged (sessions.json is written
+after it), and every loss and the final weights must be bit-identical to those of an undisturbed run. In the end nothing
+may be left in /dev/shm, which is separate for these jobs where that is allowed. Each program has a small data set and a
+few dozen steps, and saves after each.
 """
 import argparse
 import collections
@@ -27,7 +27,7 @@ import time
 from job import own_shared_memory, processes_with, run
 
 steps = 40
-# Where a training may go on, by its options.
+# Where a training can resume, by its options.
 any_number = [("threads", 2), ("threads", 1), ("threads", 3), ("processes", 2), ("processes", 3), ("processes", 4)]
 as_many = [("threads", 3), ("processes", 3)]
 modes = {"--same-bits": any_number, "--zero 0": as_many, "--zero 3": as_many}
@@ -36,7 +36,7 @@ small = ["--steps", str(steps), "--checkpoint-every", "1", "--batch", "24", "--w
 
 
 class Training:
-    """A run in one folder, of which several jobs do a part each."""
+    """A run in one folder, continued by several jobs."""
 
     def __init__(self, program, mode, mpiexec, data, out):
         self.program, self.mpiexec, self.out = program, mpiexec, out
@@ -51,21 +51,21 @@ class Training:
         return run([*launcher, self.program, *threads, *self.options], {"WEFT_TIMEOUT": "10"}, disturb)
 
     def losses(self):
-        """By step. A line that is being written when the job is killed is none."""
+        """Losses by step. A line that is cut off by the kill is ignored."""
         metrics = self.out / "metrics.jsonl"
         lines = metrics.read_text().splitlines(keepends=True) if metrics.exists() else []
         rows = [json.loads(line) for line in lines if line.endswith("\n")]
         return {row["step"]: row["loss"] for row in rows}
 
     def acknowledged(self):
-        """The last step of which a checkpoint was saved for certain."""
+        """The last step whose checkpoint is certainly saved."""
         sessions = self.out / "sessions.json"
         last = re.findall(r'"last_step":\s*(\d+)', sessions.read_text()) if sessions.exists() else []
         return int(last[-1]) if last else 0
 
 
 class Killer:
-    """Kills a part of a job some time after it has begun."""
+    """Kills a part of a job some time after its start."""
 
     def __init__(self, program, draw, longest):
         self.program, self.seconds, self.kind = program, draw.uniform(0, longest), draw.choice(["rank", "launcher", "all"])
@@ -92,7 +92,7 @@ class Killer:
                 os.kill(process, signal.SIGKILL)
                 self.killed += 1
             except ProcessLookupError:
-                pass  # with the others
+                pass  # killed with the others
 
 
 class Tally:
@@ -104,7 +104,7 @@ class Tally:
         print(f"FAILED: {what}\n{said}", flush=True)
 
     def check(self, training, outcome, killed, expected, weights, acknowledged):
-        """What one job did. Whether the training is done."""
+        """Checks one job. Returns whether the training is done."""
         said, done = outcome.output, re.search(r"weights ([0-9a-f]{16})", outcome.output)
         if outcome.code is None or outcome.orphans:
             self.wrong("jobs that did not end", said)
@@ -124,7 +124,7 @@ class Tally:
 
 
 def live_through(training, calm, tally, draw, kills):
-    """One training, killed until it ends."""
+    """Kills and resumes one training until it is done."""
     (expected, weights, seconds), before, acknowledged, done = calm, None, 0, False
     while not done:
         before = draw.choice([way for way in training.ways if way != before] or training.ways)
@@ -142,7 +142,7 @@ def live_through(training, calm, tally, draw, kills):
 
 
 def live_calmly(training):
-    """What a training gives that nobody disturbs: losses, weights and how long it takes."""
+    """The losses, weights and duration of an undisturbed training."""
     outcome = training.run(training.ways[0])
     found = re.search(r"weights ([0-9a-f]{16})", outcome.output) or sys.exit(f"does not run:\n{outcome.output}")
     return training.losses(), found[1], outcome.seconds
@@ -174,7 +174,7 @@ def main():
             live_through(training(program, mode, f"run {number}"), calm[program, mode], tally, draw, options.kills)
             number += 1
         if options.mpiexec and alone:
-            training(program, mode, "last").run(("processes", 3))  # which removes what the killed ones have left
+            training(program, mode, "last").run(("processes", 3))  # removes the files of the killed ones
             for file in pathlib.Path("/dev/shm").glob("weft-*"):
                 tally.wrong("files left in /dev/shm", file)
     print(", ".join(f"{count} {what}" for what, count in sorted((tally.counts + tally.failures).items())))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a machine may have too little of: shared memory, file descriptors, address space, memory for one allocation; and
-many jobs that start at the same time. Whatever happens, a job ends, says why, and ends with 0 only if all is well."""
+"""Scarce resources: shared memory, file descriptors, address space, memory for one allocation; and many jobs that start
+at the same time. In every case a job ends, says why, and returns 0 only if its results are right."""
 import itertools
 import multiprocessing.pool
 import re
@@ -10,7 +10,7 @@ import rows
 from job import named_files, on_ranks, run, with_environment, with_limit, with_mounts
 from trainings import weights
 
-clean = {89, 70}  # out of memory, or an exception of which this is the cause
+clean = {89, 70}  # out of memory, or an exception that this causes
 
 
 def training(bench, ranks, out):
@@ -19,7 +19,7 @@ def training(bench, ranks, out):
 
 
 def ended(bench, outcome, allowed, calm):
-    """Complaints. 0 is allowed for the right weights."""
+    """Returns complaints. Exit code 0 is allowed with the right weights."""
     if outcome.code is None or outcome.seconds > 12 + bench.patience:
         yield "never ended"
     elif outcome.code == 0 and weights(outcome) != calm:
@@ -40,7 +40,7 @@ def calm_weights(bench, ranks):
 
 
 def limited(bench, limit, way):
-    """One of two processes, or a process of two threads, has little of something."""
+    """One of two processes, or a process with two threads, has a scarce resource."""
     with tempfile.TemporaryDirectory(prefix="weft_fault_") as out:
         program = training(bench, 1 if way == "processes" else 2, out + "/run")
         other = with_limit(limit, program)
@@ -60,20 +60,20 @@ def small_shared_memory(bench, size, ranks):
 
 
 def failing_allocation(bench, number, way):
-    """What becomes of a job whose allocation of this number fails. Nothing if it makes fewer."""
+    """The outcome of a job whose n-th allocation fails, or None if it makes fewer."""
     with tempfile.TemporaryDirectory(prefix="weft_fault_") as out:
         program = training(bench, 1 if way == "processes" else 2, out + "/run")
         other = with_environment({"LD_PRELOAD": bench.program("libdisturb.so"), "DISTURB": f"new {number} fail"}, program)
         outcome = bench.note(run(on_ranks(bench.mpiexec, 2, program, 1, other) if way == "processes" else other))
         if "disturbed" not in outcome.output:
             return None
-        # An exception that leaves main, before there is a session, ends the process by SIGABRT, and mpiexec has its own code.
+        # An exception that leaves main before there is a session ends the process by SIGABRT; mpiexec's code differs.
         left_main = "terminate called after throwing an instance of 'std::bad_alloc'" in outcome.output
         return outcome.code, list(ended(bench, outcome, None if left_main else clean, "none, since it cannot be done"))
 
 
 def failing_allocations(bench, way, first, step):
-    """Of one rank, and from one number to the next until there are no more."""
+    """Fails each allocation of one rank, one after the other, until there are no more."""
     codes = {}
     for number in itertools.count(first, step):
         result = failing_allocation(bench, number, way)
@@ -87,7 +87,7 @@ def failing_allocations(bench, way, first, step):
 
 
 def at_once(bench, count):
-    """Jobs that end well beside jobs that fail in many ways."""
+    """Jobs that succeed next to jobs that fail in many ways."""
     kinds = [row for row in rows.rows if row.fault in ("throw", "sleep", "crash_11", "skip", "exit_0", "memory")
              and "processes" in row.ways] + [rows.healthy]
     chosen = [kinds[i % len(kinds)] for i in range(count)]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults of one rank among others that make calls: in what way, what the report says, by which code the job ends, how
-soon. The program is tests/mpi/transports."""
+"""Faults of one rank while others make calls, with the report, exit code and duration to expect. The program is
+tests/mpi/transports."""
 import copy
 import os
 import re
@@ -20,17 +20,17 @@ class Row:
         self.fault = fault or name
         self.environment = environment or {}
         self.alone = alone  # started without mpiexec
-        self.foreign = foreign  # started by the mpiexec of another MPI
+        self.foreign = foreign  # started by another MPI's mpiexec
         self.ways = ways
         self.reports = reports  # of how the job ends
         self.disturb = disturb  # called with the job's token while it runs
         self.missing_program = missing_program  # on the last rank
-        self.slow = slow  # for one number of ranks
-        self.by_deadline = by_deadline  # where ranks see no more of each other than messages
-        self.odd_environment = odd_environment  # of the odd rank alone
+        self.slow = slow  # tried on one number of ranks
+        self.by_deadline = by_deadline  # if ranks see only each other's messages
+        self.odd_environment = odd_environment  # for the odd rank alone
 
     def by_messages(self):
-        """What is to be expected of it where the transport does not see who waits for whom."""
+        """The row as expected on a transport that cannot see which rank waits for which."""
         row = copy.copy(self)
         if self.by_deadline:
             row.code, row.says, row.waits = 86, ["deadline: rank .* has waited", "rank {odd}, process"], deadline
@@ -38,7 +38,7 @@ class Row:
 
 
 def suspend(token):
-    """Stops all of a job, as a laptop does that is closed, for longer than the deadline."""
+    """Suspends the whole job for longer than the deadline, like a laptop that is closed."""
     time.sleep(0.5)
     stopped = processes_with(token)
     for each in stopped:
@@ -68,7 +68,7 @@ rows = [
     Row("stop", 86, ["deadline: rank .* has waited", "rank {odd}, process \\d+, STOPPED", "finished .*'before' " + site], **stall),
     Row("sleep", 86, late + ["rank {odd}, process \\d+, asleep"], **stall, **both),
     Row("spin", 86, late + ["rank {odd}, process \\d+, running"], **stall, **both),
-    # What is not a stall: a rank that says what it does, within bounds, and a job that does not run
+    # Not a stall: a rank that is busy within bounds and says so, and a suspended job
     Row("busy", 0, [], waits=3, reports=0, **both),
     Row("busy_for_ever", 86, late + ["rank {odd}, process \\d+, asleep: writes runs/x, for 1"], waits=11 * deadline, slow=True, **both),
     Row("suspend", 0, [], waits=2.5 * deadline + 2, fault="calm", reports=0, disturb=suspend, **both),
@@ -77,7 +77,7 @@ rows = [
     Row("crash_6", None, crashed + ["SIGABRT"], reports=0, **both),
     Row("crash_8", None, crashed + ["SIGFPE"], reports=0, **both),
     Row("overflow", None, crashed + ["SIGSEGV"], reports=0, **both),
-    # F12: no memory
+    # F12: out of memory
     Row("memory", 89, ["memory: .* \\d+ bytes"], **both),
     # A rank that cannot start
     Row("start", None, ["starting the job \\(MPI_Init\\) has not ended after 10 s"], waits=10, fault="none", reports=0,
@@ -109,7 +109,7 @@ rows = [
     # F6: settings that differ by rank
     differ("WEFT_TRANSPORT", "shared", "mpi"),
     differ("WEFT_DEBUG", "0", "1"),
-    # F7: started by something that does not know this MPI
+    # F7: started by a launcher of another MPI
     Row("PMI_SIZE", 90, wrong + ["PMI_SIZE is 3"], fault="none", environment={"PMI_SIZE": "3"}, alone=True),
     Row("OMPI_COMM_WORLD_SIZE", 90, wrong + ["OMPI_COMM_WORLD_SIZE is 3"], fault="none",
         environment={"OMPI_COMM_WORLD_SIZE": "3"}, alone=True),
@@ -144,7 +144,7 @@ def limit(bench, row, outcome):
 
 
 def outcome_in_time(bench, row, run_once, run_healthy):
-    """A busy machine can make any job slow, but not each time by more than others took of its cores."""
+    """A busy machine can slow any job down, but not every time by more than other processes used."""
     for _ in range(6):
         outcome = run_once()
         if outcome.code is None or outcome.seconds <= limit(bench, row, outcome):
@@ -157,12 +157,12 @@ def outcome_in_time(bench, row, run_once, run_healthy):
 
 
 def file_complaints(outcome, row):
-    """The file with everybody's last calls has to be there after a fault."""
+    """The file with all ranks' last calls must exist after a fault."""
     for path in named_files(outcome.output):
         if not path.exists():
             yield f"no file {path}"
             continue
-        with path.open("rb") as file:  # the logs come first; the rest is large, and mostly holes
+        with path.open("rb") as file:  # the logs come first; the rest is large and sparse
             if row.fault != "unwind" and b"before" not in file.read(1 << 20):
                 yield f"{path} does not hold the last calls"
 

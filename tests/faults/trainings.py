@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults of a training: death in each of its phases, and disks that fail. The program is tests/launch_program, the calls
-that go wrong are those of disturb.cpp. After each fault the run goes on, and ends in the weights of one that had none."""
+"""Faults of a training: death in each of its phases, and failing disks. The program is tests/launch_program;
+disturb.cpp makes its calls fail. After each fault the run resumes, and ends with the weights of an undisturbed one."""
 import dataclasses
 import itertools
 import re
@@ -18,7 +18,7 @@ class Case:
     code: int | None  # None: any but 0
     says: str = ""
     disturb: str = ""  # see disturb.cpp
-    odd: int = ranks - 1  # who is disturbed, where ranks are processes
+    odd: int = ranks - 1  # the disturbed rank, if ranks are processes
     words: tuple = ()  # more options
     ways: tuple = ("processes", "threads")
     waits: float = 0  # seconds
@@ -39,7 +39,7 @@ def at(step, fault):
 
 
 full, broken = "No space left on device", "Input/output error"
-# With each of the first calls that save a checkpoint and what else a run writes.
+# Each of the first calls that write checkpoints and other files of a run.
 calls = [(call, number) for call in ("pwrite", "write", "fsync", "rename") for number in range(1, 25)]
 some = {("pwrite", 2), ("pwrite", 9), ("write", 4), ("fsync", 1), ("fsync", 8), ("rename", 4)}
 cases = [
@@ -90,7 +90,7 @@ def complaints(bench, case, way):
         outcome = bench.note(run(command(bench, case, way, out + "/run", case.words, disturbed=True), limit=60))
         fired = not case.disturb or "disturbed" in outcome.output
         if not fired and weights(outcome) == calm and not case.quick:
-            return  # there are not so many calls
+            return  # there are fewer calls
         if not fired:
             yield "nothing was disturbed"
         if outcome.code is None or outcome.seconds > case.waits + bench.patience:
@@ -109,7 +109,7 @@ def complaints(bench, case, way):
 
 
 def full_disk(bench, way, kibibytes):
-    """Real: a file system that is full, and later has room again."""
+    """A real file system that is full, and later has room again."""
     with tempfile.TemporaryDirectory(prefix="weft_fault_") as out:
         case = cases[0]
         training = command(bench, case, way, out + "/run", ("--resume", "auto"))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A checkpoint of step 7 in a run's folder, for a model of three tensors.
+// A checkpoint of step 7 in a run's folder, for a model with three tensors.
 #include "weft/data/files/checkpoint.h"
 
 #include "tests/fuzz/memory_file.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The words of a command line, one to a line; what follows an empty line is the file for --config. What is accepted can
-// be written as a configuration and read again.
+// The words of a command line, one per line; after an empty line follows the file for --config. Accepted options can be
+// written as a configuration and read again.
 #include <sstream>
 
 #include "apps/shared/launch/options.h"
@@ -16,7 +16,7 @@ struct Values {
   std::string loss = "nt_xent";
 };
 
-// Made once, since that takes longer than to read a command line.
+// Constructed once, because that takes longer than parsing a command line.
 struct Program {
   Values values;
   CommandLine line{"train", "Trains.", values.common};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The config.toml of the run that wrote a checkpoint, which is compared with that of the run that goes on.
+// The config.toml of the run that wrote a checkpoint, which is compared with that of the resumed run.
 #include "apps/shared/run/run_folder.h"
 #include "tests/fuzz/memory_file.h"
 #include "tests/support/scratch_folder.h"

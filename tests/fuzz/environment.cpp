@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What environment variables say: the first letter chooses between WEFT_TIMEOUT, WEFT_RANKS and a launcher's.
+// Values of environment variables: the first letter selects WEFT_TIMEOUT, WEFT_RANKS or a launcher's variable.
 #include "weft/collectives/transports/environment.h"
 
 #include "tests/fuzz/target.h"

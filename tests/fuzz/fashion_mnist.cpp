@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A data set whose two parts are alike. The first two bytes say how many of the others are the file of images; the rest
-// are the file of labels.
+// A data set with two equal parts. The first two bytes give the length of the image file; the rest is the label file.
 #include "weft/data/fashion_mnist.h"
 
 #include "tests/fuzz/memory_file.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file of bytes with extents, gzipped or not, of at most 64 KiB.
+// An IDX file of bytes, gzipped or not, of at most 64 KiB.
 #include "weft/data/idx.h"
 
 #include "tests/fuzz/memory_file.h"

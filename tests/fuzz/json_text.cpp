@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values of any kind in a list: strings can be written and read again.
+// A list of values of any kind; strings can be written and read again.
 #include "weft/data/files/json_text.h"
 
 #include "tests/fuzz/target.h"

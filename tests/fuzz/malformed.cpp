@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs one target over its malformed files: each has to be refused with the words that the table has for it, and must
-// take no more memory than a reader may.
+// Runs one target on its malformed files. Each must be refused with the words in the table, and take no more memory
+// than a reader may.
 //
 //   malformed_TARGET CORPUS TARGET      with the files CORPUS/TARGET/* and the table CORPUS/expected
 #include <fstream>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t mebibyte = 1 << 20;
 
-// File to words.
+// From file names to words.
 std::map<std::string, std::string> expected_of(const std::string& target, const std::filesystem::path& table) {
   std::map<std::string, std::string> words;
   std::ifstream lines(table);
@@ -37,9 +37,9 @@ std::string refusal(const std::string& bytes) {
   return "";
 }
 
-// Empty if it is as it should be.
+// Empty if the refusal is as expected.
 std::string mistake(const std::string& bytes, const std::string& words) {
-  refusal(bytes);  // what is made once does not count
+  refusal(bytes);  // one-time allocations do not count
   const PeakMemory peak;
   const std::string said = refusal(bytes);
   const int64_t taken = peak.bytes(), most = mebibyte + 8 * static_cast<int64_t>(bytes.size());

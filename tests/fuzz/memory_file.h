@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// A file that has a path but no disk, for readers that take a path. The same one holds one text after the other.
+// A file with a path but no disk, for readers that take a path. One object holds one text after the other.
 #include <sys/mman.h>
 #include <unistd.h>
 

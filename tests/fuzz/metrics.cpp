@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The text of a metrics.jsonl, read by a run that goes on from step 100. Its rows end at a line that is none.
+// The text of a metrics.jsonl, read by a run that resumes from step 100. Its rows end at the first invalid line.
 #include "apps/shared/run/metrics_rows.h"
 
 #include "tests/fuzz/target.h"

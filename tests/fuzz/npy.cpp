@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A .npy: what is accepted takes no more than it may, and is read back when it is written.
+// A .npy file: accepted files stay within the memory limit, and are read back after writing.
 #include "weft/data/numpy/npy.h"
 
 #include "tests/data/checkpoint_checks.h"

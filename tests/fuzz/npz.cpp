@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A .npz that may unpack to 64 KiB beyond eight times its size: whatever array is accepted keeps to that.
+// A .npz file that may unpack to eight times its size plus 64 KiB: accepted arrays stay within that.
 #include "weft/data/numpy/npz.h"
 
 #include "tests/fuzz/memory_file.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where in its data a checkpoint says that its run was.
+// A run's position in its data, as stored in a checkpoint.
 #include "weft/data/batches.h"
 
 #include "tests/fuzz/target.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A whole file, as one of another program's: what is accepted can be read, and all of it is data.
+// A whole file, as from another program: accepted files can be read, and consist of data only.
 #include "weft/data/files/safetensors.h"
 
 #include "tests/fuzz/memory_file.h"

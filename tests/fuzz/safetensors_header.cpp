@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The header of a file with 64 bytes of data: what is accepted can be written and read again.
+// The header of a file with 64 bytes of data: accepted headers can be written and read again.
 #include "weft/data/files/safetensors_header.h"
 
 #include "tests/fuzz/target.h"

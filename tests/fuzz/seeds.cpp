@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes small sound inputs of every target, as the programs make them, for libFuzzer to begin with: seeds FOLDER
+// seeds FOLDER writes small valid inputs for every target, as the programs write them, as a start for libFuzzer.
 #include <zlib.h>
 
 #include "apps/shared/launch/options.h"
@@ -21,7 +21,7 @@ void seed(const std::filesystem::path& folder, const std::string& target, const 
   put(folder / target / name, bytes);
 }
 
-// So that sound_sums.h keeps the checksums sound.
+// So that sound_sums.h keeps the checksums valid.
 std::string asking_for_sums(std::string file) {
   const std::string key = "\"weft.xxh64\":\"";
   return file.replace(file.find(key) + key.size(), 16, 16, '0');
@@ -70,7 +70,7 @@ void seed_data(const std::filesystem::path& folder) {
   seed(folder, "fashion_mnist", "two_gzipped", size + packed + gzip(labels));
 }
 
-// NumPy's, and ours.
+// Written by NumPy, and by us.
 void seed_arrays(const std::filesystem::path& folder) {
   for (const auto& file : std::filesystem::directory_iterator(std::string(WEFT_TEST_FILES) + "/npy"))
     seed(folder, file.path().extension().string().substr(1), file.path().stem().string(), contents(file.path()));

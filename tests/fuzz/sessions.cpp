@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The text of a sessions.json: what is accepted can be written and read again.
+// The text of a sessions.json: accepted files can be written and read again.
 #include "apps/shared/run/sessions.h"
 
 #include "tests/fuzz/target.h"

@@ -41,7 +41,7 @@ std::string with_sound_sums(std::string_view bytes) {
     size_t place = own;
     for (const auto& entry : parse_safetensors_header(header(), file.size() - data, "x").tensors)
       put_sum(file, place += digits + 1, checksum(&file[data + entry.begin], entry.end - entry.begin));
-  } catch (const Error&) {  // what is wrong is for the target to see
+  } catch (const Error&) {  // the target reports what is wrong
   }
   sign();
   return file;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Checksums would keep a fuzzer out of all that lies behind them. So a safetensors file whose header gives itself the
-// checksum 0000000000000000 gets sound ones, of the header and of all tensors.
+// Checksums would hide everything behind them from a fuzzer. So a safetensors file whose header has the checksum
+// 0000000000000000 gets valid ones, for the header and all tensors.
 #include <string>
 #include <string_view>
 

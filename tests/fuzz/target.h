@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// A fuzz target is a file that defines `read`: it hands bytes to one reader and checks what comes of them. A reader may
-// refuse them by an Error. Whatever else leaves it, and whatever the sanitizers find, is a defect.
+// A fuzz target is a file that defines `read`: it passes bytes to one reader and checks the result. A reader may refuse
+// them with an Error. Any other exception, and any finding of a sanitizer, is a defect.
 //
-// Two programs run a target: libfuzzer.cpp, which makes up bytes, and malformed.cpp, an ordinary test, which takes
+// Two programs run a target: libfuzzer.cpp, which generates bytes, and malformed.cpp, an ordinary test, which uses
 // those of the corpus.
 #include <cstdio>
 #include <cstdlib>
@@ -15,7 +15,7 @@ namespace weft::fuzz {
 
 void read(std::string_view bytes);
 
-// Of what was read.
+// Aborts unless this holds of what was read.
 inline void must(bool holds, const char* what) {
   if (holds) return;
   std::fprintf(stderr, "fuzz: does not hold: %s\n", what);

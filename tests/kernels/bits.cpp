@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prints a line with a hash for everything that kernels compute: each differentiable operation and its gradients, on
-// the samples of the tests and in sizes that fill vectors, tiles and blocks and leave rests of each; and steps of
-// optimizers. bits.py compares what it prints on several kinds of CPU.
+// Prints a line with a hash for everything that kernels compute: each differentiable op and its gradients, on the
+// tests' samples and in sizes that fill vectors, tiles and blocks with remainders; and optimizer steps. bits.py
+// compares the output on several kinds of CPU.
 #include <cmath>
 #include <cstdio>
 
@@ -24,7 +24,7 @@ namespace {
 uint64_t hash_of(const Tensor& x) {
   std::vector<double> values = x.to(DType::f64).values();
   for (double& value : values)
-    if (std::isnan(value)) value = std::numeric_limits<double>::quiet_NaN();  // its sign differs between families
+    if (std::isnan(value)) value = std::numeric_limits<double>::quiet_NaN();  // its sign differs between CPU families
   return checksum(values.data(), values.size() * sizeof(double));
 }
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the program bits for several kinds of CPU; all must print the same.
+"""Runs the program bits for several kinds of CPU; all outputs must be equal.
 
     tests/kernels/bits.py BITS KIND [KIND ...] [--others COMMAND ...]
 
-The others are commands that run it elsewhere: "qemu-aarch64 build/aarch64/tests/bits".
+--others are commands that run it elsewhere, such as "qemu-aarch64 build/aarch64/tests/bits".
 """
 import argparse
 import os

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What the tests of the CPU backend share: random tensors, loops over views, and a comparison that names its tolerance.
+// Shared by the tests of the CPU backend: random tensors, loops over views, and a comparison with a named tolerance.
 #include <cmath>
 #include <limits>
 #include <random>
@@ -21,7 +21,7 @@ inline std::mt19937& generator() {
   static std::mt19937 instance(7);
   return instance;
 }
-// Small integers for integer types; elsewhere quarters, which collide now and then and are exact in bf16.
+// Small integers for integer types; otherwise quarters, which sometimes coincide and are exact in bf16.
 inline Tensor sample(const Shape& shape, DType type, double low = -3, double high = 3) {
   Values values(static_cast<size_t>(shape.size()));
   for (double& v : values)
@@ -45,7 +45,7 @@ template <class F> void for_each(Along a, F f) {
       for (int64_t j = 0; j < a.inner; ++j) f(o, e, j);
 }
 
-// Equal up to rounding in the tensor's type: `ulps` units in the last place of the larger of 1 and the value.
+// Equal up to rounding in the tensor's type: `ulps` units in the last place of max(1, |value|).
 inline bool close(const Tensor& y, const Values& expected, double ulps = 8) {
   const double unit = y.dtype() == DType::f32    ? 0x1p-23
                       : y.dtype() == DType::f64  ? 0x1p-50

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Samples on the card, and what it takes for the card's result to agree with the CPU's.
+// Samples on the card, and comparisons of the card's results with the CPU's.
 #include <cmath>
 #include <limits>
 #include <random>
@@ -30,7 +30,7 @@ inline std::mt19937& generator() {
   static std::mt19937 instance(11);
   return instance;
 }
-// Quarters; small integers for integer types.
+// Quarters, or small integers for integer types.
 inline Tensor sample(const Shape& shape, DType type, double low = -3, double high = 3) {
   std::vector<double> values(static_cast<size_t>(shape.size()));
   for (double& v : values)
@@ -51,9 +51,9 @@ inline Tensor with_specials(Tensor x) {
 }
 inline Shape shape_of(Along a) { return {a.outer, a.extent, a.inner}; }
 inline Shape reduced(Along a) { return {a.outer, a.inner}; }
-inline double units(DType type, double wide) { return type == DType::bf16 ? 1 : wide; }  // wide: of f32 and f64
+inline double units(DType type, double wide) { return type == DType::bf16 ? 1 : wide; }  // wide: for f32 and f64
 
-// On the card; every other one stands where no vector access is possible.
+// On the card; every other sample is misaligned, so that vector access is impossible.
 inline Tensor on_card(const Tensor& x) {
   static int calls = 0;
   if (++calls % 2 == 0) return x.to(Device::cuda);
@@ -76,7 +76,7 @@ inline bool close(const Tensor& card, const Tensor& host, double ulps) {
   return true;
 }
 
-// Runs verb(backend, in, out) on both devices, with equal inputs and equal first contents of the outputs.
+// Runs verb(backend, in, out) on both devices, with equal inputs and equal initial outputs.
 template <class Verb> void compare(double ulps, const Tensors& in, Tensors out, const Verb& verb) {
   Tensors card_in, card_out;
   for (const Tensor& x : in) card_in.push_back(on_card(x));

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the machine code that nvcc has made of the kernels: no registers are spilled, and kernels that stream through
-memory store 16 bytes at a time.
+"""Checks the machine code of the kernels from nvcc: no registers are spilled, and kernels that stream through memory
+store 16 bytes at a time.
 
     tests/kernels/sass.py [--cuobjdump PROGRAM] [FILE...]     (objects, or libraries of them; none: skipped)
 """
@@ -12,9 +12,9 @@ import shutil
 import subprocess
 import sys
 
-skipped = 77  # as meson understands it
+skipped = 77  # meson's exit code for skipped tests
 
-# What must be there, and store 16 bytes at a time. The ends of rows are stored value by value, as often as the rest.
+# Kernels that must exist and store 16 bytes at a time. Ends of rows are stored value by value, as often as the rest.
 streaming = ("update_kernel<weft::Descent", "update_kernel<weft::Momentum<", "update_kernel<weft::AdamUpdate",
              "update_kernel<weft::AmsgradUpdate", "update_kernel<weft::AdamDirection",
              "update_kernel<weft::MomentumDirection", "update_kernel<weft::VarianceDirection",
@@ -24,13 +24,13 @@ streaming = ("update_kernel<weft::Descent", "update_kernel<weft::Momentum<", "up
              "::LayerNormPullback<",
              "map_kernel<4, weft::cuda::(anonymous namespace)::Value<weft::Tanh, float>",
              "map_kernel<8, weft::cuda::(anonymous namespace)::Value<weft::Tanh, weft::BFloat16>")
-# Sines and cosines keep 2 / pi in local memory, for large angles: by an index that only the data tell.
+# Sines and cosines keep 2 / pi in local memory for large angles, because the index depends on the data.
 local = re.compile(r"weft::(Sin|Cos)\b|::NormalDraw<")
 widths = {None: 4, "U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}
 
 
 def kernels_of(text):
-    """Names, each with how many stores of each width, in bytes, and how many accesses of local memory there are."""
+    """Maps names to the number of stores by width in bytes, and of accesses to local memory."""
     kernels = []
     for line in text.splitlines():
         if found := re.search(r"Function : (\S.*)", line):
@@ -50,7 +50,7 @@ def faults_of(kernels):
             yield f"{stores['local']} accesses of local memory in {name}"
         whole, single = 16 * stores[16], sum(width * count for width, count in stores.items() if width in (1, 2, 4, 8))
         streams = whole > 0 or any(text in name for text in streaming)
-        if streams and (whole == 0 or single > whole + 16):  # and a value or two of a row
+        if streams and (whole == 0 or single > whole + 16):  # plus a value or two per row
             yield f"{whole} bytes are stored whole, {single} one by one in {name}"
     for text in streaming:
         if not any(text in name for name, _ in kernels):

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The elementwise verbs of the CPU backend and those along an axis, against the plainest loops that say what they mean.
+// The CPU backend's elementwise verbs and those along an axis, against the plainest loops with the same meaning.
 #include <algorithm>
 #include <numeric>
 
@@ -16,7 +16,7 @@ const std::vector<Along> views = {{1, 1, 1},    {3, 5, 1},  {2, 7, 3},   {1, 100
 
 }  // namespace
 
-TEST_CASE("a tensor's memory is aligned and goes back to the pool") {
+TEST_CASE("tensor memory is aligned and goes back to the pool") {
   const int64_t live = cpu().memory().live_bytes;
   {
     const Tensor x({3}), empty({0, 4});
@@ -36,7 +36,7 @@ TEST_CASE("fill and cast work for every pair of types") {
     }
 }
 
-TEST_CASE("every unary op and its two derivatives follow their formulas, also in place") {
+TEST_CASE("every unary op and its two derivatives match their formulas, also in place") {
   const Scalars scalars{0.5, 1.5};
   for (const DType type : floating)
     for (const Unary op : listed<Unary>(static_cast<int>(Unary::Round) + 1))
@@ -61,7 +61,7 @@ TEST_CASE("every unary op and its two derivatives follow their formulas, also in
       }
 }
 
-TEST_CASE("binary ops, whole and along an axis, follow their formulas") {
+TEST_CASE("binary ops match their formulas, on whole tensors and along an axis") {
   for (const DType type : all_types)
     for (const Binary op : listed<Binary>(static_cast<int>(Binary::MaximumShare) + 1)) {
       const bool exact = op == Binary::Add || op == Binary::Subtract || op == Binary::Multiply ||
@@ -99,7 +99,7 @@ TEST_CASE("binary ops, whole and along an axis, follow their formulas") {
     }
 }
 
-TEST_CASE("maximum and minimum pass NaN from either side") {
+TEST_CASE("maximum and minimum return NaN if either input is NaN") {
   const Tensor a = Tensor::from({4}, {not_a_number, 1, not_a_number, 1}),
                b = Tensor::from({4}, {1, not_a_number, not_a_number, 2});
   Tensor y = Tensor::like(a);
@@ -109,7 +109,7 @@ TEST_CASE("maximum and minimum pass NaN from either side") {
   CHECK(close(y, {not_a_number, not_a_number, not_a_number, 1}));
 }
 
-TEST_CASE("compare, where and accumulate follow their definitions") {
+TEST_CASE("compare, where and accumulate match their definitions") {
   for (const DType type : all_types)
     for (const int64_t n : {0, 1, 3, 600}) {
       Tensor a = sample({n}, type), b = sample({n}, type), y = Tensor::like(a), less({n}, DType::u8);
@@ -129,7 +129,7 @@ TEST_CASE("compare, where and accumulate follow their definitions") {
     }
 }
 
-TEST_CASE("reductions along any axis follow their definitions") {
+TEST_CASE("reductions along any axis match their definitions") {
   const auto combine = [](Reduction op, double a, double b) {
     if (op == Reduction::sum) return a + b;
     if (op == Reduction::product) return a * b;
@@ -158,7 +158,7 @@ TEST_CASE("reductions along any axis follow their definitions") {
       }
 }
 
-TEST_CASE("a float sum stays accurate and does not depend on the other outer slices") {
+TEST_CASE("a float sum is accurate and does not depend on the other outer slices") {
   const Along along(3, 100003, 1), columns(1, 100003, 3);
   const Tensor x = Tensor::uniform({3, 100003}, Random{1, 2});
   Tensor y({3}), alone({1}), down({3});
@@ -174,7 +174,7 @@ TEST_CASE("a float sum stays accurate and does not depend on the other outer sli
   CHECK(std::abs(down.values()[0] - column) < 3e-7 * column);
 }
 
-TEST_CASE("NaN wins every maximum and minimum, and the first extreme gives the index") {
+TEST_CASE("NaN wins every maximum and minimum, and the index is that of the first extreme") {
   for (const DType type : floating)
     for (const int64_t inner : {1, 3, 40}) {
       const Along along(1, 90, inner);
@@ -194,7 +194,7 @@ TEST_CASE("NaN wins every maximum and minimum, and the first extreme gives the i
     }
 }
 
-TEST_CASE("verbs along an axis agree with loops over its elements") {
+TEST_CASE("verbs along an axis match loops over its elements") {
   for (const DType type : all_types)
     for (const Along along : views) {
       INFO(text(type) << " of " << shape_of(along).text());
@@ -236,7 +236,7 @@ TEST_CASE("verbs along an axis agree with loops over its elements") {
     }
 }
 
-TEST_CASE("top_k is a stable sort in which NaN is largest") {
+TEST_CASE("top_k is a stable sort in which NaN is the largest") {
   for (const DType type : all_types)
     for (const Along along : views)
       for (const bool largest : {true, false}) {

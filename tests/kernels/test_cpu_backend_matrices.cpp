@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The verbs of the CPU backend on rows, matrices, indices, images and random streams, against plain loops.
+// The CPU backend's verbs on rows, matrices, indices, images and random streams, against plain loops.
 #include <algorithm>
 #include <numeric>
 
@@ -12,7 +12,7 @@ namespace {
 
 size_t index(int64_t i) { return static_cast<size_t>(i); }
 
-// y[b] = a[b] b[b], each matrix (rows, columns), after the optional transpositions.
+// y[b] = a[b] b[b] for matrices (rows, columns), after the optional transpositions.
 Values multiplied(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b, const Shape& y) {
   const int64_t m = y[-2], n = y[-1], k = a.shape()[transpose_a ? -2 : -1];
   const Values va = a.values(), vb = b.values();
@@ -85,7 +85,7 @@ TEST_CASE("gather, scatter and one-hot move the rows that the indices name") {
       }
 }
 
-TEST_CASE("copy_slab copies some slices and leaves the others alone") {
+TEST_CASE("copy_slab copies the selected slices and leaves the others unchanged") {
   for (const DType type : all_types)
     for (const int64_t inner : {0, 1, 6}) {
       const Along from(3, 5, inner), to(3, 7, inner);
@@ -100,7 +100,7 @@ TEST_CASE("copy_slab copies some slices and leaves the others alone") {
     }
 }
 
-TEST_CASE("permute puts every element where the order says") {
+TEST_CASE("permute puts every element in its place") {
   for (const Shape& shape : {Shape{7}, Shape{}, Shape{37, 70}, Shape{1, 3, 1}, Shape{5, 40, 33}, Shape{3, 0, 2},
                              Shape{2, 3, 4, 5}, Shape{2, 1, 3, 2, 5}}) {
     std::vector<int64_t> order(index(shape.rank()));
@@ -128,7 +128,7 @@ TEST_CASE("permute puts every element where the order says") {
 }
 
 namespace {
-// What the row verbs give, by their definitions: of the values v, each row's target t and its cotangent s.
+// The row verbs by definition, for values v, each row's target t and its cotangent s.
 struct Definitions {
   Values soft, log_soft, total, loss, cross, standard, scale;
   Definitions(const Values& v, const Values& t, const Values& s, int64_t rows, int64_t n)
@@ -152,7 +152,7 @@ struct Definitions {
 };
 }  // namespace
 
-TEST_CASE("row verbs follow their definitions") {
+TEST_CASE("row verbs match their definitions") {
   for (const DType type : floating)
     for (const Shape& shape : {Shape{3, 1}, Shape{2, 2, 5}, Shape{4, 130}, Shape{0, 3}, Shape{7}}) {
       INFO(text(type) << " " << shape.text());
@@ -225,7 +225,7 @@ TEST_CASE("matmul multiplies single, batched and shared matrices in every transp
         }
 }
 
-TEST_CASE("convolution and its two adjoints follow the sum over taps") {
+TEST_CASE("convolution and its two adjoints match the sum over taps") {
   for (const DType type : floating)
     for (const Convolution& c : geometries) {
       const Tensor x = sample({c.batch, c.height, c.width, c.channels}, type), bias = sample({c.out_channels}, type);
@@ -254,7 +254,7 @@ TEST_CASE("convolution and its two adjoints follow the sum over taps") {
     }
 }
 
-TEST_CASE("unfold and fold are the windows of an image and their sum") {
+TEST_CASE("unfold lists the windows of an image, and fold sums them") {
   for (const DType type : floating)
     for (const Convolution& c : geometries) {
       const int64_t pixels = c.batch * c.out_height * c.out_width, taps = c.kernel_height * c.kernel_width;
@@ -276,7 +276,7 @@ TEST_CASE("unfold and fold are the windows of an image and their sum") {
     }
 }
 
-TEST_CASE("random verbs give element i draw i") {
+TEST_CASE("random verbs give element i the i-th draw") {
   const Random random{3, 5, 7};
   for (const int64_t n : {0, 1, 3, 1500}) {
     Tensor single({n}), wide({n}, DType::f64), brief({n}, DType::bf16);

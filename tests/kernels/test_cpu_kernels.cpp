@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products and convolutions on raw pointers against plain loops in double, and the promise about bits.
+// Matrix products and convolutions on raw pointers against plain loops in double, and their guarantees about bits.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -23,7 +23,7 @@ template <class T> std::vector<T> uniform(int64_t count, unsigned seed) {
   return values;
 }
 
-// The largest error, in units of what rounding a sum of `terms` products of size one may cost.
+// The largest error, in units of the rounding error of a sum of `terms` products of size one.
 template <class T> double error(const std::vector<T>& got, const std::vector<double>& want, int64_t terms) {
   double worst = 0;
   for (std::size_t i = 0; i < want.size(); ++i) {
@@ -33,7 +33,7 @@ template <class T> double error(const std::vector<T>& got, const std::vector<dou
   return worst / (std::numeric_limits<T>::epsilon() * (4 + double(terms)));
 }
 
-// One product with loose leading dimensions. Gaps hold a mark that must survive.
+// One product with padded leading dimensions. The padding holds a mark that must survive.
 template <class T> struct Product {
   static constexpr T mark = 77;
   bool transpose_a, transpose_b;
@@ -49,7 +49,7 @@ template <class T> struct Product {
     return c;
   }
 
-  // op(a) starts at `row` when rows are done in parts.
+  // with rows done in parts, op(a) starts at `row`
   const T* a_from(int64_t row) const { return a.data() + (transpose_a ? row : row * lda); }
 
   std::vector<T> run(const Epilogue<T>& epilogue = {}) const {
@@ -82,7 +82,7 @@ void for_each_product(const std::vector<int64_t>& sizes, const std::vector<int64
         for (int form = 0; form < 4; ++form) body(Product<T>{form % 2 == 1, form / 2 == 1, m, n, k});
 }
 
-// A row's alpha and accumulation are where kernels could round differently.
+// Kernels could round a row's alpha and accumulation differently.
 template <class T> Epilogue<T> demanding(const Product<T>& product) {
   Epilogue<T> epilogue;
   epilogue.accumulate = true;
@@ -91,7 +91,7 @@ template <class T> Epilogue<T> demanding(const Product<T>& product) {
   return epilogue;
 }
 
-// Geometry with the output size that a layer would choose.
+// Geometry with the output size that a layer uses.
 weft::Convolution geometry(int64_t batch, int64_t size, int64_t channels, int64_t kernel, int64_t out_channels,
                            int64_t stride, int64_t pad, int64_t dilation) {
   const auto out = [&](int64_t in) { return (in + 2 * pad - dilation * (kernel - 1) - 1) / stride + 1; };
@@ -99,7 +99,7 @@ weft::Convolution geometry(int64_t batch, int64_t size, int64_t channels, int64_
           out_channels, stride, stride,   pad,      pad,    dilation, dilation};
 }
 
-// body(x, w, y) for every offset triple that meets in the sum of a convolution.
+// Calls body(x, w, y) for every triple of offsets in the sum of a convolution.
 template <class F> void for_each_term(const weft::Convolution& c, F&& body) {
   for (int64_t b = 0; b < c.batch; ++b)
     for (int64_t oy = 0; oy < c.out_height; ++oy)
@@ -132,7 +132,7 @@ const std::vector<weft::Convolution> convolutions = {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("a matrix product agrees with the sum that defines it", "[cpu][gemm]", float, double) {
+TEMPLATE_TEST_CASE("a matrix product matches its defining sum", "[cpu][gemm]", float, double) {
   for_each_product<TestType>({1, 2, 3, 7, 13, 33, 65, 100}, {1, 7, 33, 400}, [](const Product<TestType>& product) {
     CAPTURE(product.transpose_a, product.transpose_b, product.m, product.n, product.k);
     REQUIRE(error(product.run(), product.expected(), product.k) < 1);
@@ -147,7 +147,7 @@ TEMPLATE_TEST_CASE("a matrix product scales, accumulates and adds the bias", "[c
   });
 }
 
-TEMPLATE_TEST_CASE("a matrix product with an empty side is empty or the bias", "[cpu][gemm]", float, double) {
+TEMPLATE_TEST_CASE("a matrix product with an empty dimension is empty or the bias", "[cpu][gemm]", float, double) {
   for_each_product<TestType>({0, 1, 35}, {0, 3}, [](const Product<TestType>& product) {
     Epilogue<TestType> epilogue;
     REQUIRE(error(product.run(epilogue), product.expected(epilogue), product.k) < 1);
@@ -156,7 +156,7 @@ TEMPLATE_TEST_CASE("a matrix product with an empty side is empty or the bias", "
   });
 }
 
-TEMPLATE_TEST_CASE("a row's bits do not depend on how many rows there are", "[cpu][gemm]", float, double) {
+TEMPLATE_TEST_CASE("a matrix product's row has the same bits for any number of rows", "[cpu][gemm]", float, double) {
   for_each_product<TestType>({3, 20, 100}, {1, 40, 800}, [](const Product<TestType>& product) {
     const Epilogue<TestType> epilogue = demanding(product);
     const std::vector<TestType> whole = product.run(epilogue);
@@ -169,7 +169,7 @@ TEMPLATE_TEST_CASE("a row's bits do not depend on how many rows there are", "[cp
   });
 }
 
-TEMPLATE_TEST_CASE("packing the right matrix before changes no bit", "[cpu][gemm]", float, double) {
+TEMPLATE_TEST_CASE("packing the right matrix in advance changes no bit", "[cpu][gemm]", float, double) {
   PackedB<TestType> packed;
   for_each_product<TestType>({1, 20, 100}, {0, 40, 800}, [&](const Product<TestType>& product) {
     const Epilogue<TestType> epilogue = demanding(product);
@@ -180,7 +180,7 @@ TEMPLATE_TEST_CASE("packing the right matrix before changes no bit", "[cpu][gemm
   });
 }
 
-TEST_CASE("the finish hook sees every finished element once, and where it is", "[cpu][gemm]") {
+TEST_CASE("the finish hook sees every complete element once, at its place", "[cpu][gemm]") {
   const Product<float> product{false, false, 30, 1500, 400};
   struct Seen {
     const Product<float>& product;
@@ -201,7 +201,7 @@ TEST_CASE("the finish hook sees every finished element once, and where it is", "
   REQUIRE(std::count(overwritten.begin(), overwritten.end(), -1.f) == seen.count);
 }
 
-TEMPLATE_TEST_CASE("a convolution agrees with the sum that defines it", "[cpu][convolution]", float, double) {
+TEMPLATE_TEST_CASE("a convolution matches its defining sum", "[cpu][convolution]", float, double) {
   for (const weft::Convolution& c : convolutions) {
     const Sizes size(c);
     const auto x = uniform<TestType>(size.x, 1), w = uniform<TestType>(size.w, 2),
@@ -246,7 +246,7 @@ TEMPLATE_TEST_CASE("the gradients of a convolution are its adjoints", "[cpu][con
   }
 }
 
-TEST_CASE("an image's bits do not depend on the rest of its batch", "[cpu][convolution]") {
+TEST_CASE("a convolution's image has the same bits whatever the rest of its batch", "[cpu][convolution]") {
   for (const weft::Convolution& whole : convolutions) {
     weft::Convolution single = whole;
     single.batch = 1;

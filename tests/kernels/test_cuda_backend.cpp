@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every verb on the card against the same verb on the CPU, which has tests of its own. Samples are mostly quarters, so
-// that sums and products are exact and must agree to the last bit; where functions or rounding come in, the case says
-// by how many units in the last place, of the larger of 1 and the value, the two may differ.
+// that sums and products are exact and must be bit-identical. Where functions or rounding are involved, the test states
+// how many units in the last place of max(1, |value|) the two may differ.
 #include <algorithm>
 #include <array>
 #include <numeric>
@@ -27,7 +27,7 @@ TEST_CASE("the card computes every unary op and its derivatives like the CPU, to
       }
 }
 
-TEST_CASE("the card fills, casts, compares, selects and combines exactly; quotients to 8 units, powers to 64") {
+TEST_CASE("the card fills, casts, compares, selects and accumulates exactly; quotients to 8 units, powers to 64") {
   SKIP_WITHOUT_A_CARD();
   for (const DType type : all_types)
     for (const Shape& shape : shapes) {
@@ -35,13 +35,13 @@ TEST_CASE("the card fills, casts, compares, selects and combines exactly; quotie
       const Tensor a = with_specials(sample(shape, type)), b = sample(shape, type, 0.25), y = sample(shape, type);
       const Tensor condition = integers(shape, 2).to(DType::u8);
       compare(0, {}, {y}, VERB(fill(2.5, out[0])));
-      const Tensor fine = is_floating(type) ? Tensor::normal(shape, {1}, 0, 1, type) : b;  // of all bits
+      const Tensor fine = is_floating(type) ? Tensor::normal(shape, {1}, 0, 1, type) : b;  // with all bits in use
       for (const DType to : all_types) {
         compare(0, {b}, {sample(shape, to)}, VERB(cast(in[0], out[0])));
         if (is_floating(to)) compare(0, {fine}, {sample(shape, to)}, VERB(cast(in[0], out[0])));
       }
       for (const Binary op : first<Binary>(is_floating(type) ? static_cast<int>(Binary::MaximumShare) + 1 : 3)) {
-        const bool of_power = op > Binary::Power && op < Binary::Minimum;  // its derivatives
+        const bool of_power = op > Binary::Power && op < Binary::Minimum;  // derivatives of Power
         const double tolerance = of_power ? 64 : op == Binary::Divide || op == Binary::Power ? 8 : 0;
         compare(tolerance == 0 ? 0 : units(type, tolerance), {a, b}, {y}, VERB(binary(op, in[0], in[1], out[0])));
       }
@@ -53,7 +53,7 @@ TEST_CASE("the card fills, casts, compares, selects and combines exactly; quotie
     }
 }
 
-TEST_CASE("binary ops along an axis agree exactly, for integers too") {
+TEST_CASE("binary ops along an axis on the card equal the CPU's exactly, also for integers") {
   SKIP_WITHOUT_A_CARD();
   for (const DType type : all_types)
     for (const Along along : views)
@@ -65,7 +65,7 @@ TEST_CASE("binary ops along an axis agree exactly, for integers too") {
       }
 }
 
-TEST_CASE("verbs along any axis agree exactly where sums are exact") {
+TEST_CASE("verbs along any axis on the card equal the CPU's exactly where sums are exact") {
   SKIP_WITHOUT_A_CARD();
   for (const DType type : all_types)
     for (const Along along : views) {
@@ -84,7 +84,7 @@ TEST_CASE("verbs along any axis agree exactly where sums are exact") {
     }
 }
 
-TEST_CASE("extremes and orders agree exactly, with ties and NaN") {
+TEST_CASE("extremes and orderings on the card equal the CPU's exactly, with ties and NaN") {
   SKIP_WITHOUT_A_CARD();
   for (const DType type : all_types)
     for (const Along along : views) {
@@ -96,7 +96,7 @@ TEST_CASE("extremes and orders agree exactly, with ties and NaN") {
           compare(0, {x}, {y}, VERB(reduce(op, in[0], along, out[0])));
           compare(0, {x}, {integers(reduced(along), 9)}, VERB(arg_reduce(op, in[0], along, out[0])));
         }
-        if (x.size() * along.extent > 4'000'000) continue;  // top_k compares each with each
+        if (x.size() * along.extent > 4'000'000) continue;  // top_k compares every pair
         for (const int64_t k : {int64_t{0}, std::min<int64_t>(along.extent, 3), along.extent})
           for (const bool largest : {false, true}) {
             const Shape top = {along.outer, k, along.inner};
@@ -122,7 +122,7 @@ TEST_CASE("a float sum on the card is accurate, repeatable and independent of th
   CHECK(std::abs(alone.item() - exact) < 3e-7 * exact);
 }
 
-TEST_CASE("the verbs on rows agree to 32 units, log_softmax's pullback to 256, in bf16 to 2") {
+TEST_CASE("the verbs on rows match the CPU to 32 units, log_softmax's pullback to 256, in bf16 to 2") {
   SKIP_WITHOUT_A_CARD();
   for (const DType type : floating)
     for (const Shape& shape : std::vector<Shape>{{1}, {3, 1}, {0, 5}, {70, 10}, {2, 3, 257}, {3, 1024}, {3, 2051}}) {
@@ -146,8 +146,8 @@ TEST_CASE("the verbs on rows agree to 32 units, log_softmax's pullback to 256, i
     }
 }
 
-// A row of nearly equal values is scaled up by as much as 1 / sqrt(epsilon) = 32, and the rounding of its mean with it.
-TEST_CASE("layer_norm's rows agree to 128 units, its pullback's to 256, in bf16 to 2") {
+// A row of nearly equal values is scaled by up to 1 / sqrt(epsilon) = 32, together with its mean's rounding.
+TEST_CASE("layer_norm's rows on the card match the CPU to 128 units, its pullback's to 256, in bf16 to 2") {
   SKIP_WITHOUT_A_CARD();
   for (const DType type : floating)
     for (const Shape& shape : std::vector<Shape>{{1}, {3, 1}, {0, 5}, {700, 10}, {2, 3, 257}, {3, 2051}, {9001, 3}})
@@ -165,7 +165,7 @@ TEST_CASE("layer_norm's rows agree to 128 units, its pullback's to 256, in bf16 
       }
 }
 
-TEST_CASE("rows of infinities and NaN normalise alike") {
+TEST_CASE("rows of infinities and NaN are normalised on the card as on the CPU") {
   SKIP_WITHOUT_A_CARD();
   const double i = infinity, n = not_a_number;
   const Tensor x = Tensor::from({5, 3}, {-i, -i, -i, -i, 1, 2, 1, i, 2, n, 1, 2, -i, n, i});
@@ -174,7 +174,7 @@ TEST_CASE("rows of infinities and NaN normalise alike") {
     compare(16, {x}, {Tensor::zeros({5, 3})}, VERB(normalize_rows(kind, in[0], out[0])));
 }
 
-TEST_CASE("products agree exactly, however transposed, shared or empty; with bias and activation to 16 units, bf16 2") {
+TEST_CASE("products on the card are exact in any layout; with bias and activation to 16 units, bf16 2") {
   SKIP_WITHOUT_A_CARD();
   const std::vector<std::array<int64_t, 4>> cases = {{1, 1, 1, 1}, {1, 7, 5, 3}, {3, 4, 9, 33}, {2, 65, 1, 17},
                                                      {2, 3, 4, 0}, {2, 0, 4, 3}, {0, 2, 2, 2}};  // batch, m, n, k
@@ -218,7 +218,7 @@ TEST_CASE("f32 products on the card keep 24 bits unless TF32 is allowed") {
   CHECK(product(1 + 0x1p-15) == exact);
 }
 
-TEST_CASE("products and convolutions of bf16 and f64 are the same where TF32 is allowed") {
+TEST_CASE("TF32 does not affect products and convolutions of bf16 and f64") {
   SKIP_WITHOUT_A_CARD();
   const Convolution c = {2, 5, 6, 3, 3, 3, 5, 6, 4, 1, 1, 1, 1, 1, 1};
   for (const DType type : {DType::bf16, DType::f64}) {
@@ -241,7 +241,7 @@ TEST_CASE("products and convolutions of bf16 and f64 are the same where TF32 is 
   }
 }
 
-TEST_CASE("the nearest codes are the same where TF32 is allowed") {
+TEST_CASE("TF32 does not affect nearest codes") {
   SKIP_WITHOUT_A_CARD();
   for (const int64_t width : {1, 3, 64}) {
     const Tensor x = Tensor::normal({200, width}, {8}), codes = Tensor::normal({150, width}, {9});
@@ -250,7 +250,7 @@ TEST_CASE("the nearest codes are the same where TF32 is allowed") {
   }
 }
 
-TEST_CASE("tensors differ on the card if any of their bits do") {
+TEST_CASE("the card's comparison finds a difference in any bit of a tensor") {
   SKIP_WITHOUT_A_CARD();
   const auto differ = [](const Tensor& a, const Tensor& b, double before = 0) {
     const Tensor y = Tensor::full({1}, before, DType::u8);
@@ -278,7 +278,7 @@ TEST_CASE("tensors differ on the card if any of their bits do") {
   CHECK(differ(Tensor::from({1}, {0.0}), Tensor::from({1}, {-0.0})) == 1);
 }
 
-TEST_CASE("verbs on indices and places move the same values") {
+TEST_CASE("verbs on indices and places move the same values on the card as on the CPU") {
   SKIP_WITHOUT_A_CARD();
   for (const DType type : all_types)
     for (const int64_t length : {0, 1, 3, 16, 33})
@@ -295,7 +295,7 @@ TEST_CASE("verbs on indices and places move the same values") {
       }
 }
 
-TEST_CASE("any permutation of axes moves the same values") {
+TEST_CASE("any permutation of axes moves the same values on the card as on the CPU") {
   SKIP_WITHOUT_A_CARD();
   const std::vector<Shape> permuted = {
       {}, {5}, {33, 70}, {3, 40, 65}, {2, 3, 4, 8}, {2, 1, 3, 2, 5}, {33, 2, 70}, {3, 0, 2}, {2, 3, 2, 1, 2, 16}};
@@ -312,7 +312,7 @@ TEST_CASE("any permutation of axes moves the same values") {
     }
 }
 
-TEST_CASE("convolutions and their adjoints agree exactly; with bias and activation to 16 units, bf16 2") {
+TEST_CASE("convolutions and their adjoints on the card are exact; with bias and activation to 16 units, bf16 2") {
   SKIP_WITHOUT_A_CARD();
   const std::vector<Convolution> cases = {
       {2, 5, 6, 3, 3, 3, 5, 6, 4, 1, 1, 1, 1, 1, 1},
@@ -322,7 +322,7 @@ TEST_CASE("convolutions and their adjoints agree exactly; with bias and activati
       {0, 4, 4, 2, 3, 3, 4, 4, 2, 1, 1, 1, 1, 1, 1},
       {2, 4, 4, 3, 1, 1, 2, 2, 2, 2, 2, 0, 0, 1, 1},
       {1, 4, 4, 2, 2, 2, 1, 3, 3, int64_t{1} << 32, 1, 0, 0, 1, 1},
-      {6, 65, 64, 64, 5, 5, 65, 64, 1, 1, 1, 2, 2, 1, 1}};  // the last is cut: 160 MB when unfolded in f32
+      {6, 65, 64, 64, 5, 5, 65, 64, 1, 1, 1, 2, 2, 1, 1}};  // the last is split: 160 MB when unfolded in f32
   for (const DType type : floating)
     for (const Convolution& c : cases) {
       const bool large = c.channels == 64;
@@ -344,7 +344,7 @@ TEST_CASE("convolutions and their adjoints agree exactly; with bias and activati
     }
 }
 
-TEST_CASE("uniform draws have the same bits on the card, normal ones agree to 8 units") {
+TEST_CASE("uniform draws on the card have the CPU's bits, normal ones match to 8 units") {
   SKIP_WITHOUT_A_CARD();
   const Random random = {42, 7, 1000003};
   for (const DType type : floating)
@@ -355,7 +355,7 @@ TEST_CASE("uniform draws have the same bits on the card, normal ones agree to 8 
     }
 }
 
-TEST_CASE("exact parts are added on the card like on the CPU, to the last bit") {
+TEST_CASE("exact parts are added on the card with the CPU's bits") {
   SKIP_WITHOUT_A_CARD();
   for (const DType type : floating)
     for (const double deviation : {1e3, 1e-15, 1e-25})

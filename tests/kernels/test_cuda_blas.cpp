@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuBLAS is loaded by those who need it, and by nobody else. No card is needed to tell.
+// cuBLAS is loaded only by programs that need it. These tests need no card.
 #include <array>
 #include <cstdio>
 #include <memory>
@@ -12,7 +12,7 @@ using namespace weft;
 
 namespace {
 
-// The libraries with which this program starts, as the loader lists them instead of starting it.
+// The libraries with which this program starts, as listed by the loader.
 std::string libraries_at_start() {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> list(
       popen("LD_TRACE_LOADED_OBJECTS=1 exec \"$(readlink /proc/$PPID/exe)\"", "r"), pclose);
@@ -24,19 +24,19 @@ std::string libraries_at_start() {
 
 }  // namespace
 
-TEST_CASE("a program starts without cuBLAS") {
+TEST_CASE("a program starts without loading cuBLAS") {
   const std::string libraries = libraries_at_start();
   CHECK_THAT(libraries, Catch::Contains("libc.so"));
   CHECK_THAT(libraries, !Catch::Contains("libcublas"));
 }
 
-TEST_CASE("cuBLAS is loaded with all that Weft calls, and its errors are told in its words") {
+TEST_CASE("cuBLAS has every function that Weft calls, and its errors are reported in its words") {
   CHECK(cuda::cublas().set_stream(nullptr, nullptr) == CUBLAS_STATUS_NOT_INITIALIZED);
   CHECK_THROWS_WITH(cuda::check(CUBLAS_STATUS_ALLOC_FAILED, "cublasCreate"),
                     Catch::Contains("cuda: cublasCreate failed: ") && Catch::Contains("allocation"));
 }
 
-TEST_CASE("a cuBLAS that is missing, or is something else, is an error that names it and says what to do") {
+TEST_CASE("a missing or wrong cuBLAS library is an error that names it and says what to do") {
   using Catch::Contains;
   CHECK_THROWS_WITH(cuda::Cublas("libcublas.so.none"),
                     Contains("cuda: libcublas.so.none cannot be loaded: ") && Contains("No such file") &&

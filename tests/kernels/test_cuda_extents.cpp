@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The card where extents matter: more than a grid or a tile holds, and nothing beside what a verb is asked for.
+// Extents beyond one grid or one tile on the card, and no writes outside of the output.
 #include "tests/kernels/cuda_checks.h"
 
 using namespace weft;
@@ -10,7 +10,7 @@ constexpr int64_t blocks_of_a_grid = 1 << 16, threads_of_a_grid = blocks_of_a_gr
 
 }  // namespace
 
-TEST_CASE("the card writes nothing before and behind what it is asked for") {
+TEST_CASE("kernels on the card write nothing outside of their output") {
   SKIP_WITHOUT_A_CARD();
   for (const DType type : all_types)
     for (const int64_t size : {1, 2, 3, 7, 15, 17, 31, 1023}) {
@@ -23,7 +23,7 @@ TEST_CASE("the card writes nothing before and behind what it is asked for") {
     }
 }
 
-TEST_CASE("elements and tiles that are more than a grid's are all computed") {
+TEST_CASE("elements and tiles beyond one grid on the card are all computed") {
   SKIP_WITHOUT_A_CARD();
   const int64_t elements = threads_of_a_grid + 300, matrices = blocks_of_a_grid + 5;
   const Tensor seven = Tensor::full({1}, 7, DType::u8);
@@ -31,27 +31,27 @@ TEST_CASE("elements and tiles that are more than a grid's are all computed") {
   const Tensor small = sample({matrices, 2, 3}, DType::u8);
   compare(0, {small}, {sample({matrices, 3, 2}, DType::u8)}, VERB(permute(in[0], Shape{0, 2, 1}, out[0])));
 
-  Tensor pairs({2 * threads_of_a_grid + 4}, DType::f64, Device::cuda);  // two are written at a time
+  Tensor pairs({2 * threads_of_a_grid + 4}, DType::f64, Device::cuda);  // written two at a time
   Tensor last = pairs.slice(2 * threads_of_a_grid - 4, pairs.size());
   last.copy_from(Tensor::zeros({8}, DType::f64));
   backend(Device::cuda).fill(5, pairs);
   CHECK(last.values() == std::vector<double>(8, 5));
 }
 
-TEST_CASE("a running sum of floats on the card has the CPU's accuracy") {
+TEST_CASE("a running sum of floats on the card is as accurate as the CPU's") {
   SKIP_WITHOUT_A_CARD();
   const Tensor x = Tensor::uniform({100'000}, {3}, 0, 1);
   for (const Along along : {Along(1, 100'000, 1), Along(1, 50'000, 2)})
     compare(1, {x}, {x}, VERB(cumulative_sum(in[0], along, false, out[0])));
 }
 
-TEST_CASE("the nearest codes of more rows than are multiplied at once are those of the CPU") {
+TEST_CASE("the nearest codes of more rows than one block multiplies equal the CPU's") {
   SKIP_WITHOUT_A_CARD();
-  const Tensor codes = Tensor::normal({8192, 1}, {1}), x = Tensor::normal({4100, 1}, {2});  // 4096 rows at once
+  const Tensor codes = Tensor::normal({8192, 1}, {1}), x = Tensor::normal({4100, 1}, {2});  // in blocks of 4096 rows
   compare(0, {x, codes}, {integers({4100}, 9)}, VERB(nearest_rows(in[0], in[1], out[0])));
 }
 
-TEST_CASE("scores in more than one tile are summed like the CPU's, to 2^20 units") {
+TEST_CASE("scores in more than one tile on the card have the CPU's sums to 2^20 units") {
   SKIP_WITHOUT_A_CARD();
   constexpr int64_t m = 3, n = 2'800'000;  // 64 MiB hold two rows
   const Tensor q = sample({m, 1}, DType::f64), k = sample({n, 1}, DType::f64), scale = Tensor::full({}, 2, DType::f64);
@@ -68,7 +68,7 @@ TEST_CASE("scores in more than one tile are summed like the CPU's, to 2^20 units
   });
 }
 
-TEST_CASE("rows without scores have the sums of nothing, and targets nowhere score zero") {
+TEST_CASE("rows without scores on the card have empty sums, and targets outside score zero") {
   SKIP_WITHOUT_A_CARD();
   const Tensors in = {sample({4, 3}, DType::f32), sample({0, 3}, DType::f32), Tensor::full({}, 2, DType::f32),
                       Tensor::full({4}, -1, DType::i64)};

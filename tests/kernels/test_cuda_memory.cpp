@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The card's memory: its pool, its copies, and its end.
+// The card's memory: pool, copies and limits.
 #include <functional>
 #include <future>
 #include <thread>
@@ -15,7 +15,7 @@ void run_on_a_thread(const std::function<void()>& work) { std::thread(work).join
 
 }  // namespace
 
-TEST_CASE("values survive the way to the card and back, also when they outrun the staging memory") {
+TEST_CASE("values survive copies to the card and back, even beyond the staging memory") {
   SKIP_WITHOUT_A_CARD();
   for (const int64_t size : {int64_t{0}, int64_t{1}, int64_t{1} << 19, (int64_t{5} << 20) + 3}) {
     const Tensor x = Tensor::uniform({size}, Random{3});
@@ -23,7 +23,7 @@ TEST_CASE("values survive the way to the card and back, also when they outrun th
   }
 }
 
-TEST_CASE("a step that is repeated takes nothing more from the card's system") {
+TEST_CASE("a repeated step allocates no more memory on the card") {
   SKIP_WITHOUT_A_CARD();
   Backend& card = backend(Device::cuda);
   const Tensor x = Tensor::uniform({60, 1000}, Random{1}), w = Tensor::uniform({1000, 30}, Random{2});
@@ -42,7 +42,7 @@ TEST_CASE("a step that is repeated takes nothing more from the card's system") {
   CHECK(card.memory().peak_bytes == before.peak_bytes);
 }
 
-TEST_CASE("a block freed by another thread comes home, and a new thread inherits what an ended one left") {
+TEST_CASE("a block freed by another thread returns to its owner, and a new thread inherits an ended one's memory") {
   SKIP_WITHOUT_A_CARD();
   Backend& card = backend(Device::cuda);
   const int64_t live = card.memory().live_bytes;
@@ -63,7 +63,7 @@ TEST_CASE("a block freed by another thread comes home, and a new thread inherits
   }
 }
 
-TEST_CASE("memory that a thread frees is neither used again nor returned before its work is done") {
+TEST_CASE("memory freed by a thread is not reused or returned before its work is done") {
   SKIP_WITHOUT_A_CARD();
   Backend& card = backend(Device::cuda);
   constexpr int64_t size = 5'000'000;
@@ -75,7 +75,7 @@ TEST_CASE("memory that a thread frees is neither used again nor returned before 
     std::vector<double> seen;
     std::thread other([&, given = std::move(given)]() mutable {
       Tensor copy = Tensor::like(given);
-      for (int i = 0; i < 100; ++i) copy.copy_from(given);  // a while of work on this thread's stream
+      for (int i = 0; i < 100; ++i) copy.copy_from(given);  // some work on this thread's stream
       given = {};
       freed.set_value();
       used.get_future().wait();
@@ -96,19 +96,19 @@ TEST_CASE("memory that a thread frees is neither used again nor returned before 
   }
 }
 
-TEST_CASE("a request beyond the card's memory is an error that names the sizes and leaves the card usable") {
+TEST_CASE("a request beyond the card's memory is an error with the sizes, and the card stays usable") {
   SKIP_WITHOUT_A_CARD();
   CHECK_THROWS_WITH(bytes_on_card(int64_t{1} << 45), Catch::Contains("no memory for 35184372088832 bytes"));
   CHECK_THROWS_WITH(bytes_on_card(int64_t{1} << 55), Catch::Contains("memory for 36028797018963968 bytes"));
   CHECK(Tensor::full({3}, 2, DType::f32, Device::cuda).values() == std::vector<double>(3, 2));
 }
 
-TEST_CASE("a request beyond the card's memory first returns what is cached, also by threads that ended") {
+TEST_CASE("a request beyond the card's memory first releases cached memory, including that of ended threads") {
   SKIP_WITHOUT_A_CARD();
   const auto calls = [] { return backend(Device::cuda).memory().system_calls; };
   const auto here = [](const std::function<void()>& work) { work(); };
   for (const std::function<void(const std::function<void()>&)> run : {+here, &run_on_a_thread}) {
-    for (int i = 0; i < 10; ++i) run([] { bytes_on_card(54321); });  // in each context that waits for a thread
+    for (int i = 0; i < 10; ++i) run([] { bytes_on_card(54321); });  // in every context that waits for a thread
     CHECK_THROWS(bytes_on_card(int64_t{1} << 45));
     const int64_t before = calls();
     run([] { bytes_on_card(54321); });
@@ -116,7 +116,7 @@ TEST_CASE("a request beyond the card's memory first returns what is cached, also
   }
 }
 
-TEST_CASE("a thread's memory is on the card that it chose last, whatever cards other threads had") {
+TEST_CASE("a thread's memory is on the card that it selected last, whatever other threads selected") {
   SKIP_WITHOUT_A_CARD();
   const auto told_on = [](const std::vector<int>& cards) {
     std::string told;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A training step on a card, traced: nothing in it makes the host wait for the card, or asks the system for memory. The
-// linker sends the calls of CUDA's runtime that can do so through here (--wrap, in meson.build).
+// A traced training step on a card: nothing in it makes the host wait for the card or allocates system memory. The
+// linker routes the CUDA runtime calls that can do so through here (--wrap, in meson.build).
 #include <cuda_runtime_api.h>
 
 #include <deque>
@@ -34,7 +34,7 @@ struct Trace {
   }
 };
 
-// The calls since the trace was last taken, with how often each was made.
+// The calls since the last trace, with their counts.
 std::string taken() {
   const std::lock_guard lock(Trace::instance().mutex);
   std::vector<std::string> calls = std::exchange(Trace::instance().calls, {});
@@ -92,7 +92,7 @@ class Step {
     Tape tape;
     declare_group(tape, comm_);
     const auto rank = static_cast<uint64_t>(comm_.rank().value);
-    const auto view = [&](uint64_t number) {  // of images that the host makes
+    const auto view = [&](uint64_t number) {  // images that the host generates
       const Tensor images = Tensor::uniform({20, 28, 28, 1}, key_.fork(2 * steps_ + number).fork(rank));
       return (*head_)((*encoder_)(tape.constant(images.to(Device::cuda))));
     };
@@ -121,7 +121,7 @@ class Step {
   }
 };
 
-// What all ranks call in a step, once warm.
+// The calls of all ranks in a step after warm-up.
 std::string calls_of_a_step(Communicator& comm) {
   Step step(comm);
   for (int i = 0; i < 3; ++i) step();
@@ -131,7 +131,7 @@ std::string calls_of_a_step(Communicator& comm) {
   comm.barrier();
   step();
   comm.barrier();
-  const std::string calls = taken();  // of one rank, and empty for the others
+  const std::string calls = taken();  // one rank's calls; empty on the others
   comm.barrier();
   require(std::isfinite(step.loss()), "the loss is ", step.loss());
   return calls;
@@ -144,21 +144,21 @@ void expect_no_waits(const std::string& calls) {
   CHECK_THAT(calls, Catch::Contains("cudaMemcpyAsync"));
 }
 
-TEST_CASE("a training step on a card never waits for it, and takes no memory from its system") {
+TEST_CASE("a training step on a card never waits for it and allocates none of its memory") {
   SKIP_WITHOUT_A_CARD();
   Communicator alone(connect_self());
   expect_no_waits(calls_of_a_step(alone));
-  CHECK_THAT(taken(), Catch::Contains("cudaStreamSynchronize"));  // for the loss, after the step
+  CHECK_THAT(taken(), Catch::Contains("cudaStreamSynchronize"));  // reads the loss after the step
 }
 
-// How often the host waited for the card.
+// How often the host has waited for the card.
 int64_t waits_among(const std::string& calls) {
   CHECK_THAT(calls, !Catch::Contains("EventSynchronize\n"));
   const size_t waits = calls.find("cudaStreamSynchronize");
   return waits == std::string::npos ? 0 : std::stoi(calls.substr(calls.rfind('\n', waits) + 1));
 }
 
-// In a step whose batch is encoded in four parts.
+// In a step with its batch encoded in four parts.
 int64_t waits_of_a_cached_step(Recompute recompute) {
   Communicator comm(connect_self());
   const Init init{.key = {3}, .device = Device::cuda};
@@ -182,13 +182,13 @@ int64_t waits_of_a_cached_step(Recompute recompute) {
   return waits_among(taken());
 }
 
-TEST_CASE("features that are encoded again are compared with one wait for all of them, those that are kept with none") {
+TEST_CASE("recomputed features are compared with one wait for all of them, and kept features with none") {
   SKIP_WITHOUT_A_CARD();
   CHECK(waits_of_a_cached_step(Recompute::yes) == 1);
   CHECK(waits_of_a_cached_step(Recompute::no) == 0);
 }
 
-// In an exact sum of gradients over two blocks.
+// In an exact gradient sum over two blocks.
 int64_t waits_of_an_exact_sum(int parameters) {
   Communicator alone(connect_self());
   std::deque<Parameter> all;
@@ -211,12 +211,12 @@ int64_t waits_of_an_exact_sum(int parameters) {
   return waits_among(calls);
 }
 
-TEST_CASE("exact sums of gradients are handed over with one wait for a card, however many parameters there are") {
+TEST_CASE("exact gradient sums are handed over with one wait for the card, for any number of parameters") {
   SKIP_WITHOUT_A_CARD();
   for (const int parameters : {1, 2, 40}) CHECK(waits_of_an_exact_sum(parameters) == 1);
 }
 
-TEST_CASE("neither does a step of ranks whose cards are connected by NCCL") {
+TEST_CASE("a step of ranks connected by NCCL never waits for a card and allocates none of its memory") {
   std::string calls;
   std::mutex mutex;
   on_cards_of(1, [&](std::unique_ptr<Transport> group) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The elementary functions against double (float) and long double (double) libraries.
+// The elementary functions against libraries in double (for float) and long double (for double).
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace {
 constexpr float inf = std::numeric_limits<float>::infinity();
 constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
 
-// |y - exact| in units of the last place that T has at `exact`; enormous where only one of them is NaN or infinite.
+// |y - exact| in units in the last place of T at `exact`; huge if only one of them is NaN or infinite.
 template <class T, class Wide> double ulps(T y, Wide exact) {
   using Limits = std::numeric_limits<T>;
   if (std::isnan(exact) || std::isnan(y)) return std::isnan(exact) && std::isnan(y) ? 0 : 1e30;
@@ -33,7 +33,7 @@ struct Worst {
   double ulp = 0, at = 0;
 };
 
-// Every 2^32 / count-th float, all exponents and signs alike, up to |x| <= limit.
+// Every 2^32 / count-th float, evenly over exponents and signs, up to |x| <= limit.
 template <class F, class Exact> Worst sweep(F f, Exact exact, float limit = inf, uint32_t count = 400'000) {
   std::vector<float> x, y;
   for (uint32_t i = 0; i < count; ++i) {
@@ -41,7 +41,7 @@ template <class F, class Exact> Worst sweep(F f, Exact exact, float limit = inf,
     if (!(std::fabs(candidate) > limit)) x.push_back(candidate);
   }
   y.resize(x.size());
-  for (size_t i = 0; i < x.size(); ++i) y[i] = f(x[i]);  // a loop of its own, so that the vectorised code is tested
+  for (size_t i = 0; i < x.size(); ++i) y[i] = f(x[i]);  // a separate loop, so that the vectorised code is tested
   Worst worst;
   for (size_t i = 0; i < x.size(); ++i)
     if (const double u = ulps(y[i], exact(double(x[i]))); u > worst.ulp) worst = {u, x[i]};
@@ -65,7 +65,7 @@ void require_within(double bound, Worst worst, const std::string& what) {
 
 #define WEFT_COMPARE(name) [](auto x) { return maths::name(x); }, [](auto x) { return std::name(x); }
 
-// Equal, counting NaN as equal to NaN and -0 as different from 0.
+// Equality in which NaN equals NaN and -0 differs from 0.
 bool same(double a, double b) { return std::isnan(a) ? std::isnan(b) : a == b && std::signbit(a) == std::signbit(b); }
 
 template <class F, class Exact> void require_same(std::vector<float> xs, F f, Exact exact) {
@@ -90,7 +90,7 @@ template <class F> void require_monotone(float low, float high, F f) {
 
 }  // namespace
 
-TEST_CASE("float functions are within their stated error over all exponents") {
+TEST_CASE("float functions are within their stated error for all exponents") {
   require_within(1.1, sweep(WEFT_COMPARE(exp)), "exp");
   require_within(1.7, sweep(WEFT_COMPARE(expm1)), "expm1");
   require_within(1.1, sweep(WEFT_COMPARE(log)), "log");
@@ -126,7 +126,7 @@ TEST_CASE("double functions are within their stated error") {
   }
 }
 
-TEST_CASE("sin and cos in double hold where all leading digits cancel") {
+TEST_CASE("sin and cos in double are accurate where all leading digits cancel") {
   const auto check = [](double x) {
     INFO("x = " << x << ": " << maths::sin(x) << ", " << maths::cos(x));
     REQUIRE(ulps(maths::sin(x), std::sin(static_cast<long double>(x))) <= 0.9);
@@ -137,13 +137,13 @@ TEST_CASE("sin and cos in double hold where all leading digits cancel") {
     const double near = n * half_pi;
     for (const double x : {near, std::nextafter(near, 0), std::nextafter(near, 2 * near)}) check(x), check(-x);
   }
-  REQUIRE(maths::sin(2 * half_pi) == 0x1.1a62633145c07p-53);  // what pi has beyond double
+  REQUIRE(maths::sin(2 * half_pi) == 0x1.1a62633145c07p-53);  // the part of pi beyond double
   REQUIRE(maths::cos(half_pi) == 0x1.1a62633145c07p-54);
   REQUIRE(std::isnan(maths::sin(0x1p40)));
   REQUIRE(std::isnan(maths::cos(-0x1p40)));
 }
 
-TEST_CASE("pow in double is within its stated error wherever the result lies") {
+TEST_CASE("pow in double is within its stated error for results of any size") {
   const auto power = [](auto x, auto y) {
     if constexpr (std::is_same_v<decltype(x), double>) return maths::pow(x, double(y));
     return std::pow(x, y);
@@ -154,7 +154,7 @@ TEST_CASE("pow in double is within its stated error wherever the result lies") {
                        0, 1e20, [&](auto x) { return power(x, decltype(x)(y)); },
                        [&](auto x) { return power(x, decltype(x)(y)); }),
                    "pow of x");
-  // Where |log x| is small, y multiplies its error; at 4/3 its polynomial is at its worst.
+  // For small |log x|, y multiplies its error; its polynomial is at its worst at 4/3.
   for (const double x :
        {0.3, 0.6667, 0.68, 0.99999, 1 + 0x1p-52, 1 + 0x1p-30, 1.3333, 1.34, 1.35, 2.0, 1e300, 1e-310}) {
     const double least = -745.2 / std::log(x), most = 709.79 / std::log(x);
@@ -166,13 +166,13 @@ TEST_CASE("pow in double is within its stated error wherever the result lies") {
   }
   for (int exponent = -1074; exponent <= 1023; ++exponent)
     REQUIRE(maths::pow(2.0, exponent) == std::ldexp(1, exponent));
-  for (double x = -9; x <= 9; ++x) {  // what double holds is exact
+  for (double x = -9; x <= 9; ++x) {  // exact as far as double can represent it
     double exact = 1;
     for (int exponent = 0; exponent <= 16; ++exponent, exact *= x) REQUIRE(maths::pow(x, exponent) == exact);
   }
 }
 
-TEST_CASE("zeros, infinities, NaN and the ends of the range are exact") {
+TEST_CASE("zeros, infinities, NaN and the range limits are exact") {
   require_same({0, -0.0f, inf, -inf, not_a_number, -800, 800}, WEFT_COMPARE(exp));
   require_same({0.0f, -0.0f, inf, -inf, not_a_number, -1e3f, 1e3f}, WEFT_COMPARE(expm1));
   require_same({0.0f, -0.0f, 1, -1, inf, -inf, not_a_number, -1e-40f}, WEFT_COMPARE(log));
@@ -188,7 +188,7 @@ TEST_CASE("zeros, infinities, NaN and the ends of the range are exact") {
   REQUIRE(maths::rsqrt(0.25f) == 2);
 }
 
-TEST_CASE("pow follows IEEE 754 at every edge") {
+TEST_CASE("pow follows IEEE 754 in every special case") {
   const auto check = [](auto... edges) {
     using T = std::common_type_t<decltype(edges)...>;
     using Wide = std::conditional_t<std::is_same_v<T, float>, double, long double>;
@@ -207,7 +207,7 @@ TEST_CASE("pow follows IEEE 754 at every edge") {
 
 namespace {
 
-// Of all bits of f at 4096 arguments: every other one any number at all, the rest within 256 of 0.
+// A hash of all bits of f at 4096 arguments: every other one has random bits, the rest are within 256 of 0.
 template <class T, class F> uint32_t hash_of(F f) {
   using Bits = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
   std::vector<T> x(4096), y(x.size());
@@ -217,7 +217,7 @@ template <class T, class F> uint32_t hash_of(F f) {
     x[i] = i % 2 ? __builtin_bit_cast(T, Bits(state >> (64 - 8 * sizeof(T)))) : T(int64_t(state) >> 24) * T(0x1p-31);
   }
   for (size_t i = 0; i < x.size(); ++i) y[i] = f(x[i]);
-  const volatile T* one_by_one = x.data();  // which no compiler makes vectors of
+  const volatile T* one_by_one = x.data();  // volatile, so that no compiler vectorises it
   uint64_t hash = 0;
   for (size_t i = 0; i < x.size(); ++i) {
     REQUIRE(same(y[i], f(T(one_by_one[i]))));
@@ -229,8 +229,8 @@ template <class T, class F> uint32_t hash_of(F f) {
 
 }  // namespace
 
-// The hashes are those of the first machine that computed them; every other has to find the same.
-TEST_CASE("every function has the same bits on every CPU and with every compiler, in loops and alone") {
+// The hashes are those of the first machine that computed them; every other machine must reproduce them.
+TEST_CASE("every function has the same bits on every CPU and with every compiler, vectorised or scalar") {
   const auto check = [](const std::string& name, uint32_t in_float, uint32_t in_double, auto f) {
     INFO(name);
     CHECK(hash_of<float>(f) == in_float);
@@ -249,7 +249,7 @@ TEST_CASE("every function has the same bits on every CPU and with every compiler
   check("any power", 0xa6db7aff, 0xef82e22c, [](auto x) { return maths::pow(std::fabs(x), x / 64); });
 }
 
-TEST_CASE("log1p of a fraction is log1p, to the bit") {
+TEST_CASE("log1p_of_fraction equals log1p bit by bit") {
   const auto same = [](auto x) { REQUIRE(maths::log1p_of_fraction(x) == maths::log1p(x)); };
   for (float x = 1; x > 1e-37f; x *= 0.99999f) same(x);
   for (double x = 1; x > 1e-300; x *= 0.9999) same(x);
@@ -260,7 +260,7 @@ TEST_CASE("log1p of a fraction is log1p, to the bit") {
   CHECK(std::isnan(maths::log1p_of_fraction(NAN)));
 }
 
-TEST_CASE("functions do not step back where their pieces meet") {
+TEST_CASE("functions stay monotone where their pieces meet") {
   require_monotone(0.34657f, 0.3466f, [](float x) { return maths::exp(x); });
   require_monotone(-87.3370f, -87.336f, [](float x) { return maths::exp(x); });  // into the subnormals
   require_monotone(1.3333f, 1.33334f, [](float x) { return maths::log(x); });

@@ -89,17 +89,17 @@ template <class T> T first_of(void (*kernel)(int64_t, int64_t, const T*, T*), st
 
 }  // namespace
 
-TEST_CASE("row kernels agree with plain loops in double on odd sizes") {
+TEST_CASE("row kernels match plain loops in double on odd sizes") {
   for (const int64_t n : {0, 1, 3, 16, 17, 63, 130, 1000}) {
     check_rows<float>(3, n);
     check_rows<double>(3, n);
   }
   check_rows<float>(0, 5);
   check_rows<float>(203, 7);
-  check_rows<double>(1, 9001);  // summed by halves
+  check_rows<double>(1, 9001);  // uses pairwise summation
 }
 
-TEST_CASE("rows of infinities and NaN give what PyTorch gives") {
+TEST_CASE("rows of infinities and NaN give PyTorch's results") {
   for (const int64_t n : {1, 5, 17, 100}) {
     const std::vector<float> low(n, -inf);
     REQUIRE(std::isnan(first_of<float>(cpu::softmax, low)));
@@ -119,7 +119,7 @@ TEST_CASE("rows of infinities and NaN give what PyTorch gives") {
   REQUIRE(first_of<float>(cpu::softmax, {1e38f, -1e38f}) == 1);
 }
 
-TEST_CASE("a row's result does not depend on the rows beside it") {
+TEST_CASE("a row's result does not depend on the other rows") {
   const int64_t rows = 9, n = 333;
   const auto x = samples<float>(rows * n, 7);
   std::vector<float> together(rows * n), alone(n);

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host memory for what travels through the host: on its way to and from each device that there is.
+// Host staging memory for transfers to and from each available device.
 #include "tests/support/on_each_device.h"
 
 using namespace weft;
 
-TEST_CASE_METHOD(OnEachDevice, "a staged tensor has the values and is on the host; a host tensor is its own") {
+TEST_CASE_METHOD(
+    OnEachDevice,
+    "staging_for returns a host tensor with equal values, which is the tensor itself if it is on the host") {
   for (const Shape& shape : {Shape{}, Shape{0}, Shape{7, 11}, Shape{3, 400'001}}) {
     const Tensor x = random(shape), host = staged(x);
-    const Values seen = host.values();  // before anything else waits for the device
+    const Values seen = host.values();  // before anything else synchronises the device
     CHECK(host.device() == Device::cpu);
     CHECK(host.shape() == shape);
     CHECK(seen == x.values());
@@ -16,7 +18,7 @@ TEST_CASE_METHOD(OnEachDevice, "a staged tensor has the values and is on the hos
 }
 
 TEST_CASE_METHOD(OnEachDevice,
-                 "what comes back by way of staging memory is what was put there, though it is dropped at once") {
+                 "values copied to staging memory arrive intact, even if the staging tensor is dropped at once") {
   for (const int64_t size : {1, 1000, 1'000'003}) {
     Tensor y = full({size}, -1);
     for (int round = 0; round < 3; ++round) {
@@ -27,13 +29,13 @@ TEST_CASE_METHOD(OnEachDevice,
         landing.copy_from(values);
         y.copy_from(landing);
       }
-      staging_for(y).mutate<double>()[0] = 5;  // in the same block as before
+      staging_for(y).mutate<double>()[0] = 5;  // reuses the same block
       CHECK(y.values() == values.values());
     }
   }
 }
 
-TEST_CASE_METHOD(OnEachDevice, "staging takes nothing more from the system once it is warm") {
+TEST_CASE_METHOD(OnEachDevice, "staging allocates no system memory after the first use") {
   const Tensor x = random({100'000}), small = random({10});
   const auto step = [&] {
     Tensor y = Tensor::like(x);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What the tests of VectorQuantize and its codebook share: steps of training on tokens that are divided among ranks.
+// Shared by the tests of VectorQuantize and its codebook: steps of training on tokens that are sharded over ranks.
 #include <algorithm>
 #include <cmath>
 
@@ -18,7 +18,7 @@ inline State state_of(const Module& module) {
   return state;
 }
 
-// A rank's part of so many rows: uneven, and of five ranks two have none.
+// A rank's range of all rows: uneven; of five ranks two have none.
 inline std::pair<int64_t, int64_t> part(int64_t rows, const Communicator& comm) {
   constexpr int64_t weights[] = {3, 1, 0, 2, 0};
   int64_t all = 0, before = 0;
@@ -27,7 +27,7 @@ inline std::pair<int64_t, int64_t> part(int64_t rows, const Communicator& comm) 
   return {rows * before / all, rows * (before + weights[number(comm) % 5]) / all};
 }
 
-// The state of a quantizer after `work` on so many ranks, which all of them must have.
+// The state of a quantizer after `work` on a number of ranks; expects it to be equal on all of them.
 template <class Work> State state_after(int ranks, const VectorQuantizeOptions& options, Work work) {
   std::vector<State> states(static_cast<size_t>(ranks));
   run_ranks(ranks, [&](Communicator& comm) {
@@ -42,7 +42,7 @@ template <class Work> State state_after(int ranks, const VectorQuantizeOptions& 
 constexpr int64_t dim = 6;
 constexpr Pass training(uint64_t step) { return {.training = true, .key = {9, step}}; }
 
-// The tokens of a step, about a place that moves to and fro, so that codes die; and which of them count.
+// The tokens of a step, around a center that moves to and fro so that codes die, and their mask.
 inline Tensor tokens(uint64_t step, int64_t count) {
   return Tensor::normal({count, dim}, {4, step}, 3 * std::sin(static_cast<double>(step)), 1);
 }
@@ -53,7 +53,7 @@ inline Tensor mask(uint64_t step, int64_t count) {
   return mask;
 }
 
-// Steps of this rank's part of the tokens, in so many passes.
+// Training steps on this rank's part of the tokens, with a number of passes per step.
 inline auto steps(uint64_t count, int64_t passes) {
   return [=](VectorQuantize& quantize, Communicator& comm) {
     for (uint64_t step = 0; step < count; ++step) {

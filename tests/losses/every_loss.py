@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that every loss in weft/losses/ is held against one process with the whole batch: that a LossCase calls it. Prints
-each that is not as file:line.
+"""Checks that every loss in weft/losses/ is compared with one process with the whole batch, that is called by a
+LossCase. Prints the others as file:line.
 
     tests/losses/every_loss.py [ROOT]
 """
@@ -9,7 +9,7 @@ import pathlib
 import re
 import sys
 
-# What losses are made of. Each is checked within theirs.
+# Parts of losses, which are checked within them.
 parts = {"Quantizer", "counted_once", "mean_over_ranks", "no_loss", "unevenness", "with_decoder"}
 
 arguments = r"\(((?:[^;{}]|\{\})*)\)"
@@ -19,7 +19,7 @@ class_head = re.compile(r"^(?:class|struct) (\w+)", re.M)
 
 
 def losses_of(header):
-    """Yields (line number, name) of every function and class that makes a loss together with other ranks."""
+    """Yields (line number, name) of every function and class that computes a loss over ranks."""
     for found in function.finditer(header):
         if "Communicator&" in found[2]:
             yield header.count("\n", 0, found.start()) + 1, found[1]
@@ -30,7 +30,7 @@ def losses_of(header):
 
 
 def complaints(files):
-    """`files` are texts by name."""
+    """Yields a message for every loss without a LossCase. `files` maps names to texts."""
     cases = "\n".join(text[text.index("LossCase"):] for name, text in files.items()
                       if name.endswith(".cpp") and "LossCase" in text)
     for name, text in files.items():
@@ -43,7 +43,7 @@ def complaints(files):
 
 
 def expect_to_notice():
-    """That this file finds what it is for."""
+    """Checks this program: it finds losses without a case."""
     header = ("Var mine(const Var& x, Communicator& comm);\n"
               "class Yours {\n  Var operator()(const Var& x, Communicator& comm);\n};\n"
               "class Ours : public Quantizer {\n  Quantized apply(const Var& x, Communicator& comm) override;\n};\n")

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// How far a loss on the ranks of a group is from one process with the whole batch: in its value, which the ranks'
-// shares add up to, and in its gradients. Every rank makes the comparison and gets the same result; `check` throws
-// where it is too much.
+// How far a loss on the ranks of a group is from one process with the whole batch, in its value (the sum of the ranks'
+// shares) and its gradients. Every rank makes the comparison and gets the same result; `check` throws if the difference
+// is too large.
 #include <algorithm>
 #include <cmath>
 
@@ -16,7 +16,7 @@ namespace weft {
 class LossComparison {
  public:
   struct Result {
-    double value = 0;     // relative, where it is not small
+    double value = 0;     // relative to the expected value, or to 1e-3 if that is larger
     double gradient = 0;  // the largest of any element, relative to the largest element of that input's gradient
   };
 
@@ -58,10 +58,10 @@ class LossComparison {
  private:
   struct Graded {
     double value;
-    std::vector<Tensor> gradients;  // by rows, then by what is shared
+    std::vector<Tensor> gradients;  // those of rows, then those of shared inputs
   };
 
-  // On the ranks of a group, or on one process.
+  // Runs the loss on the ranks of a group, or on one process.
   Graded graded(Communicator* comm) const {
     Tape tape;
     if (comm) declare_group(tape, *comm);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Prints, for every loss and quantizer in each of its variants, how far its gradients on the ranks of a group are from
-// those of one process with the whole batch: the largest difference, relative to the largest element. Beside it, the
-// same of other libraries on three ranks: as stored, or as tools/oracles/run_losses has just measured it.
+// those of one process with the whole batch: the largest difference, relative to the largest element. The next column
+// is that of other libraries on three ranks: as stored, or as tools/oracles/run_losses has just measured it.
 //
 //   loss_table [BUILD FOLDER/upstream]
 #include <cstdio>

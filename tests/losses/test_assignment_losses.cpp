@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sinkhorn over ranks, and the losses that assign samples to prototypes: their state, special values and refusals.
+// Sinkhorn over ranks, and the losses that assign samples to prototypes: state, special values and refusals.
 #include <numeric>
 
 #include "tests/support/counted_transport.h"
@@ -23,7 +23,7 @@ namespace {
 const Init f64 = {.key = {1}, .dtype = DType::f64};
 constexpr Pass training = {.training = true};
 
-// How twelve samples are divided: unevenly, with empty ranks, or all on the last.
+// Divisions of twelve samples: unevenly with empty ranks, or all on the last rank.
 std::vector<Rows> divisions(int ranks) {
   const auto n = static_cast<size_t>(ranks);
   Rows uneven(n, 0), last(n, 0);
@@ -42,7 +42,7 @@ double whole(const Var& share, Communicator& comm) { return sum_over_ranks(share
 
 }  // namespace
 
-TEST_CASE("codes are those of one process, whatever rank has the samples, and several sets of them travel together") {
+TEST_CASE("Sinkhorn codes equal those of one process for any division, also for several matrices at once") {
   on_ranks({1, 2, 3, 5, 8}, [](Communicator& comm) {
     for (const Rows& rows : divisions(comm.size())) {
       const Tensor first = affine(twelve(4, 1), 20, 0).value(), second = twelve(4, 2);
@@ -56,7 +56,7 @@ TEST_CASE("codes are those of one process, whatever rank has the samples, and se
   });
 }
 
-TEST_CASE("codes of a sample add up to one, and in the end all prototypes are used equally often over the ranks") {
+TEST_CASE("Sinkhorn codes of a sample sum to one, and all prototypes are used equally over the ranks in the limit") {
   on_ranks({1, 3, 5}, [](Communicator& comm) {
     const Rows rows = divisions(comm.size())[0];
     const Tensor codes = sinkhorn({mine(affine(twelve(4, 1), 3, 0).value(), rows, comm)}, 200, comm)[0];
@@ -67,11 +67,11 @@ TEST_CASE("codes of a sample add up to one, and in the end all prototypes are us
   });
 }
 
-TEST_CASE("codes of very large or very unlike scores are finite") {
+TEST_CASE("Sinkhorn codes are finite for very large or very different scores") {
   on_ranks({1, 2, 3}, [](Communicator& comm) {
     const Rows rows = divisions(comm.size())[0];
     for (const double scale : {1e3, 1e30}) {
-      // The last prototype is nobody's: its column vanishes beside the others.
+      // No sample chooses the last prototype: its column vanishes beside the others.
       Tensor logits = affine(twelve(4, 3, DType::f32), scale, scale).value();
       for (int64_t i = 0; i < 12; ++i) logits.mutate<float>()[4 * i + 3] = static_cast<float>(-scale * 1e3);
       const Tensor codes = sinkhorn({mine(logits, rows, comm)}, 3, comm)[0];
@@ -93,20 +93,21 @@ TEST_CASE("an iteration of Sinkhorn costs two collectives for any number of samp
     }));
 }
 
-TEST_CASE("codes have no gradient, and predictions of other crops have") {
+TEST_CASE("Sinkhorn codes have no gradient, and predictions of other crops have one") {
   on_ranks([](Communicator& comm) {
     Tape tape;
     const Rows rows = divisions(comm.size())[0];
     const Var high = tape.watch(mine(twelve(4, 1), rows, comm)), low = tape.watch(mine(twelve(4, 2), rows, comm));
     const auto g = tape.gradient(swav({high}, {low}, {}, comm), {high, low});
     expect_same_bits(g[0].value(), Tensor::zeros(high.shape(), DType::f64));
-    // Of -q log p by logits: (p - q) / temperature, which adds up to zero in each row and is not zero.
+    // The gradient of -q log p with respect to the logits, (p - q) / temperature, sums to zero in each row and is not
+    // zero.
     expect_close(sum(g[1], 1), Tensor::zeros({low.shape()[0]}, DType::f64));
     expect(comm.all_reduce(sum(abs(g[1])).value()).item() > 0.1, text(g[1].value()));
   });
 }
 
-TEST_CASE("views that agree with their own targets count nowhere") {
+TEST_CASE("swapped_cross_entropy skips pairs of a view with its own target") {
   const Tensor certain = Tensor::from({1, 2}, {1, 0}), logits = Tensor::from({1, 2}, {0, 40}, DType::f32);
   const std::vector<Tensor> targets = {certain, certain};
   const std::vector<Var> same = {logits, logits}, more = {logits, logits, logits};
@@ -117,10 +118,10 @@ TEST_CASE("views that agree with their own targets count nowhere") {
   CHECK(swapped_pairs(1, 1) == 0);
 }
 
-TEST_CASE("an equal use of prototypes costs nothing, and a power law does where it is the prior") {
+TEST_CASE("MSN's regularizer is zero for equal use of prototypes, and not if a power law is the prior") {
   on_ranks({1, 2, 3}, [](Communicator& comm) {
     Tape tape;
-    // Rank by rank everybody is at one prototype; equally often only over all ranks.
+    // Each rank's samples are all at one prototype; use is equal only over all ranks.
     const int64_t me = number(comm), ranks = comm.size();
     Tensor prototypes = Tensor::zeros({ranks, ranks}, DType::f64);
     for (int64_t i = 0; i < ranks; ++i) prototypes.mutate<double>()[i * ranks + i] = 1;
@@ -144,7 +145,7 @@ TEST_CASE("an equal use of prototypes costs nothing, and a power law does where 
   });
 }
 
-TEST_CASE("targets and the prototypes in them have no gradient") {
+TEST_CASE("assignment losses have no gradient for targets and their prototypes") {
   on_ranks({1, 3}, [](Communicator& comm) {
     Tape tape;
     const Rows rows = divisions(comm.size())[0];
@@ -157,7 +158,7 @@ TEST_CASE("targets and the prototypes in them have no gradient") {
   });
 }
 
-TEST_CASE("a batch without any sample costs nothing, and has gradients of zero") {
+TEST_CASE("assignment losses of an empty batch are zero with zero gradients") {
   on_ranks({1, 2}, [](Communicator& comm) {
     Tape tape;
     declare_group(tape, comm);
@@ -171,7 +172,7 @@ TEST_CASE("a batch without any sample costs nothing, and has gradients of zero")
   });
 }
 
-TEST_CASE("losses of bf16 are computed in f32") {
+TEST_CASE("assignment losses of bf16 inputs are computed in f32") {
   on_ranks({1, 3}, [](Communicator& comm) {
     Tape tape;
     const Var x = tape.watch(mine(twelve(3, 1), divisions(comm.size())[0], comm).to(DType::bf16));
@@ -187,14 +188,14 @@ TEST_CASE("losses of bf16 are computed in f32") {
 
 namespace {
 
-// The steps of a training with so many samples a step, in two passes each; the third has none.
+// Training steps with two passes each over the given numbers of samples; the third step has none.
 Tensor teacher_of(int step, int view) {
   return step == 2 ? Tensor({0, 4}, DType::f32) : twelve(4, 10 * step + view, DType::f32);
 }
 Tensor center_after(int steps, int division, Communicator& comm) {
   Dino dino("dino", 4, {.key = {1}}, {.center_momentum = 0.8});
   for (int step = 0; step < steps; ++step) {
-    for (const int view : {0, 2}) {  // of each pass the first
+    for (const int view : {0, 2}) {  // the first views of each pass
       Vars teacher;
       for (const int v : {view, view + 1}) {
         const Tensor all = teacher_of(step, v);
@@ -204,7 +205,7 @@ Tensor center_after(int steps, int division, Communicator& comm) {
       }
       dino(teacher, teacher, training, comm);
       const Tensor other = Tensor::full({2, 4}, 100);
-      dino({other}, {other, other}, {}, comm);  // evaluation counts nowhere
+      dino({other}, {other, other}, {}, comm);  // evaluation does not count
     }
     dino.update(comm);
   }
@@ -213,7 +214,7 @@ Tensor center_after(int steps, int division, Communicator& comm) {
 
 }  // namespace
 
-TEST_CASE("the center is the same bits on every rank, and that of one process for any division") {
+TEST_CASE("DINO's center has the same bits on every rank, and equals one process for any division") {
   on_ranks({1, 2, 3, 5}, [](Communicator& comm) {
     Var expected = Tensor::zeros({4}, DType::f64);
     for (const int step : {0, 1, 3, 4}) {
@@ -229,7 +230,7 @@ TEST_CASE("the center is the same bits on every rank, and that of one process fo
   });
 }
 
-TEST_CASE("the center waits for the update, and a second run of a checkpoint does not count") {
+TEST_CASE("DINO's center changes only in update, and a checkpoint's recomputation does not count") {
   on_ranks({1, 2}, [](Communicator& comm) {
     const auto step = [&](auto pass) {
       Dino dino("dino", 4, f64);
@@ -242,7 +243,7 @@ TEST_CASE("the center waits for the update, and a second run of a checkpoint doe
       const Tensor g = tape.gradient(loss, {student})[0].value();
       dino.update(comm);
       const Tensor center = dino.center.value;
-      dino.update(comm);  // of nothing new
+      dino.update(comm);  // without new samples
       expect_same_bits(dino.center.value, center);
       expect(dino.buffers() == std::vector<Parameter*>{&dino.center}, "the center is no buffer");
       expect(dino.parameters().empty(), "the center is a parameter");
@@ -258,7 +259,7 @@ TEST_CASE("the center waits for the update, and a second run of a checkpoint doe
   });
 }
 
-TEST_CASE("losses of assignments refuse what they cannot compare, and say why") {
+TEST_CASE("assignment losses refuse bad input and say why") {
   on_ranks({1, 2}, [](Communicator& comm) {
     const Var four = Tensor::zeros({4, 3}, DType::f64), wide = Tensor::zeros({4, 5}, DType::f64),
               few = Tensor::zeros({2, 3}, DType::f64);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The codebook of a VectorQuantize: its state, which must not depend on how a batch is divided.
+// The codebook of a VectorQuantize: its state does not depend on how a batch is divided.
 #include "tests/losses/codebook_checks.h"
 #include "weft/collectives/share.h"
 #include "weft/engine/ops/reduce.h"
@@ -9,7 +9,7 @@
 using namespace weft;
 using namespace weft::checks;
 
-TEST_CASE("after 50 steps a codebook has the same bits on all ranks and for any number of ranks") {
+TEST_CASE("a codebook has the same bits after 50 steps on all ranks and for any number of ranks") {
   for (const bool unit : {false, true}) {
     VectorQuantizeOptions options = following();
     options.codebook.unit = unit;
@@ -21,7 +21,7 @@ TEST_CASE("after 50 steps a codebook has the same bits on all ranks and for any 
   }
 }
 
-TEST_CASE("a codebook goes on from its buffers") {
+TEST_CASE("a codebook resumes from its buffers") {
   run_ranks(2, [](Communicator& comm) {
     VectorQuantize one("vq", following(), {.key = {1}}), other("vq", following(), {.key = {2}});
     steps(5, 1)(one, comm);
@@ -31,7 +31,7 @@ TEST_CASE("a codebook goes on from its buffers") {
   });
 }
 
-TEST_CASE("the codes of a cosine codebook have length 1 before and after each update") {
+TEST_CASE("codes of a cosine codebook have length 1 before and after each update") {
   run_ranks(2, [](Communicator& comm) {
     VectorQuantize quantize("vq", {.codebook = {.dim = dim, .codes = 9, .unit = true}}, {.key = {1}});
     for (int step = 0; step < 3; ++step) {
@@ -42,15 +42,15 @@ TEST_CASE("the codes of a cosine codebook have length 1 before and after each up
   });
 }
 
-TEST_CASE("passes of one step add up to what one pass is") {
+TEST_CASE("several passes in one step update a codebook like one pass") {
   VectorQuantizeOptions options = following();
-  options.codebook.k_means_iterations = 0;  // which looks at the first pass alone
+  options.codebook.k_means_iterations = 0;  // k-means uses the first pass alone
   const State one = state_after(1, options, steps(20, 1));
   for (const int64_t passes : {2, 3})
     for (const int ranks : {1, 2, 4}) CHECK(state_after(ranks, options, steps(20, passes)) == one);
 }
 
-TEST_CASE("codes are replaced in these steps, so that all of the state is at work") {
+TEST_CASE("the codebook tests replace codes, so that all state is in use") {
   run_ranks(2, [](Communicator& comm) {
     VectorQuantize quantize("vq", following(), {.key = {1}});
     int64_t replaced = 0;
@@ -64,7 +64,7 @@ TEST_CASE("codes are replaced in these steps, so that all of the state is at wor
   });
 }
 
-TEST_CASE("an update moves codes to the averages of their tokens") {
+TEST_CASE("a codebook update moves codes to the averages of their tokens") {
   run_ranks(2, [](Communicator& comm) {
     VectorQuantize quantize("vq", {.codebook = {.dim = 1, .codes = 2, .decay = 0.75}},
                             {.key = {}, .dtype = DType::f64});
@@ -87,7 +87,7 @@ TEST_CASE("an update moves codes to the averages of their tokens") {
   });
 }
 
-TEST_CASE("k-means ends where each center is the mean of its tokens, with the same bits for any number of ranks") {
+TEST_CASE("k-means ends with each center at its tokens' mean, with the same bits for any number of ranks") {
   constexpr int64_t rows = 300, codes = 7;
   const Tensor all = Tensor::uniform({rows, 3}, {6, 6});
   std::vector<double> one;
@@ -106,7 +106,7 @@ TEST_CASE("k-means ends where each center is the mean of its tokens, with the sa
   }
 }
 
-TEST_CASE("an iteration of k-means moves centers to the means of their tokens, and leaves those that have none") {
+TEST_CASE("a k-means iteration moves centers to their tokens' means and keeps centers without tokens") {
   on_ranks([](Communicator& comm) {
     const Tensor all = Tensor::from({4, 1}, {1, 2, 30, 34});
     const auto mine = part(4, comm);
@@ -126,7 +126,7 @@ TEST_CASE("an iteration of k-means moves centers to the means of their tokens, a
   });
 }
 
-TEST_CASE("k-means begins with different tokens, each with the same chance") {
+TEST_CASE("k-means starts from distinct tokens that are drawn uniformly") {
   std::vector<double> chosen(10);
   for (uint64_t key = 0; key < 5000; ++key) {
     const Rows numbers = chosen_numbers(3, 10, {key});
@@ -156,7 +156,7 @@ TEST_CASE("k-means waits for the first training call with a token") {
   });
 }
 
-TEST_CASE("dead codes become tokens that count, of any rank, and the same whoever has them") {
+TEST_CASE("dead codes are replaced by unmasked tokens of any rank, and equally for any division") {
   constexpr int64_t rows = 30;
   const auto revived = [&](int ranks, uint64_t key) {
     State codes;

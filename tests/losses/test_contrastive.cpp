@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The contrastive losses beside the walk over all cases: what they have in common with each other, what is special, and
-// how gradients look where a gather was treated wrongly.
+// What the contrastive losses have in common, their special cases, and the gradients of a wrongly treated gather. The
+// general checks of all loss cases are elsewhere.
 #include "tests/support/counted_transport.h"
 #include "tests/support/on_ranks.h"
 #include "weft/collectives/collectives.h"
@@ -31,7 +31,7 @@ struct Named {
   std::function<Var(const Var&, const Var&, Communicator&)> loss;
 };
 
-// The numbers of this rank's samples, twice.
+// The indices of this rank's samples, twice.
 Tensor numbered_twice(const Var& samples, Communicator& comm) {
   const Division division(samples.shape()[0], comm);
   const Tensor numbers = Tensor::arange(division.total).slice(division.first, division.first + division.mine());
@@ -42,7 +42,7 @@ Var constant(double value, const Var& features) {
   return replicated_constant(Tensor::full({}, value, features.dtype() == DType::bf16 ? DType::f32 : features.dtype()));
 }
 
-// Every loss of two sets of features, in every way.
+// Every loss of two sets of features, with every key schedule.
 std::vector<Named> all_losses() {
   std::vector<Named> all;
   for (const KeySchedule schedule :
@@ -91,7 +91,7 @@ Step step(const Named& c, const Tensor& a, const Tensor& b, Communicator& comm) 
 
 }  // namespace
 
-TEST_CASE("a batch without samples has a loss of zero, and one of a single sample that of nothing to confuse it with") {
+TEST_CASE("contrastive losses of an empty batch are zero, and one sample has no negatives") {
   for (const Named& c : all_losses()) {
     INFO(c.name);
     on_ranks({1, 2, 3}, [&](Communicator& comm) {
@@ -100,7 +100,7 @@ TEST_CASE("a batch without samples has a loss of zero, and one of a single sampl
       const int64_t mine = number(comm) == comm.size() / 2;
       const Tensor a = data_of(7, {mine, 3}), b = data_of(8, {mine, 3});
       const Step one = step(c, a, b, comm);
-      const bool siglip = c.name.starts_with("siglip");  // which asks of every pair by itself
+      const bool siglip = c.name.starts_with("siglip");  // SigLIP scores every pair separately
       const double logit = comm.all_reduce((sum(Var(a) * b) * 3.0 - static_cast<double>(mine)).value()).item();
       expect(std::abs(one.loss - (siglip ? std::log1p(std::exp(-logit)) : 0)) < 1e-12,
              "one sample: " + std::to_string(one.loss));
@@ -110,7 +110,7 @@ TEST_CASE("a batch without samples has a loss of zero, and one of a single sampl
   }
 }
 
-TEST_CASE("features in bf16 have the loss that they have in f32, and gradients rounded once") {
+TEST_CASE("contrastive losses of bf16 features equal those in f32, with gradients rounded once") {
   for (const Named& c : all_losses()) {
     INFO(c.name);
     on_ranks({1, 3}, [&](Communicator& comm) {
@@ -125,7 +125,7 @@ TEST_CASE("features in bf16 have the loss that they have in f32, and gradients r
   }
 }
 
-TEST_CASE("a loss is that of the ranks of its group, whoever else there is") {
+TEST_CASE("a contrastive loss in a subgroup covers the ranks of that group alone") {
   run_ranks(5, [](Communicator& world) {
     const auto group = world.split(number(world) % 2, -number(world));
     Rows rows;
@@ -139,7 +139,7 @@ TEST_CASE("a loss is that of the ranks of its group, whoever else there is") {
     }
     const auto me = static_cast<size_t>(number(*group));
     for (const Named& c : all_losses()) {
-      if (c.name.starts_with("supcon")) continue;  // labels count from a rank's first
+      if (c.name.starts_with("supcon")) continue;  // labels count from a rank's first sample
       const Step mine = step(c, firsts[me].value(), seconds[me].value(), *group);
       const auto alone = world.split(number(world));
       const Step whole = step(c, concat(firsts, 0).value(), concat(seconds, 0).value(), *alone);
@@ -150,7 +150,7 @@ TEST_CASE("a loss is that of the ranks of its group, whoever else there is") {
   });
 }
 
-TEST_CASE("where classes are samples SupCon is NT-Xent, and where the scale is fixed CLIP is symmetric InfoNCE") {
+TEST_CASE("SupCon with one class per sample is NT-Xent, and CLIP with a fixed scale is symmetric InfoNCE") {
   on_ranks([](Communicator& comm) {
     const int64_t mine = (number(comm) + 1) % 3;
     const Tensor a = data_of(number(comm), {mine, 3}, 1), b = data_of(number(comm), {mine, 3}, 2);
@@ -172,7 +172,7 @@ TEST_CASE("where classes are samples SupCon is NT-Xent, and where the scale is f
   });
 }
 
-TEST_CASE("weights of a rank's own pairs are those of DCLW on that rank alone") {
+TEST_CASE("DCLW with DclWeights::of_rank uses weights of this rank's pairs alone") {
   on_ranks([](Communicator& comm) {
     const int64_t mine = 1 + number(comm);
     const Tensor a = data_of(number(comm), {mine, 3}, 1), b = data_of(number(comm), {mine, 3}, 2);
@@ -180,7 +180,7 @@ TEST_CASE("weights of a rank's own pairs are those of DCLW on that rank alone") 
       return dcl(a, b, {.temperature = 0.5, .weights = weights}, comm).value().item();
     };
     const Var similarities = sum(l2_normalize(a) * l2_normalize(b), 1);
-    const Var surplus = 1 - static_cast<double>(mine) * softmax(similarities / 0.5);  // over a weight of one
+    const Var surplus = 1 - static_cast<double>(mine) * softmax(similarities / 0.5);  // how far its weight exceeds one
     const double total = comm.all_reduce(scalar(static_cast<double>(mine))).item();
     const double expected = loss(DclWeights::none) - sum(surplus * similarities).value().item() / 0.5 / total;
     expect(std::abs(loss(DclWeights::of_rank) - expected) < 1e-12, "this rank's share");
@@ -188,7 +188,7 @@ TEST_CASE("weights of a rank's own pairs are those of DCLW on that rank alone") 
   });
 }
 
-TEST_CASE("a scale is learnt by its logarithm, begins as asked and stays within its limits") {
+TEST_CASE("LogitScale learns a logarithm, starts at the given value and stays within its limits") {
   LogitScale scale("scale", init), ten("ten", init, {.initial = 10, .most = 50});
   CHECK(std::abs(scale(Var(scalar(0))).value().item() - 1 / 0.07) < 1e-12);
   CHECK(std::abs(ten(Var(scalar(0))).value().item() - 10) < 1e-12);
@@ -207,7 +207,7 @@ TEST_CASE("a scale is learnt by its logarithm, begins as asked and stays within 
   CHECK(memory.shares_memory_with(ten.log_scale.value));
 }
 
-TEST_CASE("a learnable scale counts once with cached features, however many micro-batches there are", "[S19]") {
+TEST_CASE("a learnable scale with cached features counts once for any number of micro-batches", "[S19]") {
   on_ranks({1, 3}, [](Communicator& comm) {
     const Tensor images = data_of(number(comm), {6, 3}, 1), texts = data_of(number(comm), {6, 3}, 2);
     Parameter tower("tower", data_of(0, {3, 3}, 3));
@@ -228,12 +228,12 @@ TEST_CASE("a learnable scale counts once with cached features, however many micr
   });
 }
 
-TEST_CASE("a loss over gathered keys costs their gather, a sum of their gradients, and small collectives") {
+TEST_CASE("a loss over gathered keys costs one gather, one reduction of gradients and small collectives") {
   struct Cost {
     const char* loss;
     int forward, backward;
   };
-  // Counts of samples; keys; of columns the largest, the sum and its gradient; or another tower.
+  // Counts of samples; keys; per column the largest score, the sum and its gradient; or the other tower.
   const Cost costs[] = {{"nt_xent", 2, 1},
                         {"info_nce", 2, 1},
                         {"symmetric info_nce", 4, 2},
@@ -258,7 +258,7 @@ TEST_CASE("a loss over gathered keys costs their gather, a sum of their gradient
   });
 }
 
-TEST_CASE("what does not go together is refused by name, with the shapes") {
+TEST_CASE("contrastive losses refuse features that do not match, with their shapes") {
   run_ranks(1, [](Communicator& comm) {
     const Tensor a = data_of(0, {2, 3}), wider = data_of(0, {2, 4}), narrow = data_of(0, {2, 3}, 0, DType::f32);
     const Var one = scalar(1);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cross entropy of classes over ranks: what does not count, and mistakes. Its values and gradients are among the
-// loss cases.
+// Cross entropy over ranks: ignored samples and mistakes. Values and gradients are checked among the loss cases.
 #include "tests/support/uneven_rows.h"
 #include "weft/collectives/run_ranks.h"
 #include "weft/collectives/share.h"
@@ -25,7 +24,7 @@ Tensor targets(int64_t count, int64_t value) { return Tensor::full({count}, stat
 
 }  // namespace
 
-TEST_CASE("a batch of which nothing counts has no loss and no gradient; on a rank, that is an empty rank") {
+TEST_CASE("cross entropy of a batch or a rank without counted samples has zero loss and gradient") {
   const Var weights = replicated_constant(row_of({1, 2, 0}));
   for (const double smoothing : {0.0, 0.1})
     on_ranks({1, 2, 3, 5, 8}, [&](Communicator& comm) {
@@ -39,9 +38,9 @@ TEST_CASE("a batch of which nothing counts has no loss and no gradient; on a ran
       zero({.label_smoothing = smoothing}, -100);
       zero({.ignore_index = 1, .label_smoothing = smoothing}, 1);
       zero({.ignore_index = 7, .label_smoothing = smoothing}, 7);
-      if (smoothing == 0) zero({.weights = weights}, 2);  // whose weight is zero
+      if (smoothing == 0) zero({.weights = weights}, 2);  // a class of weight zero
 
-      // Only the last rank's count.
+      // Only the last rank has samples that count.
       const bool counts = number(comm) == comm.size() - 1 && mine > 0;
       const Graded some = graded(x, targets(mine, counts ? 0 : -100), {.label_smoothing = smoothing}, comm);
       if (!counts)
@@ -51,7 +50,7 @@ TEST_CASE("a batch of which nothing counts has no loss and no gradient; on a ran
     });
 }
 
-TEST_CASE("logits of what is ignored may be anything, and leave the value alone") {
+TEST_CASE("cross entropy ignores the logits of ignored samples, even NaN") {
   on_ranks({1, 3}, [](Communicator& comm) {
     const Tensor x = part(number(comm), {3});
     Tensor broken = concat({Var(x), Var(Tensor::full({1, 3}, NAN, DType::f64))}, 0).value();
@@ -63,7 +62,7 @@ TEST_CASE("logits of what is ignored may be anything, and leave the value alone"
   });
 }
 
-TEST_CASE("bf16 logits have the loss that they have in f32, and integers of any axes are targets") {
+TEST_CASE("cross entropy of bf16 logits equals that in f32, and accepts integer targets of any shape") {
   on_ranks({1, 3}, [](Communicator& comm) {
     const Tensor narrow = data_of(number(comm), {2, 3, 4}, 1, DType::bf16), wide = narrow.to(DType::f32);
     Tensor given({2, 3}, DType::i64);
@@ -75,7 +74,7 @@ TEST_CASE("bf16 logits have the loss that they have in f32, and integers of any 
   });
 }
 
-TEST_CASE("a cross entropy refuses what are no classes, and says where") {
+TEST_CASE("cross entropy refuses invalid targets and says where they are") {
   run_ranks(1, [](Communicator& comm) {
     const Tensor x = data_of(0, {4, 3});
     const auto given = [](double last) { return Tensor::from({4}, {0, 1, 2, last}, DType::i64); };
@@ -90,7 +89,7 @@ TEST_CASE("a cross entropy refuses what are no classes, and says where") {
   });
 }
 
-TEST_CASE("ranks that smooth differently are told so") {
+TEST_CASE("cross entropy reports ranks with different label smoothing") {
   CHECK_THROWS_WITH(run_ranks(2,
                               [](Communicator& comm) {
                                 const Tensor x = data_of(0, {4, 3});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights after ten steps that Lightly's losses made of a small linear layer on one process. Its own tests have those
-// of NT-Xent, and those of DCL from before its formula was corrected; the digits here are of Lightly 1.6.0 in f64.
+// Weights of a small linear layer after ten steps with Lightly's losses on one process. Lightly's own tests have those
+// of NT-Xent, and those of DCL from before its formula was corrected; these digits are of Lightly 1.6.0 in f64.
 #include "tests/support/on_ranks.h"
 #include "weft/collectives/collectives.h"
 #include "weft/engine/ops/matmul.h"
@@ -14,7 +14,7 @@ namespace {
 
 using Loss = std::function<Var(const Var&, const Var&, Communicator&)>;
 
-// 0, 1, 2, ... in the shape (8, 2, width), of which this rank has some.
+// This rank's part of 0, 1, 2, ... in the shape (8, 2, width).
 Tensor counted(int64_t width, const Division& division, DType dtype) {
   const Tensor all = Tensor::arange(16 * width).to(dtype).reshape({8, 2, width});
   return all.slice(division.first, division.first + division.mine());
@@ -34,7 +34,7 @@ Tensor trained(const Loss& loss, Communicator& comm, DType dtype) {
   return transpose(weight.value).value();
 }
 
-// On so many ranks as the tests of Lightly have, and on others.
+// On the numbers of ranks in Lightly's tests, and on others.
 void expect_weights(const Loss& loss, const std::vector<double>& expected) {
   on_ranks({1, 2, 3, 4, 5}, [&](Communicator& comm) {
     for (const auto& [dtype, tolerance] : {std::pair(DType::f32, 2e-6), std::pair(DType::f64, 6e-9)}) {
@@ -48,19 +48,19 @@ void expect_weights(const Loss& loss, const std::vector<double>& expected) {
 
 }  // namespace
 
-TEST_CASE("NT-Xent trains to the weights that Lightly has on one process") {
+TEST_CASE("NT-Xent trains to the weights of Lightly on one process") {
   expect_weights([](const Var& a, const Var& b, Communicator& comm) { return nt_xent(a, b, {}, comm); },
                  {0.16745749, 0.26760486, 0.36775223, 0.46789961, 0.56804698,  //
                   0.57625093, 0.67415373, 0.77205652, 0.86995932, 0.96786211});
 }
 
-TEST_CASE("DCL trains to the weights that Lightly has since its formula was corrected") {
+TEST_CASE("DCL trains to the weights of Lightly since its formula was corrected") {
   expect_weights([](const Var& a, const Var& b, Communicator& comm) { return dcl(a, b, {}, comm); },
                  {0.32882572, 0.42439422, 0.51996273, 0.61553123, 0.71109973,  //
                   0.50115048, 0.59413289, 0.68711530, 0.78009771, 0.87308012});
 }
 
-TEST_CASE("DCLW trains to the weights that Lightly has on one process, on any number of ranks") {
+TEST_CASE("DCLW trains to the weights of Lightly on one process, on any number of ranks") {
   expect_weights(
       [](const Var& a, const Var& b, Communicator& comm) { return dcl(a, b, {.weights = DclWeights::of_batch}, comm); },
       {0.32927664, 0.42473998, 0.52020333, 0.61566668, 0.71113003,  //

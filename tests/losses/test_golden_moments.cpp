@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights that Lightly, on one process, has after ten steps with its own losses, and prints to four digits in its
-// tests: here they must come out on any number of ranks.
+// Weights after ten steps with Lightly's losses on one process, which its tests print to four digits. Any number of
+// ranks must reproduce them.
 #include "tests/support/on_ranks.h"
 #include "weft/engine/ops/matmul.h"
 #include "weft/losses/statistics/tico.h"
@@ -10,7 +10,7 @@ using namespace weft;
 
 namespace {
 
-// Eight samples, divided among ranks: x (8, 2, 5) counts from 0, and what its features are to agree with, (8, 4), too.
+// Eight samples, sharded over ranks: x (8, 2, 5) and the targets of its features (8, 4), both counting from 0.
 template <class Loss> Tensor trained(double rate, Communicator& comm, Loss loss) {
   Parameter weight("weight", Tensor::from({2, 5}, {0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0}, DType::f64));
   const int64_t begin = 8 * number(comm) / comm.size(), end = 8 * (number(comm) + 1) / comm.size();
@@ -33,11 +33,11 @@ void expect_weights(const Tensor& actual, const std::vector<double>& expected) {
 
 }  // namespace
 
-TEST_CASE("TiCo trains to the weights that Lightly has") {
+TEST_CASE("TiCo trains to the weights of Lightly") {
   on_ranks({1, 2, 4}, [](Communicator& comm) {
     Tico tico("tico", 4, {.key = {}, .dtype = DType::f64});
     const auto loss = [&](const Var& x, const Var& y) {
-      tico.update();  // after the step before
+      tico.update();  // for the step before
       return tico(x, y, {.training = true}, comm);
     };
     expect_weights(trained(0.1, comm, loss),
@@ -45,7 +45,7 @@ TEST_CASE("TiCo trains to the weights that Lightly has") {
   });
 }
 
-TEST_CASE("VICReg trains to the weights that Lightly has") {
+TEST_CASE("VICReg trains to the weights of Lightly") {
   on_ranks({1, 2, 4}, [](Communicator& comm) {
     const auto loss = [&](const Var& x, const Var& y) { return vicreg(x, y, {}, comm); };
     expect_weights(trained(1e-8, comm, loss),

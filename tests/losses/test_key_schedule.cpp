@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How rows of all ranks come to every rank: in every way all of them, with the right numbers, in the memory promised.
+// Key schedules bring the rows of all ranks to every rank, with the right indices and within the promised memory.
 #include <numeric>
 
 #include "tests/support/on_ranks.h"
@@ -28,7 +28,7 @@ std::vector<int64_t> owners_seen(KeySchedule schedule, Communicator& comm) {
   return owners;
 }
 
-// What all ranks together hold at the most while blocks are looked at, forward and backward, and after forward.
+// The largest memory of all ranks together while blocks are visited, forward and backward, and after forward.
 struct Held {
   int64_t most = 0, after_forward = 0;
 };
@@ -58,7 +58,7 @@ Held held(KeySchedule schedule, int64_t rows, Communicator& comm) {
 
 }  // namespace
 
-TEST_CASE("every way shows every row of all ranks once, with its number") {
+TEST_CASE("every key schedule visits each row of all ranks once, with its global index") {
   on_ranks({1, 2, 3, 5, 8}, [](Communicator& comm) {
     const Division division(rows_on(number(comm)), comm);
     const Var own = data_of(number(comm), {division.mine(), 2});
@@ -79,7 +79,7 @@ TEST_CASE("every way shows every row of all ranks once, with its number") {
   });
 }
 
-TEST_CASE("around the ring a rank sees its own rows first, then those of neighbours, of one side or of both") {
+TEST_CASE("ring schedules visit a rank's own rows first, then those of neighbours on one or both sides") {
   on_ranks({1, 2, 3, 4, 5}, [](Communicator& comm) {
     const int n = comm.size(), me = number(comm);
     const std::vector<int64_t> ring = owners_seen({KeySchedule::ring}, comm),
@@ -93,26 +93,26 @@ TEST_CASE("around the ring a rank sees its own rows first, then those of neighbo
   });
 }
 
-TEST_CASE("in turn and in chunks one block is held at a time, in backward too") {
+TEST_CASE("the per_rank and chunked schedules hold one block at a time, also in backward") {
   run_ranks(4, [](Communicator& comm) {
-    constexpr int64_t rows = 1024, bytes = rows * 64 * 8, everybodys = 4 * bytes;  // of a rank; of all, on a rank
+    constexpr int64_t rows = 1024, bytes = rows * 64 * 8, everybodys = 4 * bytes;  // per rank; of all ranks on one
     const Held gather = held({KeySchedule::gather}, rows, comm), per_rank = held({KeySchedule::per_rank}, rows, comm),
                chunked = held({KeySchedule::chunked, 128}, rows, comm);
     expect(gather.after_forward >= 4 * everybodys, "all rows are kept for backward");
     expect(per_rank.after_forward < everybodys / 4 && chunked.after_forward < everybodys / 4, "no rows are kept");
-    // On each of four ranks a block or half of one, its square, and the gradients of own rows.
+    // Each of four ranks holds a block or half of one, its square, and the gradients of its own rows.
     expect(per_rank.most <= 4 * 5 * bytes, "in turn: " + std::to_string(per_rank.most));
     expect(chunked.most <= 4 * 4 * bytes, "in chunks: " + std::to_string(chunked.most));
   });
 }
 
-TEST_CASE("numbers that are in no block have no place") {
+TEST_CASE("places_in gives -1 for indices outside of all blocks") {
   const Tensor numbers = Tensor::from({2, 3}, {4, 9, 2, -1, 10, 3}, DType::i64);
   const Tensor places = places_in({{3, 2}, {9, 1}}, numbers);
   CHECK(places.values() == std::vector<double>{1, 2, -1, -1, -1, 0});
 }
 
-TEST_CASE("a chunk has rows") {
+TEST_CASE("the chunked schedule refuses chunks of zero rows") {
   run_ranks(1, [](Communicator& comm) {
     const Tensor own = data_of(0, {2, 2});
     expect_refusal(
@@ -123,7 +123,7 @@ TEST_CASE("a chunk has rows") {
   });
 }
 
-TEST_CASE("with no keys anywhere a query's log-sum-exp is that of nothing, and its other sums are zero") {
+TEST_CASE("with no keys on any rank the log-sum-exp is minus infinity, and the other sums are zero") {
   on_ranks([](Communicator& comm) {
     Tape tape;
     const Var queries = tape.watch(data_of(number(comm), {number(comm) + 1, 3})), keys = data_of(0, {0, 3});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lookup-free and binary spherical quantization: entropies over all ranks, codes, masks. That losses and gradients are
-// those of one process, test_losses checks.
+// Lookup-free and binary spherical quantization: entropies over all ranks, codes, masks. test_losses checks that losses
+// and gradients equal one process.
 #include <cmath>
 
 #include "tests/support/on_ranks.h"
@@ -23,7 +23,7 @@ Tensor some(const Shape& shape, uint64_t stream = 1, DType dtype = DType::f64) {
 }
 int64_t unequal(int rank) { return std::array{3, 1, 0, 4, 2}[static_cast<size_t>(rank % 5)]; }
 
-// This rank's rows of a batch in unequal parts.
+// This rank's rows of a batch that is divided unevenly.
 Tensor rows_of(const Tensor& all, Communicator& comm) {
   const Rows rows = comm.rows_of(comm.rank().value + 1 < comm.size() ? unequal(comm.rank().value) : 0);
   int64_t begin = 0, taken = 0;
@@ -38,7 +38,7 @@ double entropy_of(const std::vector<double>& p) {
   return sum;
 }
 
-// The mean probability of every corner, by the definition.
+// The mean probability of every corner, by definition.
 std::vector<double> mean_assignment(const Tensor& x, double logit) {
   const int64_t tokens = x.shape()[0], bits = x.shape()[1];
   const std::vector<double> values = x.values();
@@ -74,7 +74,7 @@ LookupFreeOptions diversity_alone(int64_t bits) {
           .commitment_weight = 0,
           .dtype = DType::f64};
 }
-// -H(mean p) of all ranks' tokens.
+// -H(mean p) over all ranks' tokens.
 Graded diversity(const Tensor& x, Communicator& comm, LookupFreeOptions o) {
   LookupFree with(o);
   o.diversity = 0;
@@ -88,9 +88,9 @@ void expect_near(double actual, double expected, double tolerance = 1e-12, Site 
 
 }  // namespace
 
-// S11. A library calls an all_reduce that differentiates, but goes on with what it gave to it: its own mean, already
-// divided by the number of ranks W. Each rank then has (H(p_r) + ln W) / W, and gradients of its own tokens alone.
-TEST_CASE("the entropy of the mean is that of all ranks' tokens, not of a rank's own") {
+// S11. A library calls a differentiable all_reduce but continues with its input: its own mean, already divided by the
+// number of ranks W. Each rank then has (H(p_r) + ln W) / W, and gradients of its own tokens alone.
+TEST_CASE("the lookup-free diversity term is the entropy of the mean over all ranks' tokens") {
   const Tensor all = some({9, 3});
   run_ranks(1, [&](Communicator& one) {
     const Graded whole = diversity(all, one, diversity_alone(3));
@@ -118,8 +118,8 @@ TEST_CASE("the entropy of the mean is that of all ranks' tokens, not of a rank's
   });
 }
 
-// With a mask the same library averages over an axis of one: its mean is each token's own assignment.
-TEST_CASE("with a mask, too, the mean is over tokens") {
+// With a mask, the same library averages over an axis of extent one: its mean is each token's own assignment.
+TEST_CASE("the lookup-free diversity term with a mask averages over the unmasked tokens") {
   const Tensor all = some({6, 2}), mask = Tensor::from({6}, {1, 0, 1, 1, 0, 1}, DType::u8);
   const Tensor counted = gather_rows(all, Tensor::from({4}, {0, 2, 3, 5}, DType::i64)).value();
   run_ranks(1, [&](Communicator& comm) {
@@ -132,7 +132,7 @@ TEST_CASE("with a mask, too, the mean is over tokens") {
   });
 }
 
-TEST_CASE("however tokens are cut into chunks, the loss and its gradient are the same") {
+TEST_CASE("the lookup-free loss and its gradient do not depend on how tokens are cut into chunks") {
   on_ranks({1, 3}, [](Communicator& comm) {
     const Tensor x = some({unequal(number(comm)) + 4, 5}, static_cast<uint64_t>(number(comm)));
     LookupFreeOptions o = diversity_alone(5);
@@ -146,7 +146,7 @@ TEST_CASE("however tokens are cut into chunks, the loss and its gradient are the
   });
 }
 
-TEST_CASE("groups of bits bound the joint entropy from above, and equal it where bits are independent") {
+TEST_CASE("the lookup-free entropy by groups of bits is an upper bound, and exact for independent bits") {
   run_ranks(1, [](Communicator& comm) {
     const auto value = [&](const Tensor& x, int64_t groups) {
       LookupFreeOptions o = diversity_alone(4);
@@ -159,8 +159,8 @@ TEST_CASE("groups of bits bound the joint entropy from above, and equal it where
   });
 }
 
-// Of 2^18 codes and 2048 tokens a matrix of assignments would be 2 GiB.
-TEST_CASE("there is no matrix of tokens and codes") {
+// A matrix of assignments of 2048 tokens to 2^18 codes would take 2 GiB.
+TEST_CASE("the lookup-free loss never allocates a matrix of tokens and codes") {
   const int64_t before = pool::statistics().peak_bytes;
   run_ranks(1, [](Communicator& comm) {
     const LookupFreeOptions o = {.bits = 18, .chunk = 512};
@@ -171,7 +171,7 @@ TEST_CASE("there is no matrix of tokens and codes") {
   CHECK(pool::statistics().peak_bytes - before < 64 << 20);
 }
 
-TEST_CASE("the indices are the signs, the first the most, and decode gives back the values") {
+TEST_CASE("lookup-free indices are sign bits, most significant first, and decode returns the values") {
   run_ranks(1, [](Communicator& comm) {
     const Tensor x = Tensor::from({2, 2, 3}, {1, -1, 0, .1, .2, .3, -1, -2, 5, -3, 0, -4}, DType::f64);
     LookupFree quantize({.bits = 3, .scale = 0.3, .dtype = DType::f64});
@@ -184,7 +184,7 @@ TEST_CASE("the indices are the signs, the first the most, and decode gives back 
   });
 }
 
-TEST_CASE("indices have the same bits however the tokens are divided") {
+TEST_CASE("lookup-free indices have the same bits however the tokens are distributed") {
   const Tensor all = some({12, 2, 4}, 8, DType::f32);
   Tensor whole, spherical;
   run_ranks(1, [&](Communicator& comm) {
@@ -200,11 +200,11 @@ TEST_CASE("indices have the same bits however the tokens are divided") {
   });
 }
 
-TEST_CASE("a masked token counts nowhere, whatever it holds, and passes unchanged") {
+TEST_CASE("a masked token has no effect on lookup-free quantization and passes unchanged") {
   on_ranks([](Communicator& comm) {
     const auto stream = static_cast<uint64_t>(number(comm));
     Tensor x = some({4, 3}, stream);
-    const bool nobody = number(comm) % 2 == 1;  // every second rank has no token that counts
+    const bool nobody = number(comm) % 2 == 1;  // every second rank has only masked tokens
     const Tensor mask = Tensor::from({4}, {0, nobody ? 0. : 1., 0, nobody ? 0. : 1.}, DType::u8);
     for (int i = 0; i < 3; ++i) x.mutate<double>()[i] = NAN;
     LookupFree quantize({.bits = 3, .dtype = DType::f64});
@@ -225,7 +225,7 @@ TEST_CASE("a masked token counts nowhere, whatever it holds, and passes unchange
   });
 }
 
-TEST_CASE("a rank evaluates alone, without a loss") {
+TEST_CASE("a rank can evaluate lookup-free quantization alone, without a loss") {
   on_ranks({3}, [](Communicator& comm) {
     if (number(comm) != 1) return;
     Tape tape;
@@ -235,7 +235,7 @@ TEST_CASE("a rank evaluates alone, without a loss") {
   });
 }
 
-TEST_CASE("confident assignments have finite entropies and gradients") {
+TEST_CASE("confident lookup-free assignments have finite entropies and gradients") {
   run_ranks(1, [](Communicator& comm) {
     const Tensor x = Tensor::from({2, 4}, {30, -30, 1e-3, 0, 30, 30, -30, 1e4}, DType::f32);
     const Graded loss = graded(x, comm, [&](const Var& v) { return LookupFree({.bits = 4})(v, training, comm).loss; });
@@ -247,7 +247,7 @@ TEST_CASE("confident assignments have finite entropies and gradients") {
   CHECK(entropy_of_assignments(logits.slice(1, 2)).value().item() == Approx(81 * std::exp(-80.)));
 }
 
-TEST_CASE("tokens of bf16 are quantized in f32") {
+TEST_CASE("lookup-free quantization of bf16 tokens is computed in f32") {
   run_ranks(1, [](Communicator& comm) {
     const Tensor x = some({4, 3}).to(DType::bf16);
     const Quantized q = LookupFree({.bits = 3})(x, training, comm);
@@ -256,7 +256,7 @@ TEST_CASE("tokens of bf16 are quantized in f32") {
   });
 }
 
-TEST_CASE("spherical codes are on the sphere, and only directions matter") {
+TEST_CASE("binary spherical codes lie on the sphere and depend only on directions") {
   run_ranks(1, [](Communicator& comm) {
     const Tensor x = some({5, 6});
     BinarySpherical quantize({.bits = 6, .dtype = DType::f64});
@@ -268,7 +268,7 @@ TEST_CASE("spherical codes are on the sphere, and only directions matter") {
   });
 }
 
-TEST_CASE("mistakes in lookup-free quantization are refused") {
+TEST_CASE("lookup-free quantization refuses bad input and options") {
   run_ranks(1, [](Communicator& comm) {
     LookupFree quantize({.bits = 3});
     const auto refused = [&](const Tensor& x, const Var& mask, std::initializer_list<const char*> said) {

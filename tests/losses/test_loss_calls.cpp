@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How losses and quantizers are called: errors name the loss and the line that called it, options are checked, and
-// ranks whose options differ are told so before any data move.
+// Calls of losses and quantizers: errors name the loss and the calling line, options are checked, and ranks whose
+// options differ get an error before any data move.
 #include <limits>
 #include <set>
 
@@ -48,7 +48,7 @@ SimVq five_mapped(const Init& init = f64) { return {"vq", {.dim = 3, .codes = 5}
 Tensor pictures() { return data_of(0, {2, 8, 16, 1}); }
 Tensor labels(double last) { return Tensor::from({4}, {0, 1, 2, last}, DType::i64); }
 
-// A mistake that is made on this line.
+// A mistake made on the line of the call.
 struct Mistake {
   int line;
   const char* loss;
@@ -56,7 +56,7 @@ struct Mistake {
   std::vector<const char*> said;
 };
 
-// One a line, and what is said of it on the next.
+// One call a line, and its message on the next.
 // clang-format off
 const std::vector<Mistake> mistakes = {
     {__LINE__, "nt_xent", [](auto& comm) { nt_xent(four(), wide(), {}, comm); },
@@ -180,7 +180,7 @@ const std::vector<Mistake> mistakes = {
 };
 // clang-format on
 
-// Of parts: the whole one is named, and then the part.
+// A nested quantizer: the error names the outer one, then the inner one.
 std::unique_ptr<ResidualQuantizer> residual() {
   ResidualQuantizer::Layers layers;
   layers.push_back(std::make_unique<VectorQuantize>("vq", VectorQuantizeOptions{{.dim = 3, .codes = 5}}, f64));
@@ -189,7 +189,7 @@ std::unique_ptr<ResidualQuantizer> residual() {
 
 }  // namespace
 
-TEST_CASE("an error names the loss and the line that called it") {
+TEST_CASE("an error of a loss names the loss and the line that called it") {
   for (const Mistake& m : mistakes) {
     INFO("line " << m.line);
     on_ranks({1, 2}, [&](Communicator& comm) {
@@ -201,7 +201,7 @@ TEST_CASE("an error names the loss and the line that called it") {
   }
 }
 
-TEST_CASE("an error in a quantizer that another is made of names both, and the line that called the whole one") {
+TEST_CASE("an error in a nested quantizer names both quantizers and the line that called the outer one") {
   on_ranks({1, 2}, [](Communicator& comm) {
     const Tensor single = four(DType::f32);
     const Site here = Site::here();
@@ -219,7 +219,7 @@ TEST_CASE("an error in a quantizer that another is made of names both, and the l
   });
 }
 
-TEST_CASE("quantizers and scales refuse temperatures that are none when they are made") {
+TEST_CASE("quantizers and scales refuse invalid temperatures in their constructors") {
   for (const double value : {0.0, -1.0, double(NAN), double(INFINITY)}) {
     expect_refusal([&] { LookupFree({.bits = 2, .scale = value}); }, {"LookupFree: the scale is ", "must be positive"});
     expect_refusal([&] { LookupFree({.bits = 2, .inverse_temperature = value}); },
@@ -235,11 +235,11 @@ TEST_CASE("quantizers and scales refuse temperatures that are none when they are
 
 namespace {
 
-// A loss with an option that the last rank has otherwise.
+// A loss with an option that differs on the last rank.
 struct Difference {
   const char* loss;
   std::function<void(bool, Communicator&)> call;
-  const char *usual, *odd;  // as the ranks say it
+  const char *usual, *odd;  // as the error prints them
 };
 
 std::vector<Difference> differences() {
@@ -305,7 +305,7 @@ std::vector<Difference> differences() {
          SimVq("vq", {.dim = 3, .codes = 5, .commitment_weight = odd ? 0.5 : 0.25}, f64)(x, training, comm);
        },
        "commitment weight 0.25", "commitment weight 0.5"},
-      {"r2_score",  // or another metric of as many numbers
+      {"r2_score",  // or another metric with as many numbers
        [=](bool odd, auto& comm) { odd ? explained_variance(x, y, comm) : r2_score(x, y, comm); }, "'r2_score'",
        "'explained_variance'"},
   };
@@ -313,7 +313,7 @@ std::vector<Difference> differences() {
 
 }  // namespace
 
-TEST_CASE("an option that differs between ranks is told to all, before any data move") {
+TEST_CASE("an option that differs between ranks is reported on all ranks before any data move") {
   for (const Difference& d : differences())
     for (const int n : {2, 3}) {
       INFO(d.loss << " on " << n << " ranks");
@@ -329,7 +329,7 @@ TEST_CASE("an option that differs between ranks is told to all, before any data 
     }
 }
 
-TEST_CASE("a long list of options ends in a number that stands for all of it") {
+TEST_CASE("a long list of options is shortened, and ends in a checksum of the whole list") {
   const auto short_text = [](std::initializer_list<const char*> pieces) {
     ShortText text;
     for (const char* piece : pieces) text.add(piece);

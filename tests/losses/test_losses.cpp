@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The checks that walk the loss cases: every loss and every quantizer, in each of its variants. That every loss has a
-// case is checked by every_loss.py.
+// Checks of all loss cases: every loss and every quantizer in each of its variants. every_loss.py checks that every
+// loss has a case.
 #include "tests/kernels/cuda_checks.h"
 #include "tests/losses/loss_checks.h"
 #include "tests/support/distributed_checks.h"
@@ -11,7 +11,7 @@ using namespace weft;
 
 namespace {
 
-// The mean square of all elements of rows of three, whose sum over a rank's own rows is divided by `count`.
+// The mean square of all elements of rows of width three; each rank's sum is divided by `count`.
 using Count = double (*)(const LossCase::Inputs& own, int ranks);
 LossCase mean_square(Count count) {
   return {"mean square",
@@ -25,7 +25,7 @@ LossCase mean_square(Count count) {
 
 }  // namespace
 
-TEST_CASE("every loss equals that of one process with the whole batch, in value and gradients") {
+TEST_CASE("every loss equals one process with the whole batch, in value and gradients") {
   for (const LossCase* c : LossCase::all()) {
     const LossComparison comparison(*c);
     for (const int n : {1, 2, 3, 5, 8}) {
@@ -35,7 +35,7 @@ TEST_CASE("every loss equals that of one process with the whole batch, in value 
   }
 }
 
-TEST_CASE("every loss on cards equals that of one process on the CPU, in value and gradients") {
+TEST_CASE("every loss on cards equals one process on the CPU, in value and gradients") {
   SKIP_WITHOUT_A_CARD();
   for (const LossCase* c : LossCase::all()) {
     const LossComparison comparison(*c, Device::cuda);
@@ -54,7 +54,7 @@ TEST_CASE("finite differences confirm the gradients of every loss") {
     }
 }
 
-TEST_CASE("a mean over a rank's own samples is no loss, nor is a share with a factor of the number of ranks") {
+TEST_CASE("the loss check refuses a mean over a rank's own samples, and a factor of the number of ranks") {
   using Inputs = LossCase::Inputs;
   const LossCase right = mean_square([](const Inputs& x, int) { return static_cast<double>(x.total); });
   const LossCase own =

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A memory bank: a queue of the latest keys, the same bits on every rank and for every number of ranks.
+// A memory bank is a queue of the latest keys, with the same bits on every rank and for every number of ranks.
 #include "tests/support/on_ranks.h"
 #include "weft/engine/ops/normalize.h"
 #include "weft/engine/ops/reduce.h"
@@ -14,14 +14,14 @@ namespace {
 
 constexpr Init init = {.key = {3}, .dtype = DType::f64};
 
-// The keys of step `step`, some number of them, of which rank r has some.
+// This rank's part of the keys of a step.
 Tensor keys_of(int step) { return data_of(0, {4 + step % 3, 2}, step); }
 Tensor part_of(const Tensor& all, Communicator& comm) {
   const int64_t count = all.shape()[0], n = comm.size(), me = number(comm);
   return all.slice(count * me * me / (n * n), count * (me + 1) * (me + 1) / (n * n));
 }
 
-// As a queue is told in a textbook.
+// A plain queue, for comparison.
 void push_one_by_one(Tensor& bank, int64_t& cursor, const Tensor& keys) {
   const Tensor normalized = l2_normalize(keys).value();
   for (int64_t i = 0; i < keys.shape()[0]; ++i) {
@@ -32,7 +32,7 @@ void push_one_by_one(Tensor& bank, int64_t& cursor, const Tensor& keys) {
 
 }  // namespace
 
-TEST_CASE("a memory bank has the latest keys of all ranks, in their order, the same bits however they are divided") {
+TEST_CASE("a memory bank holds the latest keys of all ranks in order, with the same bits for any division") {
   for (const int64_t size : {1, 3, 7, 30}) {
     INFO("room for " << size);
     on_ranks({1, 2, 3, 4, 5}, [&](Communicator& comm) {
@@ -49,7 +49,7 @@ TEST_CASE("a memory bank has the latest keys of all ranks, in their order, the s
   }
 }
 
-TEST_CASE("a memory bank is state, not trained, and begins with directions") {
+TEST_CASE("a memory bank is a buffer, not a parameter, and starts with unit vectors") {
   const MemoryBank bank("bank", 4, 3, init);
   CHECK(bank.parameters().empty());
   REQUIRE(bank.buffers().size() == 2);
@@ -58,7 +58,7 @@ TEST_CASE("a memory bank is state, not trained, and begins with directions") {
   for (const double length : norm(bank.keys.value, 1).value().values()) CHECK(std::abs(length - 1) < 1e-12);
 }
 
-TEST_CASE("no gradient goes to a bank, and a tape that still needs its keys notices a push") {
+TEST_CASE("a memory bank gets no gradient, and a tape that needs its keys detects a push") {
   on_ranks([](Communicator& comm) {
     MemoryBank bank("bank", 6, 2, init);
     const Tensor keys = data_of(number(comm), {2, 2}, 1);
@@ -71,7 +71,7 @@ TEST_CASE("no gradient goes to a bank, and a tape that still needs its keys noti
   });
 }
 
-TEST_CASE("a bank pushed after each step makes the same training on any number of ranks") {
+TEST_CASE("a memory bank that is pushed after each step trains alike on any number of ranks") {
   std::vector<double> expected;
   on_ranks({1, 2, 3, 5}, [&](Communicator& comm) {
     MemoryBank bank("bank", 5, 2, init);
@@ -88,7 +88,7 @@ TEST_CASE("a bank pushed after each step makes the same training on any number o
   });
 }
 
-TEST_CASE("keys that do not fit a bank are refused") {
+TEST_CASE("a memory bank refuses keys that do not fit") {
   run_ranks(1, [](Communicator& comm) {
     MemoryBank bank("bank", 6, 2, init);
     expect_refusal(

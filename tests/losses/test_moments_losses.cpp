@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Losses of global statistics: against one process where ranks hold rows unlike each other's, their state, what they
-// refuse, and what they cost.
+// Losses of global statistics against one process, for ranks with different distributions; their state, refusals and
+// costs.
 #include "tests/support/counted_transport.h"
 #include "tests/support/distributed_checks.h"
 #include "tests/support/unlike_ranks.h"
@@ -35,7 +35,7 @@ template <class F> void for_each_case(F f) {
 
 }  // namespace
 
-TEST_CASE("moments of rows unlike each other's are those of all rows in one process") {
+TEST_CASE("moments over ranks equal those of all rows in one process, for rows that differ by rank") {
   on_ranks({1, 2, 3, 5, 8}, [](Communicator& comm) {
     for (const Rows& rows : divisions(comm.size())) {
       const auto part = [&](int use) { return [=](int r, int64_t n) { return unlike(r, {3}, n, use); }; };
@@ -59,10 +59,10 @@ TEST_CASE("moments of rows unlike each other's are those of all rows in one proc
   });
 }
 
-TEST_CASE("moments lose no digit to a mean a hundred million times the deviation") {
+TEST_CASE("moments lose no digit if the mean is 1e8 standard deviations") {
   on_ranks([](Communicator& comm) {
     for (const Rows& rows : divisions(comm.size())) {
-      // Multiples of 2^-24, so that moving them is exact.
+      // Multiples of 2^-24, so that shifting them is exact.
       const Tensor near = data_of(number(comm), {mine(rows, comm), 3}, 0, DType::f32).to(DType::f64);
       const Moments m = moments({Var(near)}, {{0, 0}}, comm);
       const Moments far = moments({affine(near, 1, 0x1p27)}, {{0, 0}}, comm);
@@ -72,11 +72,11 @@ TEST_CASE("moments lose no digit to a mean a hundred million times the deviation
   });
 }
 
-TEST_CASE("losses of rows unlike each other's are those of one process, in value and gradients") {
+TEST_CASE("losses of global statistics equal one process, in value and gradients, for rows that differ by rank") {
   on_ranks({1, 2, 3, 5, 8}, [](Communicator& comm) {
     for (const Rows& rows : divisions(comm.size()))
       for_each_case([&](const LossCase& c) {
-        if (c.variant == "three nearest") return;  // which needs more samples
+        if (c.variant == "three nearest") return;  // it needs more samples
         Tape one, tape;
         LossCase::Inputs all = {{}, {}, 0, std::accumulate(rows.begin(), rows.end(), int64_t{0})};
         LossCase::Inputs part = {{}, {}, before(rows, comm), all.total};
@@ -95,7 +95,7 @@ TEST_CASE("losses of rows unlike each other's are those of one process, in value
   });
 }
 
-TEST_CASE("everything that these losses take to be equal on all ranks is equal in bits") {
+TEST_CASE("values that losses of global statistics treat as equal on all ranks are bit-identical") {
   on_ranks([](Communicator& comm) {
     for_each_case([&](const LossCase& c) {
       Tape tape;
@@ -106,8 +106,8 @@ TEST_CASE("everything that these losses take to be equal on all ranks is equal i
   });
 }
 
-// S10: the statistic is summed by a collective that autograd does not know, on every rank the same loss follows.
-TEST_CASE("a sum over ranks that is a constant for the tape has the right value and 1/W of the gradient") {
+// S10: the statistic is summed by a collective outside of autograd, and every rank computes the same loss from it.
+TEST_CASE("a sum over ranks that the tape takes for a constant gives the right value and 1/W of the gradient") {
   on_ranks({2, 3, 5}, [](Communicator& comm) {
     Tape tape;
     const Var x = tape.watch(unlike(number(comm), {3}, 4));
@@ -122,8 +122,8 @@ TEST_CASE("a sum over ranks that is a constant for the tape has the right value 
   });
 }
 
-// S12: as upstream, which normalizes each rank's rows by their own mean and deviation.
-TEST_CASE("Barlow Twins of ranks that are normalized by themselves is another loss, unless their moments are equal") {
+// S12: upstream normalizes each rank's rows by their own mean and deviation.
+TEST_CASE("Barlow Twins normalized per rank is another loss, unless all ranks have equal moments") {
   on_ranks({2, 3, 5}, [](Communicator& comm) {
     const auto alone = [](const Var& x) { return mul_along(sub_along(x, mean(x, 0), -1), rsqrt(variance(x, 0)), -1); };
     const auto difference = [&](const Var& a, const Var& b) {
@@ -137,7 +137,7 @@ TEST_CASE("Barlow Twins of ranks that are normalized by themselves is another lo
   });
 }
 
-TEST_CASE("one sample of all ranks has no variance and is refused on every rank") {
+TEST_CASE("a variance of a single global sample is refused on every rank") {
   on_ranks([](Communicator& comm) {
     for (const int64_t count : {0, 1}) {
       const Tensor x = data_of(0, {number(comm) == 0 ? count : 0, 3});
@@ -151,7 +151,7 @@ TEST_CASE("one sample of all ranks has no variance and is refused on every rank"
   });
 }
 
-TEST_CASE("batches of none and of one have a defined loss where there is no variance to take") {
+TEST_CASE("losses that need no variance are defined for batches of zero and one sample") {
   on_ranks([](Communicator& comm) {
     const Tensor none({0, 3}, DType::f64), one = data_of(0, {number(comm) == comm.size() - 1 ? 1 : 0, 3});
     Tico tico("tico", 3, f64);
@@ -164,7 +164,7 @@ TEST_CASE("batches of none and of one have a defined loss where there is no vari
   });
 }
 
-TEST_CASE("what does not fit is refused with the shapes") {
+TEST_CASE("losses of global statistics refuse bad input with the shapes") {
   run_ranks(1, [](Communicator& comm) {
     const Tensor x = data_of(0, {4, 3}), wide = data_of(0, {4, 5}), flat = data_of(0, {12});
     Tico tico("head.tico", 3, f64);
@@ -180,7 +180,7 @@ TEST_CASE("what does not fit is refused with the shapes") {
   });
 }
 
-TEST_CASE("bf16 features have the statistics of the same values in f32") {
+TEST_CASE("losses of global statistics of bf16 features use f32 statistics") {
   on_ranks({1, 3}, [](Communicator& comm) {
     const Tensor x = data_of(number(comm), {40, 3}).to(DType::bf16),
                  y = data_of(number(comm), {40, 3}, 1).to(DType::bf16);
@@ -194,7 +194,7 @@ TEST_CASE("bf16 features have the statistics of the same values in f32") {
   });
 }
 
-TEST_CASE("how often ranks meet does not depend on the batch") {
+TEST_CASE("the number of collectives in losses of global statistics does not depend on the batch") {
   run_ranks(3, [](std::unique_ptr<Transport> transport) {
     int collectives = 0;
     Communicator comm(std::make_unique<CountedTransport>(std::move(transport), collectives));

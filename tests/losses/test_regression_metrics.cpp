@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Metrics of regression that are losses, too: their values, and what they are trained by.
+// Regression metrics that can be losses: their values and gradients.
 #include "tests/support/uneven_rows.h"
 #include "weft/collectives/collectives.h"
 #include "weft/collectives/placement_conversions.h"
@@ -11,7 +11,7 @@ using namespace weft;
 
 namespace {
 
-// The metrics as TorchMetrics defines them, with deviations about a mean that is taken out first.
+// The metrics as TorchMetrics defines them, with deviations about a mean that is subtracted first.
 Var deviations(const Var& x) { return x - repeat(mean(x, 0), 0, x.shape()[0]); }
 Var correlation(const Var& a, const Var& b) {
   return sum(deviations(a) * deviations(b), 0) / sqrt(sum(square(deviations(a)), 0) * sum(square(deviations(b)), 0));
@@ -19,9 +19,9 @@ Var correlation(const Var& a, const Var& b) {
 
 }  // namespace
 
-TEST_CASE("metrics have the values that TorchMetrics documents") {
+TEST_CASE("regression metrics have the values that TorchMetrics documents") {
   on_ranks({1, 2, 3, 5}, [](Communicator& comm) {
-    const auto mine = [&](const Tensor& all) {  // of few samples, unevenly; some ranks have none
+    const auto mine = [&](const Tensor& all) {  // few samples, unevenly; some ranks have none
       const int64_t n = all.shape()[0], me = number(comm), ranks = comm.size();
       return all.slice(n * me / ranks, n * (me + 1) / ranks);
     };
@@ -44,7 +44,7 @@ TEST_CASE("metrics have the values that TorchMetrics documents") {
   });
 }
 
-TEST_CASE("a metric trains as on one process on shards of 1, 2 and 4 samples, alone and beside another loss") {
+TEST_CASE("a regression metric on shards of 1, 2 and 4 samples trains like one process, alone or with another loss") {
   on_ranks({3}, [](Communicator& comm) {
     const int64_t first = std::array{0, 1, 3}[number(comm)], count = std::array{1, 2, 4}[number(comm)];
     const Tensor x = data_of(0, {7}, 1), y = data_of(0, {7}, 2), weight = scalar(0.7);
@@ -68,7 +68,7 @@ TEST_CASE("a metric trains as on one process on shards of 1, 2 and 4 samples, al
   });
 }
 
-TEST_CASE("a mean a million times the deviation costs a correlation no digit") {
+TEST_CASE("correlations lose no digit if the mean is 1e6 standard deviations") {
   on_ranks({1, 2, 3, 5}, [](Communicator& comm) {
     const auto moved = [](const Tensor& x) { return affine(x.to(DType::f32).to(DType::f64), 1, 0x1p20).value(); };
     const int me = number(comm);
@@ -86,9 +86,9 @@ namespace {
 
 using Metric = std::function<Var(const Var&, const Var&, Communicator&)>;
 struct Graded {
-  Tensor value, predictions, targets;  // gradients of the mean over outputs, of all samples
+  Tensor value, predictions, targets;  // gradients of the outputs' mean over all samples
 };
-// `whole` on one process, or this rank's part of it.
+// Computes a metric of `whole` on one process, or of this rank's part.
 template <class F> Graded graded(const F& metric, const Tensor& predictions, const Tensor& targets) {
   Tape tape;
   const Var a = tape.watch(predictions), b = tape.watch(targets);
@@ -114,8 +114,8 @@ const std::vector<OfDeviations> of_deviations = {
      [](auto& a, auto& b) { return 1 - variance(a - b, 0) / variance(b, 0); }},
 };
 
-// How far value and gradients are from those of one process in f64, of which the mean was taken out exactly. Samples of
-// every rank are about `shift` and a little that only they have.
+// How far value and gradients are from one process in f64 with the mean subtracted exactly. Samples of each rank are
+// near `shift` plus a small offset of that rank.
 struct Off {
   double value = 0, gradient = 0;
 };
@@ -132,7 +132,7 @@ Off off_by_shift(const OfDeviations& m, DType dtype, double shift, Communicator&
   const Graded found = graded([&](auto& x, auto& y) { return m.metric(x, y, comm); }, parts[0][me].value().to(dtype),
                               parts[1][me].value().to(dtype));
   const Rows rows = comm.rows_of(rows_on(number(comm)));
-  // The gradient of what every rank has is the sum of that of all; here every rank's is one.
+  // The gradient of a Replicated value is the sum of all ranks' cotangents; here each is one.
   const double ranks = comm.size();
   const auto all = [&](const Tensor& g) { return (Var(comm.all_gather_v(g.to(DType::f64), rows)) / ranks).value(); };
   return {furthest(found.value, truth.value),
@@ -141,7 +141,7 @@ Off off_by_shift(const OfDeviations& m, DType dtype, double shift, Communicator&
 
 }  // namespace
 
-TEST_CASE("a large mean costs no digit of a correlation or of what is explained, in value and gradients") {
+TEST_CASE("correlations and explained variance lose no digit to a large mean, in value and gradients") {
   for (const OfDeviations& m : of_deviations)
     on_ranks({1, 2, 3, 5, 8}, [&](Communicator& comm) {
       const Off wide = off_by_shift(m, DType::f64, 0x1p27, comm);
@@ -157,11 +157,11 @@ TEST_CASE("a large mean costs no digit of a correlation or of what is explained,
     });
 }
 
-TEST_CASE("the root of no error at all has a gradient of zero") {
+TEST_CASE("the root mean squared error of a perfect prediction has a gradient of zero") {
   on_ranks({1, 2, 3, 5}, [](Communicator& comm) {
     const Tensor x = part(number(comm), {2});
     Tensor y = x.clone();
-    if (y.size() > 0) y.mutate<double>()[0] += 0.5;  // of the first output
+    if (y.size() > 0) y.mutate<double>()[0] += 0.5;  // in the first output
     const Graded found = graded([&](auto& a, auto& b) { return root_mean_squared_error(a, b, comm); }, x, y);
     expect(found.value.values()[0] > 0 && found.value.values()[1] == 0, text(found.value));
     const std::vector<double> g = found.predictions.values();
@@ -169,13 +169,13 @@ TEST_CASE("the root of no error at all has a gradient of zero") {
   });
 }
 
-TEST_CASE("where all targets are equal a prediction explains all of them or nothing, without a gradient") {
+TEST_CASE("for equal targets a prediction scores all or nothing, with zero gradients") {
   on_ranks({1, 2, 3, 5}, [](Communicator& comm) {
     for (const DType dtype : {DType::f32, DType::f64})
       for (const double target : {0.0, 0.1, -1e6 / 3}) {
         const int64_t mine = rows_on(number(comm));
         const Tensor equal = Tensor::full({mine}, target, dtype), other = part(number(comm), {}).to(dtype);
-        const Tensor apart = affine(equal, 1, target == 0 ? 1 : target).value();  // by the same everywhere
+        const Tensor apart = affine(equal, 1, target == 0 ? 1 : target).value();  // off by the same amount everywhere
         const auto check = [&](auto metric, const Tensor& predictions, double score) {
           const Graded found = graded([&](auto& a, auto& b) { return metric(a, b, comm); }, predictions, equal);
           expect(found.value.item() == score, text(found.value));
@@ -194,7 +194,7 @@ TEST_CASE("where all targets are equal a prediction explains all of them or noth
   });
 }
 
-TEST_CASE("metrics of no samples at all, and of rows of zeros, are zero") {
+TEST_CASE("regression metrics of no samples and of zero rows are zero") {
   on_ranks({1, 2}, [](Communicator& comm) {
     Tape tape;
     const Var none = tape.watch(Tensor({0, 2}, DType::f64)), zeros = tape.watch(Tensor::zeros({1, 2}, DType::f64));
@@ -208,7 +208,7 @@ TEST_CASE("metrics of no samples at all, and of rows of zeros, are zero") {
   });
 }
 
-TEST_CASE("metrics refuse what they cannot compare") {
+TEST_CASE("regression metrics refuse inputs that do not match") {
   on_ranks({1, 2}, [](Communicator& comm) {
     const Tensor two({4, 2}, DType::f64), three({4, 3}, DType::f64), vector({4}, DType::f64), cube({4, 2, 2});
     expect_refusal([&] { mean_squared_error(two, three, comm); }, {"mean_squared_error: predictions (4, 2)", "(4, 3)"});

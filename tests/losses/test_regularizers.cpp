@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// TiCo's state, the directions of SIGReg, the neighbours of KoLeo.
+// TiCo's state, SIGReg's directions and KoLeo's neighbours.
 #include <numbers>
 
 #include "tests/support/unlike_ranks.h"
@@ -31,7 +31,7 @@ TEST_CASE("TiCo's covariance has the same bits on every rank and is that of one 
           const Tensor x = part(number(comm), mine(rows, comm));
           tico(x, x, {.training = true}, comm);
           const Tensor other = unlike(number(comm), {3}, 2, 77);
-          tico(other, other, {}, comm);  // evaluation, which changes nothing
+          tico(other, other, {}, comm);  // evaluation changes nothing
           seen.push_back(l2_normalize(whole(rows, part)));
         }
         tico.update();
@@ -46,7 +46,7 @@ TEST_CASE("TiCo's covariance has the same bits on every rank and is that of one 
   });
 }
 
-TEST_CASE("under a checkpoint TiCo counts a batch once, and its gradient is the same") {
+TEST_CASE("TiCo under a checkpoint counts a batch once and has the same gradient") {
   on_ranks([](Communicator& comm) {
     Tico plain("tico", 3, f64), again("tico", 3, f64);
     for (int step = 0; step < 3; ++step) {
@@ -60,7 +60,7 @@ TEST_CASE("under a checkpoint TiCo counts a batch once, and its gradient is the 
       const Tensor saved = gradient(
           [&](const Var& x) { return checkpoint([&](std::span<const Var> v) { return loss(again, v[0]); }, {x}); });
       expect_same_bits(saved, direct);
-      const Tensor more = unlike(number(comm), {3}, 2, step);  // so that it shows how often the others were counted
+      const Tensor more = unlike(number(comm), {3}, 2, step);  // this batch shows how often the others were counted
       for (Tico* tico : {&plain, &again}) (*tico)(more, more, {.training = true}, comm);
       plain.update();
       again.update();
@@ -69,7 +69,7 @@ TEST_CASE("under a checkpoint TiCo counts a batch once, and its gradient is the 
   });
 }
 
-TEST_CASE("another key has other directions, and the same one the same on any number of ranks") {
+TEST_CASE("SIGReg's directions depend on the key alone, not on the number of ranks") {
   on_ranks([](Communicator& comm) {
     const Tensor x = data_of(0, {9, 3}), mine = x.slice(number(comm) == 0 ? 0 : 9, 9);
     const SigregOptions two = {.directions = 2};
@@ -79,7 +79,7 @@ TEST_CASE("another key has other directions, and the same one the same on any nu
   });
 }
 
-TEST_CASE("SIGReg tells a standard normal from what is shifted, narrow or collapsed") {
+TEST_CASE("SIGReg distinguishes a standard normal from shifted, narrow and collapsed samples") {
   on_ranks({1, 3}, [](Communicator& comm) {
     const Tensor x = Tensor::normal({200, 4}, {4, static_cast<uint64_t>(number(comm))}, 0, 1, DType::f64);
     const auto statistic = [&](const Var& v) { return loss_of(sigreg(v, key, {.directions = 32}, comm), comm); };
@@ -91,15 +91,15 @@ TEST_CASE("SIGReg tells a standard normal from what is shifted, narrow or collap
   });
 }
 
-// Pairs on a circle, far more than are compared at once, so that every sample's neighbour is known.
+// Pairs on a circle, far more than are compared at once, with known neighbours.
 
-TEST_CASE("KoLeo finds the nearest of thousands of samples, whichever rank has them") {
+TEST_CASE("KoLeo finds the nearest of thousands of samples on any rank") {
   on_ranks({1, 3}, [](Communicator& comm) {
     constexpr int64_t count = 2400, pairs = count / 2;
     const int64_t begin = count * number(comm) / comm.size(), end = count * (number(comm) + 1) / comm.size();
     std::vector<double> points;
     for (int64_t i = begin; i < end; ++i) {
-      const double turn = static_cast<double>(i % pairs) + (i < pairs ? 0 : 0.125);  // the pairs are far apart in order
+      const double turn = static_cast<double>(i % pairs) + (i < pairs ? 0 : 0.125);  // pairs are far apart in the batch
       points.push_back(std::cos(turn / pairs * 2 * std::numbers::pi) * static_cast<double>(1 + i % 3));
       points.push_back(std::sin(turn / pairs * 2 * std::numbers::pi) * static_cast<double>(1 + i % 3));
     }
@@ -110,7 +110,7 @@ TEST_CASE("KoLeo finds the nearest of thousands of samples, whichever rank has t
   });
 }
 
-TEST_CASE("KoLeo among a rank's own samples is the mean of what those of each rank have alone") {
+TEST_CASE("KoLeo within each rank is the mean of the ranks' separate losses") {
   on_ranks([](Communicator& comm) {
     for (const Rows& rows : divisions(comm.size())) {
       const auto part = [&](int r) { return data_of(r, {rows[static_cast<size_t>(r)], 3}); };
@@ -127,7 +127,7 @@ TEST_CASE("KoLeo among a rank's own samples is the mean of what those of each ra
   });
 }
 
-TEST_CASE("equal features have a finite KoLeo loss and no gradient") {
+TEST_CASE("KoLeo of equal features is finite and has no gradient") {
   on_ranks({1, 2}, [](Communicator& comm) {
     Tape tape;
     const Var x = tape.watch(Tensor::full({3, 4}, 2, DType::f64));

@@ -31,7 +31,7 @@ std::unique_ptr<ResidualQuantizer> finer_corners(int layers, const QuantizerDrop
   return std::make_unique<ResidualQuantizer>(std::move(all), dropout);
 }
 
-// Of tokens of six features.
+// Stages for tokens with six features.
 std::vector<std::unique_ptr<Quantizer>> every_kind(DType dtype, const QuantizerDropout& dropout = {}) {
   std::vector<std::unique_ptr<Quantizer>> all;
   const std::vector<int64_t> levels = {8, 5, 4, 3, 2, 7};
@@ -51,7 +51,7 @@ std::vector<std::unique_ptr<Quantizer>> every_kind(DType dtype, const QuantizerD
 
 }  // namespace
 
-TEST_CASE("decode gives back the values in every bit, whatever the shape, and with quantizers left out") {
+TEST_CASE("residual decode returns the values bit by bit for any shape and any number of quantizers") {
   run_ranks(1, [](Communicator& comm) {
     for (const DType dtype : {DType::f32, DType::f64})
       for (const QuantizerDropout dropout : {QuantizerDropout{}, QuantizerDropout{.least = 1}})
@@ -64,7 +64,7 @@ TEST_CASE("decode gives back the values in every bit, whatever the shape, and wi
   });
 }
 
-TEST_CASE("what every token becomes has the same bits however the batch is divided") {
+TEST_CASE("residual codes have the same bits however the batch is distributed") {
   const Tensor all = some({11, 2, 6}, 2, DType::f32);
   std::vector<Quantized> whole;
   run_ranks(1, [&](Communicator& comm) {
@@ -81,7 +81,7 @@ TEST_CASE("what every token becomes has the same bits however the batch is divid
   });
 }
 
-TEST_CASE("masked tokens pass unchanged, and a rank may have no others") {
+TEST_CASE("masked tokens pass residual quantization unchanged, even if a rank has no others") {
   on_ranks({1, 3}, [](Communicator& comm) {
     Tensor x = some({4, 6});
     x.mutate<double>()[0] = NAN;
@@ -98,7 +98,7 @@ TEST_CASE("masked tokens pass unchanged, and a rank may have no others") {
   });
 }
 
-TEST_CASE("finite scalar codes reach every level, zero is one of them, and the first feature counts least") {
+TEST_CASE("finite scalar codes reach every level including zero, with the first feature least significant") {
   run_ranks(1, [](Communicator& comm) {
     FiniteScalar quantize({4, 3}, DType::f64);
     const Tensor x = Tensor::from({4, 2}, {-9, -9, 9, -9, 0, 0, 9, 9}, DType::f64);
@@ -113,7 +113,7 @@ TEST_CASE("finite scalar codes reach every level, zero is one of them, and the f
   });
 }
 
-TEST_CASE("stages of l levels are one uniform quantizer of l to that power") {
+TEST_CASE("q residual stages of l levels equal one uniform quantizer with l^q levels") {
   run_ranks(1, [](Communicator& comm) {
     const std::vector<int64_t> levels = {5, 4, 3, 2};
     const Tensor ends = Tensor::from({2, 4}, {99, 99, 99, 99, -99, -99, -99, -99}, DType::f64);
@@ -137,9 +137,9 @@ TEST_CASE("stages of l levels are one uniform quantizer of l to that power") {
   });
 }
 
-// A library adds up straight-through copies of every stage, so that the encoder's gradient is as many times too large,
-// and changes from step to step where quantizers are dropped.
-TEST_CASE("the gradient goes through the sum of all stages once") {
+// A library adds straight-through copies of every stage. Its encoder's gradient is larger by the number of stages, and
+// changes from step to step where quantizers are dropped.
+TEST_CASE("the straight-through gradient passes once through the sum of all stages") {
   run_ranks(1, [](Communicator& comm) {
     for (const int64_t used : {1, 2, 4}) {
       Tape tape;
@@ -150,7 +150,7 @@ TEST_CASE("the gradient goes through the sum of all stages once") {
   });
 }
 
-TEST_CASE("every stage's loss pulls at the tokens") {
+TEST_CASE("every residual stage's loss contributes to the tokens' gradient") {
   run_ranks(1, [](Communicator& comm) {
     const auto gradient = [&](int64_t used) {
       Tape tape;
@@ -163,7 +163,7 @@ TEST_CASE("every stage's loss pulls at the tokens") {
   });
 }
 
-TEST_CASE("decode takes the first few quantizers, too") {
+TEST_CASE("residual decode accepts the indices of the first few quantizers") {
   run_ranks(1, [](Communicator& comm) {
     const auto quantize = finer_corners(4);
     const Tensor x = some({5, 3});
@@ -172,7 +172,7 @@ TEST_CASE("decode takes the first few quantizers, too") {
   });
 }
 
-TEST_CASE("SimVQ trains its map alone, and that moves every code") {
+TEST_CASE("SimVQ trains only its map, which moves every code") {
   run_ranks(1, [](Communicator& comm) {
     SimVq quantize("codes", {.dim = 3, .codes = 50}, {.key = {1}, .dtype = DType::f64});
     expect(quantize.parameters() == std::vector<Parameter*>{&quantize.map}, "parameters");
@@ -187,7 +187,7 @@ TEST_CASE("SimVQ trains its map alone, and that moves every code") {
   });
 }
 
-TEST_CASE("mistakes in residual quantization are refused") {
+TEST_CASE("residual quantization refuses bad input and options") {
   run_ranks(1, [](Communicator& comm) {
     expect_refusal([] { ResidualQuantizer({}); }, {"no quantizers"});
     expect_refusal([] { finer_corners(2, {.least = 3}); }, {"at least 3 of 2"});

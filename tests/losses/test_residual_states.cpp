@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which quantizers of a chain a step uses, what they draw from, and what they learn without gradients.
+// Which quantizers of a chain a step uses, their random streams, and what they learn without gradients.
 #include <algorithm>
 #include <cmath>
 
@@ -23,7 +23,7 @@ std::unique_ptr<ResidualQuantizer> corners(int layers, const QuantizerDropout& d
   return std::make_unique<ResidualQuantizer>(std::move(all), dropout);
 }
 
-// Remembers what it was asked.
+// Records its arguments.
 class Recorder final : public Quantizer {
  public:
   struct BlockResult {
@@ -44,8 +44,8 @@ class Recorder final : public Quantizer {
   LookupFree corners_;
 };
 
-// Two groups of three codebooks that follow their tokens; some tokens are masked, so are all of one rank, quantizers
-// are left out, and dead codes replaced or a step has several passes.
+// Two groups of three codebooks that learn from their tokens. Some tokens are masked, on one rank all; quantizers are
+// dropped; dead codes are replaced, or a step has several passes.
 std::vector<Tensor> after_steps(int steps, double dead_below, uint64_t passes, Communicator& comm) {
   const Init init = {.key = {3}, .dtype = DType::f32};
   GroupedResidual::Groups groups;
@@ -78,7 +78,7 @@ std::vector<Tensor> after_steps(int steps, double dead_below, uint64_t passes, C
 
 }  // namespace
 
-TEST_CASE("how many quantizers a step uses follows from its key alone") {
+TEST_CASE("quantizer dropout depends on the step's key alone") {
   on_ranks([](Communicator& comm) {
     const auto used = [](const QuantizerDropout& dropout, uint64_t seed, bool train = true) {
       return corners(6, dropout)->used({.training = train, .key = {seed}, .first_sample = int64_t(seed)});
@@ -97,7 +97,7 @@ TEST_CASE("how many quantizers a step uses follows from its key alone") {
   });
 }
 
-TEST_CASE("quantizers that are left out have no index, in all groups alike") {
+TEST_CASE("dropped quantizers have no index, in all groups alike") {
   run_ranks(1, [](Communicator& comm) {
     GroupedResidual::Groups groups;
     for (int g = 0; g < 2; ++g) groups.push_back(corners(5, {.least = 1}));
@@ -113,7 +113,7 @@ TEST_CASE("quantizers that are left out have no index, in all groups alike") {
   });
 }
 
-TEST_CASE("quantizers draw from streams of their own, and those used since the last update are updated") {
+TEST_CASE("each quantizer draws from its own stream, and update covers those used since the last update") {
   run_ranks(1, [](Communicator& comm) {
     std::vector<Recorder::BlockResult> seen(6);
     GroupedResidual::Groups groups;
@@ -127,7 +127,7 @@ TEST_CASE("quantizers draw from streams of their own, and those used since the l
     uint64_t two = 0;
     while (corners(3, {.least = 2, .multiple_of = 2})->used({.training = true, .key = {two}}) != 2) ++two;
     quantize(some({2, 6}), {.training = true, .key = {two}}, comm);
-    quantize(some({2, 6}), {}, comm);  // evaluation uses all, but teaches none
+    quantize(some({2, 6}), {}, comm);  // evaluation uses all stages but trains none
     quantize.update(comm, {9});
     quantize.update(comm, {9});
     std::vector<std::pair<uint64_t, uint64_t>> streams;
@@ -142,7 +142,7 @@ TEST_CASE("quantizers draw from streams of their own, and those used since the l
   });
 }
 
-TEST_CASE("after 30 steps, codebooks in a chain have the same bits on any number of ranks") {
+TEST_CASE("chained codebooks have the same bits after 30 steps on any number of ranks") {
   const auto check = [](double dead_below, uint64_t passes) {
     std::vector<Tensor> whole, start;
     run_ranks(1, [&](Communicator& comm) {

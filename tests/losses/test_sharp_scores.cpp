@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Contrastive losses where scores are large, or a batch is all but solved: what is left of a loss is then far less than
-// the scores it is made of.
+// Contrastive losses with large scores, or of a batch that is nearly solved: the loss is then much smaller than the
+// scores it is computed from.
 #include "tests/support/on_ranks.h"
 #include "weft/collectives/placement_conversions.h"
 #include "weft/collectives/run_ranks.h"
@@ -21,7 +21,7 @@ using Values = std::vector<double>;
 struct Named {
   std::string name;
   std::function<Var(const Var&, const Var&, double scale, Communicator&)> loss;
-  std::function<Var(const Var&, const Var&, double scale)> whole = {};  // of all scores at once, on one process
+  std::function<Var(const Var&, const Var&, double scale)> whole = {};  // with all scores at once, on one process
 };
 
 Var constant(double value, const Var& like) { return replicated_constant(Tensor::full({}, value, like.dtype())); }
@@ -47,7 +47,7 @@ Var whole_nt_xent(const Var& a, const Var& b, double scale) {
   return mean(cross_entropy(where(Var(itself), nowhere, scores(z, z, scale)), Var(targets)));
 }
 
-// Those in which one of many is picked, and never with less than no loss.
+// Losses that pick one of many and are never negative.
 std::vector<Named> picking() {
   std::vector<Named> all;
   for (const KeySchedule schedule :
@@ -82,12 +82,12 @@ std::vector<Named> picking() {
   return all;
 }
 
-// 40 pairs of unit length that differ by so much noise.
+// 40 pairs of unit vectors that differ by the given noise.
 Tensor side(int which, double noise) {
   const Var base = Tensor::normal({40, 32}, {1}, 0, 1), other = Tensor::normal({40, 32}, {2}, 0, noise);
   return l2_normalize(which == 0 ? base : base + other).value();
 }
-// How many of them are this rank's: the second of any ranks has none.
+// How many of them this rank has: the second of several ranks has none.
 std::pair<int64_t, int64_t> own_pairs(Communicator& comm) {
   const int64_t parts = std::max(comm.size() - 1, 1), part = std::max(number(comm) - 1, 0);
   return number(comm) == 1 ? std::pair<int64_t, int64_t>(0, 0) : std::pair(40 * part / parts, 40 * (part + 1) / parts);
@@ -120,7 +120,7 @@ Graded on_ranks_of(const Named& c, double noise, double scale, DType dtype, Comm
   return all;
 }
 
-// Of the root mean square of what is expected.
+// Relative to the root mean square of the expected values.
 double apart(const Values& actual, const Values& expected) {
   double squares = 0, all = 0;
   for (size_t i = 0; i < expected.size(); ++i) {
@@ -132,7 +132,7 @@ double apart(const Values& actual, const Values& expected) {
 
 }  // namespace
 
-TEST_CASE("a solved batch has no loss and no gradient, and never less than no loss, at any temperature") {
+TEST_CASE("a contrastive loss of a solved batch is zero with zero gradient and never negative, at any temperature") {
   for (const Named& c : picking())
     for (const DType dtype : {DType::f32, DType::f64})
       for (const double temperature : {1.0, 0.07, 0.03, 0.01, 1e-4}) {
@@ -147,7 +147,7 @@ TEST_CASE("a solved batch has no loss and no gradient, and never less than no lo
       }
 }
 
-TEST_CASE("gradients are as exact as those of all scores in memory, however large scores are and small the loss is") {
+TEST_CASE("contrastive gradients are as exact as with all scores in memory, for large scores and small losses") {
   for (const Named& c : picking()) {
     if (!c.whole) continue;
     for (const double scale : {14.0, 30.0, 100.0, 9e3})
@@ -157,7 +157,7 @@ TEST_CASE("gradients are as exact as those of all scores in memory, however larg
                         side(1, noise).to(dtype));
         };
         const Graded truth = whole(DType::f64), plain = whole(DType::f32);
-        if (truth.loss < 1e-9) continue;  // which f64 rounds
+        if (truth.loss < 1e-9) continue;  // f64 rounds it
         INFO(c.name << ", scale " << scale << ", noise " << noise << ", loss " << truth.loss);
         on_ranks({1, 3}, [&](Communicator& comm) {
           const Graded found = on_ranks_of(c, noise, scale, DType::f32, comm);
@@ -170,7 +170,7 @@ TEST_CASE("gradients are as exact as those of all scores in memory, however larg
   }
 }
 
-TEST_CASE("SigLIP loses no digit of what pairs that surely match leave") {
+TEST_CASE("SigLIP loses no digit for pairs that surely match") {
   for (const double scale : {10.0, 30.0, 100.0}) {
     const Named siglip{"", [](auto& a, auto& b, double s, auto& comm) {
                          return siglip_loss(a, b, constant(s, a), constant(-0.7 * s, a), {}, comm);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// States of metrics that are completed over ranks.
+// Metric states that are combined over ranks.
 #include "tests/support/counted_transport.h"
 #include "tests/support/uneven_rows.h"
 #include "weft/collectives/collectives.h"
@@ -10,7 +10,7 @@
 
 using namespace weft;
 
-TEST_CASE("states of every kind are those of all ranks, with uneven and empty ones, the same bits on each") {
+TEST_CASE("metric states of every kind cover all ranks, uneven and empty ones too, with the same bits on each") {
   on_ranks({1, 2, 3, 5, 8}, [](Communicator& comm) {
     const int me = number(comm);
     Tape tape;
@@ -49,7 +49,7 @@ TEST_CASE("states of every kind are those of all ranks, with uneven and empty on
   });
 }
 
-TEST_CASE("a sum has the bits of an all_reduce, whatever travels beside it") {
+TEST_CASE("a sum state has the bits of an all_reduce, whatever is exchanged with it") {
   on_ranks({1, 2, 3, 5, 8}, [](Communicator& comm) {
     const Tensor mine = data_of(number(comm), {40}, 0, DType::f32), one = mine.slice(3, 4);
     const Tensor expected = comm.all_reduce(mine);
@@ -70,7 +70,7 @@ TEST_CASE("a sum has the bits of an all_reduce, whatever travels beside it") {
   });
 }
 
-TEST_CASE("the number of collectives depends on the kinds of states, not on the data") {
+TEST_CASE("the number of collectives depends on the kinds of metric states, not on the data") {
   for (const bool anything : {false, true})
     CHECK_NOTHROW(run_ranks(3, [=](std::unique_ptr<Transport> transport) {
       int collectives = 0;
@@ -107,7 +107,7 @@ TEST_CASE("the number of collectives depends on the kinds of states, not on the 
     }));
 }
 
-TEST_CASE("ranks that attain an extreme share its gradient equally, and so do their rows") {
+TEST_CASE("ranks and rows that tie for a metric state's extreme share its gradient equally") {
   on_ranks({3}, [](Communicator& comm) {
     const std::vector<Tensor> values = {row_of({5, 5, 1}), row_of({}), row_of({2, 5})},
                               shares = {row_of({0.25, 0.25, 0}), row_of({}), row_of({0, 0.5})};
@@ -118,7 +118,7 @@ TEST_CASE("ranks that attain an extreme share its gradient equally, and so do th
       States states(comm);
       const auto extreme = sign > 0 ? states.max("high", y) : states.min("low", y);
       states.exchange();
-      // Every rank uses it, and so often: 1 + 2 + 3 times in all.
+      // Every rank uses it, rank r r + 1 times: 1 + 2 + 3 times in all.
       const Var g = tape.gradient(extreme.value() * sign * (number(comm) + 1.0), Var(scalar(1)), {x})[0];
       expect_close(extreme.value(), scalar(5 * sign));
       expect_close(g, Var(shares[me]) * 6.0);
@@ -126,7 +126,7 @@ TEST_CASE("ranks that attain an extreme share its gradient equally, and so do th
   });
 }
 
-TEST_CASE("NaN wins an extreme and makes its gradient NaN on every rank") {
+TEST_CASE("NaN wins an extreme state and makes its gradient NaN on every rank") {
   on_ranks({1, 3}, [](Communicator& comm) {
     Tape tape;
     const Var x = tape.watch(row_of({1, number(comm) == 0 ? NAN : 2}));
@@ -139,7 +139,7 @@ TEST_CASE("NaN wins an extreme and makes its gradient NaN on every rank") {
   });
 }
 
-TEST_CASE("what has no weight may be NaN, and a mean of nothing is zero with zero gradient") {
+TEST_CASE("a mean state ignores NaN without weight, and is zero with zero gradient if nothing counts") {
   on_ranks({1, 2, 3}, [](Communicator& comm) {
     for (const bool nothing : {false, true}) {
       const bool counts = number(comm) == comm.size() - 1 && !nothing;
@@ -149,7 +149,7 @@ TEST_CASE("what has no weight may be NaN, and a mean of nothing is zero with zer
       const auto mean = states.mean("mean", x, counts ? 5 : 0);
       states.exchange();
       expect_close(mean.value(), nothing ? row_of({0, 0}) : row_of({4, 6}));
-      const double expected = counts ? comm.size() : 0;  // used once by every rank
+      const double expected = counts ? comm.size() : 0;  // every rank uses it once
       expect_close(tape.gradient(sum(mean.value()), Var(scalar(1)), {x})[0], row_of({expected, expected}));
     }
     States none(comm);
@@ -161,7 +161,7 @@ TEST_CASE("what has no weight may be NaN, and a mean of nothing is zero with zer
   });
 }
 
-TEST_CASE("states of bf16 are completed in f32") {
+TEST_CASE("metric states of bf16 values are accumulated in f32") {
   on_ranks({1, 3}, [](Communicator& comm) {
     Tape tape;
     const Var x = tape.watch(Tensor::full({2}, 1, DType::bf16));
@@ -174,7 +174,7 @@ TEST_CASE("states of bf16 are completed in f32") {
   });
 }
 
-TEST_CASE("states refuse what cannot be completed") {
+TEST_CASE("metric states refuse values that cannot be combined") {
   on_ranks({1, 2}, [](Communicator& comm) {
     Tape tape;
     declare_group(tape, comm);

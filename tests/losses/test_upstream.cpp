@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Our losses against those of other libraries, for the same inputs on the same three ranks (tests/losses/upstream.h).
-// On one process all of them compute what we do. Where a library's gradient on ranks is another one, the test says
-// which, and makes it.
+// On one process all of them compute what we do. Where a library's gradient on ranks differs, the test states it and
+// reproduces it.
 #include "tests/losses/upstream.h"
 #include "tests/support/catch.h"
 #include "weft/collectives/collectives.h"
@@ -48,21 +48,21 @@ Var siamese(Inputs x, Inputs shared, const MsnOptions& options, Communicator& co
 
 }  // namespace
 
-TEST_CASE("Lightly's NT-Xent is ours on ranks, too") {
+TEST_CASE("Lightly's NT-Xent equals ours, also on ranks") {
   const UpstreamCase& c = upstream("NT-Xent", "gather_distributed");
   const Graded ours = on_ranks_of(
       c, [](Inputs x, Inputs, Communicator& comm) { return nt_xent(x[0], x[1], {.temperature = 0.5}, comm); });
   CHECK(apart_everywhere(c, ours) <= exact);
 }
 
-TEST_CASE("Lightly's DCL is ours on ranks, too") {
+TEST_CASE("Lightly's DCL equals ours, also on ranks") {
   const UpstreamCase& c = upstream("DCL", "gather_distributed");
   const Graded ours =
       on_ranks_of(c, [](Inputs x, Inputs, Communicator& comm) { return dcl(x[0], x[1], {.temperature = 0.1}, comm); });
   CHECK(apart_everywhere(c, ours) <= exact);
 }
 
-TEST_CASE("Lightly's DCLW weighs each rank's pairs by themselves, which is another loss for every division") {
+TEST_CASE("Lightly's DCLW weighs each rank's pairs separately, so its loss depends on the division") {
   const UpstreamCase& c = upstream("DCLW", "gather_distributed");
   const auto weighted = [&](DclWeights weights) {
     return on_ranks_of(
@@ -74,7 +74,7 @@ TEST_CASE("Lightly's DCLW weighs each rank's pairs by themselves, which is anoth
   CHECK(features_apart(c, weighted(DclWeights::of_rank)) <= exact);
 }
 
-TEST_CASE("Lightly's NT-Xent with a memory bank is our InfoNCE against the bank alone") {
+TEST_CASE("Lightly's NT-Xent with a memory bank equals our InfoNCE against the bank alone") {
   const UpstreamCase& c = upstream("InfoNCE", "memory_bank_size");
   const Graded ours = on_ranks_of(c, [&](Inputs x, Inputs, Communicator& comm) {
     const InfoNceOptions options{
@@ -84,13 +84,13 @@ TEST_CASE("Lightly's NT-Xent with a memory bank is our InfoNCE against the bank 
   CHECK(apart_on_one_process(c, ours) <= exact);
 }
 
-TEST_CASE("Lightly's VICReg is ours on ranks, too") {
+TEST_CASE("Lightly's VICReg equals ours, also on ranks") {
   const UpstreamCase& c = upstream("VICReg", "gather_distributed");
   const Graded ours = on_ranks_of(c, [](Inputs x, Inputs, Communicator& comm) { return vicreg(x[0], x[1], {}, comm); });
   CHECK(apart_everywhere(c, ours) <= exact);
 }
 
-TEST_CASE("Lightly's TiCo is ours on ranks, too, and remembers the same") {
+TEST_CASE("Lightly's TiCo equals ours in loss and state, also on ranks") {
   const UpstreamCase& c = upstream("TiCo", "gather_distributed");
   const Graded ours = on_ranks_of(c, [&](Inputs x, Inputs, Communicator& comm) {
     Tico tico("tico", 5, {.key = {}, .dtype = DType::f64}, {.beta = 0.9, .rho = 8});
@@ -104,15 +104,15 @@ TEST_CASE("Lightly's TiCo is ours on ranks, too, and remembers the same") {
   CHECK(apart_everywhere(c, ours) <= exact);
 }
 
-TEST_CASE("Lightly's SIGReg is ours on ranks, too") {
-  // It was given the directions that we draw from this key.
+TEST_CASE("Lightly's SIGReg equals ours, also on ranks") {
+  // The library was given the directions that we draw from this key.
   const UpstreamCase& c = upstream("SIGReg", "gather_distributed");
   const Graded ours =
       on_ranks_of(c, [](Inputs x, Inputs, Communicator& comm) { return sigreg(x[0], {7}, {.directions = 3}, comm); });
   CHECK(apart_everywhere(c, ours) <= exact);
 }
 
-TEST_CASE("Lightly's SwaV is ours on ranks, too") {
+TEST_CASE("Lightly's SwaV equals ours, also on ranks") {
   const UpstreamCase& c = upstream("SwaV", "sinkhorn_gather_distributed");
   const Graded ours = on_ranks_of(c, [](Inputs x, Inputs, Communicator& comm) {
     return swav({x[0], x[1]}, {x[2]}, {}, comm);
@@ -120,7 +120,7 @@ TEST_CASE("Lightly's SwaV is ours on ranks, too") {
   CHECK(apart_everywhere(c, ours) <= exact);
 }
 
-TEST_CASE("Lightly's DINO is ours on ranks of equal batches, too, and moves its center alike") {
+TEST_CASE("Lightly's DINO equals ours in loss and center, also on ranks with equal batches") {
   const UpstreamCase& c = upstream("DINO", "center");
   const Graded ours = on_ranks_of(c, [&](Inputs x, Inputs, Communicator& comm) {
     Dino dino("dino", 6, {.key = {}, .dtype = DType::f64}, {.teacher_temperature = 0.07});
@@ -131,10 +131,10 @@ TEST_CASE("Lightly's DINO is ours on ranks of equal batches, too, and moves its 
       require(apart(state.at("center"), dino.center.value) <= exact, "another center");
     return loss;
   });
-  CHECK(apart_everywhere(c, ours) <= 1e-7);  // whose temperature is f32
+  CHECK(apart_everywhere(c, ours) <= 1e-7);  // its temperature is f32
 }
 
-TEST_CASE("Lightly's Barlow Twins normalizes each rank's samples by themselves, which is another loss") {
+TEST_CASE("Lightly's Barlow Twins normalizes each rank's samples separately, which is another loss") {
   const UpstreamCase& c = upstream("Barlow Twins", "gather_distributed");
   const Graded ours =
       on_ranks_of(c, [](Inputs x, Inputs, Communicator& comm) { return barlow_twins(x[0], x[1], {}, comm); });
@@ -152,13 +152,13 @@ TEST_CASE("Lightly's Barlow Twins normalizes each rank's samples by themselves, 
   CHECK(features_apart(c, local) <= exact);
 }
 
-TEST_CASE("Lightly's KoLeo looks for neighbours on the own rank only") {
+TEST_CASE("Lightly's KoLeo looks for neighbours only on the same rank") {
   const UpstreamCase& c = upstream("KoLeo", "local");
   const auto koleo_among = [&](Neighbours among) {
     return on_ranks_of(c, [=](Inputs x, Inputs, Communicator& comm) { return koleo(x[0], {.among = among}, comm); });
   };
   const Graded ours = koleo_among(Neighbours::of_all_ranks);
-  CHECK(apart_on_one_process(c, ours) <= 1e-7);  // which adds its epsilon to every coordinate
+  CHECK(apart_on_one_process(c, ours) <= 1e-7);  // the library adds its epsilon to every coordinate
   CHECK(features_apart(c, ours) == Approx(1.1218).epsilon(1e-3));
   CHECK(features_apart(c, koleo_among(Neighbours::of_own_rank)) <= 1e-7);
 }
@@ -186,16 +186,15 @@ TEST_CASE("Lightly's MSN regularizes the mean of each rank's own predictions") {
   CHECK(scalars_apart(c, local) <= exact);
 }
 
-TEST_CASE("Lightly's PMSN on one process is ours") {
+TEST_CASE("Lightly's PMSN on one process equals ours") {
   const UpstreamCase& c = upstream("PMSN", "gather_distributed");
   const Graded ours = on_ranks_of(
       c, [](Inputs x, Inputs shared, Communicator& comm) { return siamese(x, shared, {.power_law = 0.25}, comm); });
-  CHECK(apart_on_one_process(c, ours) <= 1e-6);  // whose power law is f32
+  CHECK(apart_on_one_process(c, ours) <= 1e-6);  // the library's power law is f32
   CHECK(features_apart(c, ours) == Approx(0.5803).epsilon(1e-3));
 }
 
-TEST_CASE(
-    "OpenCLIP's loss by default gives the towers 1/W of their gradient, and the temperature all of its own (S3)") {
+TEST_CASE("OpenCLIP's default loss gives the towers 1/W of their gradient, and the temperature all of it (S3)") {
   const UpstreamCase& c = upstream("CLIP", "local_loss=False, gather_with_grad=False");
   const Graded ours = on_ranks_of(c, clip);
   CHECK(apart_on_one_process(c, ours) <= exact);
@@ -203,14 +202,14 @@ TEST_CASE(
   CHECK(scalars_apart(c, ours) <= exact);
 }
 
-TEST_CASE("OpenCLIP's loss with a gradient through the gather is ours, of own rows or of all") {
+TEST_CASE("OpenCLIP's loss with a gradient through the gather equals ours, with local or global rows") {
   for (const char* mode : {"local_loss=False, gather_with_grad=True", "local_loss=True, gather_with_grad=True"}) {
     const UpstreamCase& c = upstream("CLIP", mode);
     CHECK(apart_everywhere(c, on_ranks_of(c, clip)) <= exact);
   }
 }
 
-TEST_CASE("OpenCLIP's loss of own rows without a gradient through the gather gives what anchors alone get (S1)") {
+TEST_CASE("OpenCLIP's local loss without a gradient through the gather lacks the keys' gradient (S1)") {
   const UpstreamCase& c = upstream("CLIP", "local_loss=True, gather_with_grad=False");
   const Graded ours = on_ranks_of(c, clip);
   CHECK(features_factor(c, ours) == Approx(0.493).epsilon(1e-3));
@@ -229,7 +228,7 @@ TEST_CASE("OpenCLIP's loss of own rows without a gradient through the gather giv
   CHECK(features_apart(c, anchors) <= exact);
 }
 
-TEST_CASE("OpenCLIP's SigLIP is ours by each of its four exchanges") {
+TEST_CASE("OpenCLIP's SigLIP equals ours in each of its four exchanges") {
   for (const char* schedule : {"gather", "shift", "bidir", "reduce"}) {
     const UpstreamCase& c = upstream("SigLIP", schedule);
     const Graded ours = on_ranks_of(c, [](Inputs x, Inputs shared, Communicator& comm) {
@@ -240,7 +239,7 @@ TEST_CASE("OpenCLIP's SigLIP is ours by each of its four exchanges") {
   }
 }
 
-TEST_CASE("a metric of TorchMetrics as a loss has 1/W of its gradient, on shards 1, 2 and 4 (S3)") {
+TEST_CASE("a TorchMetrics metric as a loss has 1/W of its gradient, on shards of 1, 2 and 4 samples (S3)") {
   const auto check = [](const char* metric, auto loss, double precision) {
     const UpstreamCase& c = upstream(metric, "dist_sync_on_step");
     const Graded ours =
@@ -268,10 +267,10 @@ TEST_CASE("a metric of TorchMetrics as a loss has 1/W of its gradient, on shards
       exact);
   check(
       "cosine similarity", [](Inputs x, Communicator& comm) { return cosine_similarity(x[0], x[1], Over::mean, comm); },
-      1e-6);  // which is f32 in any case
+      1e-6);  // the library computes in f32
 }
 
-TEST_CASE("TorchMetrics' metric beside an ordinary mean weighs 1/W of it") {
+TEST_CASE("a TorchMetrics metric added to an ordinary mean has 1/W of its weight") {
   const UpstreamCase& c = upstream("metrics and a loss", "root mean squared error and an ordinary mean");
   const auto weighted = [&](double weight) {
     return on_ranks_of(c, [=](Inputs x, Inputs, Communicator& comm) {
@@ -284,7 +283,7 @@ TEST_CASE("TorchMetrics' metric beside an ordinary mean weighs 1/W of it") {
   CHECK(features_apart(c, weighted(1 / W)) <= exact);
 }
 
-TEST_CASE("PyTorch's cross entropy on one process is ours on ranks, with weights, smoothing and what is ignored") {
+TEST_CASE("PyTorch's cross entropy on one process equals ours on ranks, with weights, smoothing and ignored targets") {
   const auto check = [](const char* mode, double smoothing) {
     const UpstreamCase& c = upstream("cross entropy", mode);
     const Graded ours = on_ranks_of(c, [&](Inputs x, Inputs, Communicator& comm) {
@@ -302,7 +301,7 @@ TEST_CASE("PyTorch's cross entropy on one process is ours on ranks, with weights
   check("weights, all smoothing", 1);
 }
 
-TEST_CASE("SSIM inside of the pictures is that of scikit-image 0.26, with its option of Gaussian weights") {
+TEST_CASE("SSIM in the interior of images equals scikit-image 0.26 with Gaussian weights") {
   const UpstreamCase& c = upstream("SSIM", "dist_sync_on_step");
   const StructuralSimilarityOptions options{.data_range = 2, .sigma = 0.6, .k1 = 0.1, .k2 = 0.3};
   const Graded ours = on_ranks_of(c, [&](Inputs x, Inputs, Communicator& comm) {

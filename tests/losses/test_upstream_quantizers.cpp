@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Our quantizers against those of vector-quantize-pytorch, for the same tokens on the same three ranks, and as the
-// losses in test_upstream.cpp.
+// Our quantizers against those of vector-quantize-pytorch, for the same tokens on the same three ranks, as in
+// test_upstream.cpp.
 #include <cmath>
 
 #include "tests/losses/upstream.h"
@@ -32,12 +32,12 @@ constexpr Pass training = {.training = true, .key = {}};
 const UpstreamCase& upstream(const char* loss, const char* mode) { return Upstream::stored()(loss, mode); }
 using Inputs = std::span<const Var>;
 
-// The part of a decoder: a weighted sum of each token's values, and the mean over all tokens.
+// A stand-in for a decoder: a weighted sum of each token's values, averaged over all tokens.
 Var with_decoder(const Quantized& quantized, const Var& weights, Communicator& comm) {
   return quantized.loss + share(sum(weights * quantized.values), 12, comm);
 }
 
-// This rank's part of what the library has of the whole batch.
+// This rank's part of a tensor that the library has for the whole batch.
 void expect_state(const UpstreamCase& c, const char* name, const Var& actual, Communicator& comm) {
   const int64_t first = 4 * comm.rank().value;
   const Tensor expected = c.one.states[0].at(name).slice(first, first + 4);
@@ -70,7 +70,7 @@ std::unique_ptr<VectorQuantize> with_codes(const Tensor& codes, const VectorQuan
   return quantize;
 }
 
-// With the state after a step, which is that of the library on every rank.
+// With the state after a step, which the library has on every rank.
 Graded vector_quantize(const UpstreamCase& c, const VectorQuantizeOptions& options) {
   return on_ranks_of(c, [&](Inputs x, Inputs, Communicator& comm) {
     const auto quantize = with_codes(c.given.at("codes"), options);
@@ -86,7 +86,7 @@ Graded vector_quantize(const UpstreamCase& c, const VectorQuantizeOptions& optio
 
 }  // namespace
 
-TEST_CASE("VectorQuantize of vector-quantize-pytorch is ours, and moves its codes alike") {
+TEST_CASE("VectorQuantize of vector-quantize-pytorch equals ours in loss and codes") {
   const auto check = [](const char* mode, const VectorQuantizeOptions& options) {
     const UpstreamCase& c = upstream("VectorQuantize", mode);
     INFO(mode);
@@ -117,7 +117,7 @@ namespace {
 
 enum class Used : uint8_t { by_all_ranks, by_each_rank };
 
-// As the library has it, with distances that are not squared; and with `read` for the codes that backward reads.
+// As in the library, with distances that are not squared; backward reads the codes in `read`.
 Graded with_diversity(const UpstreamCase& c, Used used, const Tensor& read) {
   return on_ranks_of(c, [&](Inputs x, Inputs, Communicator& comm) {
     const Tensor codes = c.given.at("codes");
@@ -136,7 +136,7 @@ Graded with_diversity(const UpstreamCase& c, Used used, const Tensor& read) {
 
 }  // namespace
 
-TEST_CASE("VectorQuantize of vector-quantize-pytorch wants each rank's own tokens to use all codes alike") {
+TEST_CASE("VectorQuantize of vector-quantize-pytorch computes diversity from each rank's own tokens") {
   const UpstreamCase& c = upstream("VectorQuantize", "codebook diversity, codes at rest");
   const Graded by_all = with_diversity(c, Used::by_all_ranks, c.given.at("codes"));
   CHECK(apart_on_one_process(c, by_all) <= single);
@@ -144,14 +144,14 @@ TEST_CASE("VectorQuantize of vector-quantize-pytorch wants each rank's own token
   CHECK(features_apart(c, with_diversity(c, Used::by_each_rank, c.given.at("codes"))) <= single);
 }
 
-TEST_CASE("VectorQuantize of vector-quantize-pytorch moves its codes before backward reads them") {
+TEST_CASE("VectorQuantize of vector-quantize-pytorch updates its codes before backward reads them") {
   const UpstreamCase& c = upstream("VectorQuantize", "codebook diversity");
   CHECK(apart_on_one_process(c, with_diversity(c, Used::by_all_ranks, c.given.at("codes"))) > 0.01);
   CHECK(apart_on_one_process(c, with_diversity(c, Used::by_all_ranks, c.one.states[0].at("codes"))) <= single);
   CHECK(features_apart(c, with_diversity(c, Used::by_each_rank, c.ranks.states[0].at("codes"))) <= single);
 }
 
-TEST_CASE("ResidualVQ of vector-quantize-pytorch finds our codes; each of its quantizers adds the gradient once more") {
+TEST_CASE("ResidualVQ of vector-quantize-pytorch has our codes, but each quantizer adds the gradient again") {
   const UpstreamCase& c = upstream("Residual", "VQ, frozen codebooks");
   const auto graded = [&](double times) {
     return on_ranks_of(c, [&](Inputs x, Inputs, Communicator& comm) {
@@ -169,15 +169,15 @@ TEST_CASE("ResidualVQ of vector-quantize-pytorch finds our codes; each of its qu
   CHECK(apart(c.one.rows[0], graded(3).rows[0]) <= single);
 }
 
-TEST_CASE("LFQ of vector-quantize-pytorch is ours on one process, with commitment, too") {
+TEST_CASE("LFQ of vector-quantize-pytorch on one process equals ours, with commitment too") {
   const UpstreamCase& c = upstream("LFQ", "commitment");
   LookupFreeOptions options = corners;
   options.commitment_weight = 0.25;
   CHECK(apart_on_one_process(c, lookup_free(c, options)) <= exact);
 }
 
-TEST_CASE("LFQ of vector-quantize-pytorch forgets, where there is a mask, to average before it takes the entropy") {
-  // The entropy of the mean is then the mean entropy of tokens once more, and takes away what it should balance.
+TEST_CASE("LFQ of vector-quantize-pytorch with a mask takes the entropy of each token instead of the mean") {
+  // The entropy of the mean is then the tokens' mean entropy once more, which cancels the term it should balance.
   const UpstreamCase& c = upstream("LFQ", "masked");
   CHECK(std::abs(c.one.values[0] - lookup_free(c, corners).value) > 0.5);
   LookupFreeOptions options = corners;
@@ -186,16 +186,16 @@ TEST_CASE("LFQ of vector-quantize-pytorch forgets, where there is a mask, to ave
   CHECK(apart_on_one_process(c, lookup_free(c, options)) <= exact);
 }
 
-TEST_CASE("LFQ of vector-quantize-pytorch would be ours on ranks if it used the mean that it reduces") {
+TEST_CASE("LFQ of vector-quantize-pytorch would equal ours on ranks if it used its reduced mean") {
   const UpstreamCase& c = upstream("LFQ", "the reduced mean");
   CHECK(apart_everywhere(c, lookup_free(c, corners)) <= exact);
 }
 
-TEST_CASE("LFQ of vector-quantize-pytorch as shipped drops the mean that it reduces (S11)") {
+TEST_CASE("LFQ of vector-quantize-pytorch as shipped discards its reduced mean (S11)") {
   const UpstreamCase& c = upstream("LFQ", "as shipped");
   CHECK(features_apart(c, lookup_free(c, corners)) > 0.4);
 
-  // Of the codebook each rank has the entropy of its own mean, divided by W, as if it were a W-th of that.
+  // Each rank's codebook entropy is that of its own mean divided by W.
   const Graded shipped = on_ranks_of(c, [&](Inputs x, Inputs, Communicator& comm) {
     Tensor signs({16, 4}, DType::f64);
     for (int64_t i = 0; i < signs.size(); ++i) signs.mutate<double>()[i] = (i / 4) >> (3 - i % 4) & 1 ? 1 : -1;
@@ -209,7 +209,7 @@ TEST_CASE("LFQ of vector-quantize-pytorch as shipped drops the mean that it redu
   CHECK(features_apart(c, shipped) <= exact);
 }
 
-TEST_CASE("BSQ of vector-quantize-pytorch would be ours on ranks if it used the mean that it reduces") {
+TEST_CASE("BSQ of vector-quantize-pytorch would equal ours on ranks if it used its reduced mean") {
   const UpstreamCase& c = upstream("BSQ", "the reduced mean");
   const Graded ours = on_ranks_of(c, [&](Inputs x, Inputs, Communicator& comm) {
     BinarySpherical quantize({.bits = 4, .groups = 1, .temperature = 1, .entropy_weight = 1, .diversity = 2});
@@ -221,7 +221,7 @@ TEST_CASE("BSQ of vector-quantize-pytorch would be ours on ranks if it used the 
   CHECK(features_apart(upstream("BSQ", "as shipped"), ours) > 0.4);
 }
 
-TEST_CASE("FSQ of vector-quantize-pytorch is ours, and so is that with symmetric levels") {
+TEST_CASE("FSQ of vector-quantize-pytorch equals ours, also with symmetric levels") {
   const auto check = [](const char* mode, const std::vector<int64_t>& levels, bool symmetric) {
     const UpstreamCase& c = upstream("FSQ", mode);
     const Graded ours = on_ranks_of(c, [&](Inputs x, Inputs, Communicator& comm) {
@@ -238,7 +238,8 @@ TEST_CASE("FSQ of vector-quantize-pytorch is ours, and so is that with symmetric
   check("preserve_symmetry", {5, 4, 2, 6}, true);
 }
 
-TEST_CASE("residual FSQ of vector-quantize-pytorch finds our codes; each stage that does not clamp adds the gradient") {
+TEST_CASE(
+    "residual FSQ of vector-quantize-pytorch has our codes, but each stage without a clamp adds the gradient again") {
   const UpstreamCase& c = upstream("FSQ", "residual");
   const Graded ours = on_ranks_of(c, [&](Inputs x, Inputs, Communicator& comm) {
     ResidualFiniteScalar quantize({5, 5, 3, 5}, 3);
@@ -257,7 +258,7 @@ TEST_CASE("residual FSQ of vector-quantize-pytorch finds our codes; each stage t
   CHECK(times == std::map<long, int>{{1, 3}, {2, 20}, {3, 25}});
 }
 
-TEST_CASE("SimVQ of vector-quantize-pytorch is ours, and so is the gradient of its map, by the rotation trick, too") {
+TEST_CASE("SimVQ of vector-quantize-pytorch equals ours, with its map's gradient and the rotation trick") {
   const auto check = [](const char* mode, Through through) {
     const UpstreamCase& c = upstream("SimVQ", mode);
     const Graded ours = on_ranks_of(c, [&](Inputs x, Inputs shared, Communicator& comm) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// VectorQuantize at the edges: ranks without tokens, recomputation, what is refused. That losses and gradients are
-// those of one process, test_losses checks.
+// Special cases of VectorQuantize: ranks without tokens, recomputation, refusals. test_losses checks that losses and
+// gradients equal one process.
 #include "tests/losses/codebook_checks.h"
 #include "weft/collectives/placement_conversions.h"
 #include "weft/engine/ops/activation_checkpoint.h"
@@ -13,8 +13,8 @@
 using namespace weft;
 using namespace weft::checks;
 
-// A rank that skips the collective leaves the others waiting: VQP 25, 30 and 105.
-TEST_CASE("a rank without tokens takes part") {
+// VQP 25, 30 and 105: a rank that skips a collective blocks the others.
+TEST_CASE("a rank without tokens takes part in VectorQuantize's collectives") {
   on_ranks({2, 3, 5}, [](Communicator& comm) {
     for (const bool learnable : {false, true}) {
       VectorQuantizeOptions options = following();
@@ -44,8 +44,8 @@ TEST_CASE("a rank without tokens takes part") {
   });
 }
 
-// Upstream asks once, when the module is made, whether there are ranks, and never again.
-TEST_CASE("a quantizer that was made before its communicator works in any") {
+// Upstream checks for ranks only once, when the module is constructed.
+TEST_CASE("a quantizer made before its communicator works in any communicator") {
   VectorQuantizeOptions options = following();
   const State expected = state_after(3, options, steps(10, 1));
   std::vector<std::unique_ptr<VectorQuantize>> made;
@@ -55,7 +55,7 @@ TEST_CASE("a quantizer that was made before its communicator works in any") {
 }
 
 // VQP 222: learnable codebooks drifted apart.
-TEST_CASE("a learnable codebook stays the same on all ranks, and follows the gradient of the whole batch") {
+TEST_CASE("a learnable codebook stays equal on all ranks and follows the whole batch's gradient") {
   VectorQuantizeOptions options = following();
   options.codebook.learnable = true;
   const auto trained = [](VectorQuantize& quantize, Communicator& comm) {
@@ -78,7 +78,7 @@ TEST_CASE("a learnable codebook stays the same on all ranks, and follows the gra
   for (size_t i = 0; i < one[0].size(); ++i) CHECK(one[0][i] == Approx(three[0][i]).epsilon(1e-4).margin(1e-4));
 }
 
-TEST_CASE("a pass that is recomputed counts once") {
+TEST_CASE("VectorQuantize counts a recomputed pass once") {
   run_ranks(2, [](Communicator& comm) {
     const auto state = [&](bool recomputed) {
       VectorQuantize quantize("vq", following(), {.key = {1}});
@@ -96,7 +96,7 @@ TEST_CASE("a pass that is recomputed counts once") {
   });
 }
 
-TEST_CASE("evaluation has no loss, changes nothing and needs no other rank") {
+TEST_CASE("VectorQuantize in evaluation has no loss, changes nothing and needs no other rank") {
   run_ranks(3, [](Communicator& comm) {
     VectorQuantize quantize("vq", following(), {.key = {1}});
     if (number(comm) != 1) return;
@@ -106,7 +106,7 @@ TEST_CASE("evaluation has no loss, changes nothing and needs no other rank") {
   });
 }
 
-TEST_CASE("decode gives the values back") {
+TEST_CASE("VectorQuantize::decode returns the quantized values") {
   run_ranks(1, [](Communicator& comm) {
     for (const DType dtype : {DType::f32, DType::bf16})
       for (const bool unit : {false, true})
@@ -121,7 +121,7 @@ TEST_CASE("decode gives the values back") {
   });
 }
 
-TEST_CASE("orthogonality may look at a few codes, chosen alike on all ranks") {
+TEST_CASE("the orthogonality loss can use a random subset of codes that is equal on all ranks") {
   on_ranks({1, 3}, [](Communicator& comm) {
     const auto gradient = [&](uint64_t step) {
       VectorQuantize quantize("vq",
@@ -145,13 +145,13 @@ TEST_CASE("orthogonality may look at a few codes, chosen alike on all ranks") {
         rows += std::any_of(&g[k * dim], &g[k * dim] + dim, [](double v) { return v != 0; });
       return rows;
     };
-    if (comm.size() == 1) return;  // where no rank has a token, there is no loss
+    if (comm.size() == 1) return;  // no rank has a token, so there is no loss
     expect(rows_moved(gradient(0)) == 4, "four codes");
     expect(gradient(0) != gradient(1), "the key decides which");
   });
 }
 
-TEST_CASE("the unevenness of many tokens is that of all at once") {
+TEST_CASE("unevenness in chunks of tokens equals that of all tokens at once") {
   on_ranks({1, 3}, [](Communicator& comm) {
     const Tensor all = Tensor::normal({9000, 2}, {1, 1}, 0, 1, DType::f64), table = all.slice(0, 5);
     const auto [first, last] = part(9000, comm);
@@ -170,7 +170,7 @@ TEST_CASE("the unevenness of many tokens is that of all at once") {
   });
 }
 
-TEST_CASE("a rotated gradient keeps its angle with the code, and is finite everywhere") {
+TEST_CASE("the rotation trick keeps the gradient's angle to the code and is finite everywhere") {
   const Tensor x = Tensor::normal({20, dim}, {1, 1}, 0, 1, DType::f64),
                q = Tensor::normal({20, dim}, {1, 2}, 0, 2, DType::f64);
   const Tensor g = Tensor::normal({20, dim}, {1, 3}, 0, 1, DType::f64);
@@ -185,11 +185,11 @@ TEST_CASE("a rotated gradient keeps its angle with the code, and is finite every
   expect_close(rotated_to(x, q), q);
   expect_close(cosines(back, x), cosines(g, q));
   expect_close(lengths(back), lengths(g) * lengths(q) / lengths(x));
-  for (const double scale : {0.0, 1.0, -1.0})  // of no direction, of the code's, and of the opposite one
+  for (const double scale : {0.0, 1.0, -1.0})  // a zero vector, the code's direction, and the opposite one
     for (const double value : pulled((Var(q) * scale).value()).values()) CHECK(std::isfinite(value));
 }
 
-TEST_CASE("what cannot be quantized is refused") {
+TEST_CASE("VectorQuantize refuses bad input and options") {
   run_ranks(1, [](Communicator& comm) {
     const auto made = [](const VectorQuantizeOptions& options, DType dtype = DType::f32) {
       return std::make_unique<VectorQuantize>("vq", options, Init{.key = {}, .dtype = dtype});

@@ -56,8 +56,8 @@ UpstreamCase case_of(const Json& file, const Json& json) {
   return c;
 }
 
-// What the reducer, a mean over ranks, makes of the gradients of features and of what is shared. Those of features are
-// each on one rank alone.
+// What a reducer that averages over ranks makes of the gradients of features and of shared inputs. Each feature is on
+// one rank alone.
 Tensor reduced_rows(const UpstreamCase& c, size_t input) {
   return (Var(c.ranks.rows[input]) / static_cast<double>(c.division.size())).value();
 }

@@ -17,14 +17,14 @@ struct Trials : OnEachDevice {
   Communicator alone{connect_self()};
 };
 
-TEST_CASE_METHOD(Trials, "a discriminator has a verdict on every patch, of that image alone") {
+TEST_CASE_METHOD(Trials, "a discriminator scores every patch, and images do not affect one another") {
   const Var all = (*judge)(images);
   CHECK(all.shape() == Shape{3, 2, 2, 1});
   CHECK(values_of((*judge)(images.slice(1, 2))) == values_of(slice(all, 0, 1, 2)));
   CHECK((*judge)(images.slice(0, 0)).shape() == Shape{0, 2, 2, 1});
 }
 
-TEST_CASE_METHOD(Trials, "a trial's hinge loss and right verdicts are those of the definition") {
+TEST_CASE_METHOD(Trials, "a trial's hinge loss and accuracy match their definitions") {
   const Trial trial(*judge, images, made, patches, alone);
   double hinge = 0, right = 0;
   for (const double x : values_of((*judge)(images))) hinge += std::max(0.0, 1 - x), right += x > 0;
@@ -34,14 +34,14 @@ TEST_CASE_METHOD(Trials, "a trial's hinge loss and right verdicts are those of t
   CHECK((right > 0 && right < 2 * patches));
 }
 
-TEST_CASE_METHOD(Trials, "a trial's pull is the gradient of the mean verdict on what was made, turned round") {
+TEST_CASE_METHOD(Trials, "a trial's pull is the negated gradient of the mean score with respect to generated images") {
   const Trial trial(*judge, images, made, patches, alone);
   const Tensor direction = random(made.shape(), 3);
   const auto loss = [&](double by) { return mean(-(*judge)(Var(made) + Var(direction) * by)).value().item(); };
   CHECK(sum(Var(trial.pull) * direction).value().item() == Approx((loss(1e-5) - loss(-1e-5)) / 2e-5).epsilon(1e-6));
 }
 
-TEST_CASE_METHOD(Trials, "the question for a trial's pull changes nothing in the backward that follows") {
+TEST_CASE_METHOD(Trials, "the gradient query for a trial's pull does not affect the backward that follows") {
   Trial trial(*judge, images, made, patches, alone);
   Gradients after;
   int64_t hooks = 0;
@@ -56,7 +56,7 @@ TEST_CASE_METHOD(Trials, "the question for a trial's pull changes nothing in the
   for (const Parameter* p : judge->parameters()) CHECK(distance(after[*p], alone[*p]) < 1e-12);
 }
 
-TEST_CASE_METHOD(Trials, "the trials of a batch's parts add up to that of the whole") {
+TEST_CASE_METHOD(Trials, "the trials of a batch's parts add up to that of the whole batch") {
   const Trial whole(*judge, images, made, patches, alone);
   double hinge = 0, right = 0;
   for (const auto& [first, last] : std::vector<std::pair<int64_t, int64_t>>{{0, 1}, {1, 1}, {1, 3}}) {
@@ -69,7 +69,7 @@ TEST_CASE_METHOD(Trials, "the trials of a batch's parts add up to that of the wh
   CHECK(whole.right == right);
 }
 
-TEST_CASE_METHOD(OnEachDevice, "the adaptive weight brings one gradient to the size of another, within limits") {
+TEST_CASE_METHOD(OnEachDevice, "the adaptive weight scales one gradient to the size of another, within limits") {
   const Tensor five = f64({2}, {3, -4}), small = f64({1, 2}, {0, 0.01});
   CHECK(adaptive_weight(five, small) == Approx(5 / 0.0101));
   CHECK(adaptive_weight(small, five) == Approx(0.01 / 5.0001));

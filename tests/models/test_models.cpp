@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Encoders and the VQ-VAE: what they make, that nothing crosses from one image to another, and that ranks make the same
-// step together that one process makes.
+// Encoders and the VQ-VAE: their results, the independence of images in a batch, and equal steps on ranks and on one
+// process.
 #include "tests/losses/codebook_checks.h"
 #include "weft/collectives/placement_conversions.h"
 #include "weft/collectives/share.h"
@@ -29,13 +29,13 @@ std::unique_ptr<Quantizer> levels() {
   return std::make_unique<FiniteScalar>(std::vector<int64_t>{5, 4, 3}, DType::f64);
 }
 
-// What `f` makes of a batch is what it makes of each image.
+// Expects `f` of a batch to equal `f` of each image.
 template <class F> void expect_per_image(const Tensor& batch, F f) {
   const Tensor whole = f(batch);
   for (int64_t i = 0; i < batch.shape()[0]; ++i) expect_close(f(batch.slice(i, i + 1)), Var(whole.slice(i, i + 1)));
 }
 
-TEST_CASE("encoders make a row of features of every image, of that image alone") {
+TEST_CASE("encoders give every image a row of features, and images do not affect one another") {
   const auto conv = conv_encoder("conv", 3, 4, init), mlp = mlp_encoder("mlp", 12 * 20 * 3, 16, init),
              head = projection_head("head", 32, 24, 5, init);
   for (const int64_t count : {0, 1, 4}) {
@@ -48,14 +48,14 @@ TEST_CASE("encoders make a row of features of every image, of that image alone")
   }
 }
 
-TEST_CASE("the arithmetic of training is counted as by hand") {
+TEST_CASE("the number of training operations matches a count by hand") {
   const auto conv = conv_encoder("encoder", 1, 32, init), mlp = mlp_encoder("encoder", 784, 256, init);
   const double first = 14 * 14 * 9 * 32, others = 7 * 7 * 9 * 32 * 64 + 4 * 4 * 9 * 64 * 128;  // multiplications
   CHECK(training_flops(conv->parameters(), 28) == 2 * (2 * first + 3 * others));
   CHECK(training_flops(mlp->parameters(), 28) == 2 * (2 * 784 * 256 + 3 * 256 * 256));
 }
 
-TEST_CASE("a VQ-VAE makes tokens of a quarter of the sides, and images of their old shape, of each image alone") {
+TEST_CASE("a VQ-VAE gives tokens at a quarter of the resolution and images of the input's shape, each image alone") {
   run_ranks(1, [](Communicator& comm) {
     VqVae network("net", {.channels = 3, .width = 4, .dim = 3}, init, levels());
     for (const int64_t count : {0, 1, 4}) {
@@ -68,18 +68,18 @@ TEST_CASE("a VQ-VAE makes tokens of a quarter of the sides, and images of their 
   });
 }
 
-TEST_CASE("a VQ-VAE's images are made of the codes' numbers and nothing else, its last weight last") {
+TEST_CASE("a VQ-VAE decodes images from indices alone, and last_weight is its last layer's weight") {
   run_ranks(1, [](Communicator& comm) {
     VqVae network("net", {.width = 4, .dim = 3}, init, levels());
     const auto [made, tokens] = network(images(4, 8, 8, 1), {}, comm);
     expect_close((*network.decoder)(network.quantizer().decode(tokens.indices)), made);
     Tensor& last = network.last_weight().value;
     last = (Var(last) * -2).value();
-    expect_close(network(images(4, 8, 8, 1), {}, comm).images, made * -2);  // nothing follows; the bias is still zero
+    expect_close(network(images(4, 8, 8, 1), {}, comm).images, made * -2);  // the last layer, and its bias is zero
   });
 }
 
-TEST_CASE("empty images, too, have tokens of some direction, and gradients that are not vast") {
+TEST_CASE("a VQ-VAE has bounded gradients for images of zeros") {
   run_ranks(1, [](Communicator& comm) {
     const BinarySphericalOptions options = {.bits = 4, .dtype = DType::f64};
     VqVae network("net", {.width = 4, .dim = 4}, init, std::make_unique<BinarySpherical>(options));
@@ -108,7 +108,7 @@ const std::vector<std::pair<std::string, Made>> quantizers = {
     {"lookup-free", [] { return std::make_unique<LookupFree>(LookupFreeOptions{.bits = 4, .dtype = DType::f64}); }},
 };
 
-// An optimizer whose gradients, step and values are those of whole parameters, or of divided ones.
+// An optimizer whose gradients, step and values are those of replicated or of sharded parameters.
 struct Whole {
   DataParallel training;
   Whole(VqVae& network, Communicator& comm) : training({{network.parameters(), Sgd{.momentum = 0.9}}}, comm) {}
@@ -127,7 +127,7 @@ struct Divided {
   std::vector<double> values(const Parameter& parameter) { return training.whole(parameter).values(); }
 };
 
-// Parameters and buffers after some steps, of an uneven part of the images on each rank.
+// Parameters and buffers after some steps, with an uneven part of the images on each rank.
 template <class Way> checks::State trained(const Made& quantizer, Communicator& comm) {
   VqVae network("net", {.width = 4, .dim = 4}, init, quantizer());
   Way way(network, comm);
@@ -156,14 +156,14 @@ void expect_close_states(const checks::State& actual, const checks::State& expec
                  Tensor::from({static_cast<int64_t>(expected[i].size())}, expected[i], DType::f64));
 }
 
-TEST_CASE("a VQ-VAE's steps on several ranks are those of one process, with whole and with divided parameters") {
+TEST_CASE("a VQ-VAE's training on ranks equals one process, with replicated and with sharded parameters") {
   for (const auto& [name, make] : quantizers) {
     INFO(name);
     checks::State expected;
     run_ranks(1, [&, &make = make](Communicator& comm) { expected = trained<Whole>(make, comm); });
     on_ranks({2, 3, 5}, [&, &make = make, &name = name](Communicator& comm) {
       expect_close_states(trained<Whole>(make, comm), expected);
-      if (name != "simvq")  // which has a parameter outside of the units
+      if (name != "simvq")  // it has a parameter outside of the units
         expect_close_states(trained<Divided>(make, comm), expected);
     });
   }

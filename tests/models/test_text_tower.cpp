@@ -15,7 +15,7 @@ struct Towers : OnEachDevice {
   std::vector<double> features(const Tensor& tokens) { return tower(tokens).value().values(); }
 };
 
-TEST_CASE_METHOD(Towers, "a sentence's features do not depend on its neighbours in the batch") {
+TEST_CASE_METHOD(Towers, "a sentence's features do not depend on the other sentences") {
   const auto all = features(sentences);
   CHECK(all.size() == 3 * 4);
   for (int64_t i = 0; i < 3; ++i)
@@ -23,10 +23,10 @@ TEST_CASE_METHOD(Towers, "a sentence's features do not depend on its neighbours 
   CHECK(tower(sentences.slice(0, 0)).shape() == Shape{0, 4});
 }
 
-TEST_CASE_METHOD(Towers, "the order of words matters, padding does not") {
+TEST_CASE_METHOD(Towers, "a sentence's features depend on word order, not on padding") {
   const auto all = features(sentences);
   CHECK(std::vector<double>(all.begin(), all.begin() + 4) != std::vector<double>(all.begin() + 8, all.end()));
-  // What stands for padding is embedded like a word, but nobody looks at it.
+  // Padding is embedded like a word, but no position attends to it.
   for (Parameter* parameter : tower.parameters()) {
     if (parameter->name != "text.words.weight") continue;
     Tensor padding = parameter->value.slice(0, 1);
@@ -35,7 +35,7 @@ TEST_CASE_METHOD(Towers, "the order of words matters, padding does not") {
   CHECK(features(sentences) == all);
 }
 
-TEST_CASE_METHOD(Towers, "a sentence without words has features, and no gradient that is not a number") {
+TEST_CASE_METHOD(Towers, "a sentence without words has finite features and gradients") {
   Tape tape;
   Gradients gradients;
   const Var y = tower(tape.constant(Tensor::zeros({2, 5}, DType::i64, device)));
@@ -44,7 +44,7 @@ TEST_CASE_METHOD(Towers, "a sentence without words has features, and no gradient
     for (const double g : gradients[*parameter].values()) CHECK(std::isfinite(g));
 }
 
-TEST_CASE_METHOD(Towers, "every parameter of the tower gets its gradient") {
+TEST_CASE_METHOD(Towers, "every parameter of the text tower gets its gradient") {
   for (Parameter* parameter : tower.parameters()) {
     INFO(parameter->name);
     const auto loss = [&] { return sum(square(tower(sentences))).value().item(); };
@@ -64,7 +64,7 @@ TEST_CASE_METHOD(Towers, "every parameter of the tower gets its gradient") {
   }
 }
 
-TEST_CASE_METHOD(Towers, "sentences of another length are refused") {
+TEST_CASE_METHOD(Towers, "the text tower refuses sentences of another length") {
   CHECK_THROWS_WITH(tower(Tensor::zeros({2, 4}, DType::i64, device)), Catch::Contains("(n, 5), not (2, 4)"));
 }
 

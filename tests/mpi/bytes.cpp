@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Between processes that share no memory a collective sends what its portions say, and nothing else; under mpiexec.
-// What is sent in pieces and what is started, which is sent as a whole, is the same.
+// Between processes without shared memory a collective sends the bytes of its portions and nothing else, under mpiexec.
+// This holds for transfers in pieces and for started collectives, which are sent whole.
 #include <mpi.h>
 
 #include <cstdio>
@@ -13,7 +13,7 @@ using namespace weft;
 
 static int64_t bytes_sent = 0;
 
-// Takes the place of the library's function, as MPI's profiling interface allows.
+// Replaces the library's function, as MPI's profiling interface allows.
 extern "C" int MPI_Isend(const void* from, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
                          MPI_Request* request) {
   int size = 0;
@@ -24,7 +24,7 @@ extern "C" int MPI_Isend(const void* from, int count, MPI_Datatype type, int to,
 
 namespace {
 
-constexpr int64_t columns = 40'001;  // so that many portions are sent in several pieces
+constexpr int64_t columns = 40'001;  // so many that portions are sent in several pieces
 
 void expect_sent(const char* what, int64_t expected) {
   const int64_t sent = std::exchange(bytes_sent, 0);
@@ -67,7 +67,7 @@ int body(Session& session) {
   check(Permute{next}, {7, columns}, comm);
   check(Scan{}, {7, columns}, comm);
   check(AllReduce{}, {7, columns}, comm);
-  // An all_reduce sends each rank its slice, and each folded slice once more to every rank, which MPI does by itself.
+  // An all_reduce sends each rank its slice, and each reduced slice to every rank, which MPI does itself.
   const Tensor x = Tensor::uniform({n * 16 * 1024}, {2, static_cast<uint64_t>(me)});
   bytes_sent = 0;
   comm.all_reduce(x);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every distributed case under mpiexec: what it does, its first and second derivatives, and the bits that ranks as
-// threads give, in the whole group and in a part of it.
+// Every distributed case under mpiexec: its specification, its first and second derivatives, and the same bits as on
+// threads, in the whole group and in a subgroup.
 #include <cstdio>
 
 #include "tests/support/distributed_checks.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which transport a session gets by which name, and what it says to names that do not fit; under mpiexec.
+// Which transport a session gets for a name, and the errors for bad names, under mpiexec.
 #include <cstdio>
 #include <cstdlib>
 
@@ -10,7 +10,7 @@ using namespace weft;
 
 namespace {
 
-// What the transport of that name says of itself after some work, or the error of connecting.
+// The description of the named transport after some work, or the error of connecting.
 std::string connected(Session& session, const char* name) try {
   setenv("WEFT_TRANSPORT", name, 1);
   const auto group = connect(session);

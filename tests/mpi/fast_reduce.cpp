@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// MPI's own reductions against ours, under mpiexec, and where it has none.
+// MPI's own reductions against ours, under mpiexec, and the cases where MPI has none.
 #include <cmath>
 #include <cstdio>
 
@@ -24,7 +24,7 @@ Tensor reduced_by_mpi(Session& session, const Tensor& x, ReduceOp op, bool in_pl
   return y;
 }
 
-// Up to this, relative to the larger of 1 and the value.
+// The largest difference, relative to max(1, |value|).
 double tolerance(DType type) { return type == DType::f64 ? 1e-12 : type == DType::f32 ? 1e-5 : 0; }
 
 void check_agrees(Session& session, Communicator& comm, DType type, ReduceOp op, int64_t size) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training that stops and goes on, under mpiexec.
+// Training that stops and resumes, under mpiexec.
 #include <cstdio>
 
 #include "tests/support/scratch_folder.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random steps of gradients' sums on processes, which wait for each other otherwise than threads do: through shared
-// memory, and by messages. That training ends where it does on threads is said by equal_to_one_process.
+// Random steps of gradient sums on processes, which wait for each other differently from threads: through shared memory
+// and by messages. equal_to_one_process checks that training gives the same weights as on threads.
 #include <cstdio>
 
 #include "tests/support/random_steps.h"

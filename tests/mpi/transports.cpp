@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// All that transports have to do, under mpiexec; and, by two arguments, a fault and the rank it is on, for faults.py.
+// The checks of all transports under mpiexec. With two arguments, a fault and its rank, it commits the fault for
+// faults.py.
 #include <sys/stat.h>
 
 #include <array>
@@ -98,7 +99,7 @@ const std::map<std::string, Fault> faults = {
      }},
     {"busy", [](Transport& group, bool odd) { be_busy(group, odd ? 3 : 0); }},
     {"busy_for_ever", [](Transport& group, bool odd) { be_busy(group, odd ? 30 : 0); }},
-    {"calm",  // for those who disturb it from outside
+    {"calm",  // for disturbances from outside
      [](Transport& group, bool odd) {
        for (int i = 0; i < 20; ++i) {
          if (odd) std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -171,7 +172,7 @@ void groups_are_given_back(const Session& session, Transport& world) {
   checks::groups_come_and_go(world, 100);
   const auto before = held();
   checks::groups_come_and_go(world, world.size() > 2 ? 100 : 300);
-  // More than MPI has communicators. To split is slow by messages where there are more ranks than cores.
+  // More than MPI has communicators. Splitting is slow by messages with more ranks than cores.
   if (world.size() <= 2)
     for (int i = 0; i < 2100; ++i) world.split(0, 0, Site::here());
   const auto after = held();
@@ -182,7 +183,7 @@ void groups_are_given_back(const Session& session, Transport& world) {
           before[2]);
 }
 
-// A session that exceptions leave by unwinding, as in a main that catches them outside of it.
+// A session that is left by an exception, as in a main that catches outside of it.
 int unwind(int argc, char** argv) try {
   Session session(argc, argv);
   const auto group = connect(session);
@@ -193,7 +194,7 @@ int unwind(int argc, char** argv) try {
   return 1;
 }
 
-// The fault of a name on one rank.
+// Commits the named fault on one rank.
 void commit(const char* fault, int odd, Transport& group) {
   for (int i = 0; i < 100; ++i) expose(group, sum({3}, DType::f32, "before"));
   faults.at(fault)(group, group.rank() == odd);
@@ -201,7 +202,7 @@ void commit(const char* fault, int odd, Transport& group) {
 
 }  // namespace
 
-// In place of the library's: as one that knows no threads, if that is asked for.
+// Replaces the library's function, as if MPI had no thread support, if that is asked for.
 extern "C" int PMPI_Init_thread(int*, char***, int, int*);
 extern "C" int MPI_Init_thread(int* argc, char*** argv, int required, int* provided) {
   const int outcome = PMPI_Init_thread(argc, argv, required, provided);
@@ -212,7 +213,7 @@ extern "C" int MPI_Init_thread(int* argc, char*** argv, int required, int* provi
 int main(int argc, char** argv) {
   if (argc > 2 && argv[1] == std::string("unwind")) return unwind(argc, argv);
   return run_session(argc, argv, [&](Session& session) {
-    if (argc > 3) {  // ranks are that many threads
+    if (argc > 3) {  // this number of threads as ranks
       session.run_ranks(std::atoi(argv[3]),
                         [&](std::unique_ptr<Transport> group) { commit(argv[1], std::atoi(argv[2]), *group); });
       return 0;

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes tests/optim/optim_reference.h: where PyTorch's optimizers are after 20 steps in f64.
+"""Writes tests/optim/optim_reference.h: parameter values after 20 steps of PyTorch's optimizers in f64.
 
-Values and gradients are eighths, so that both sides begin with the same numbers. Muon casts to bf16 on its way; it is
-run so, and once more with that line left out.
+Values and gradients are multiples of 1/8, so that both sides start with the same numbers. Muon casts to bf16 inside; it
+runs as it is, and once more without that cast.
 """
 import inspect
 
@@ -20,7 +20,7 @@ cases = {
     "adam_amsgrad": (torch.optim.Adam, dict(betas=(0.5, 0.75), eps=1e-8, weight_decay=0.125, amsgrad=True)),
     "adamw_amsgrad": (torch.optim.AdamW, dict(betas=(0.5, 0.75), eps=1e-8, weight_decay=0.25, amsgrad=True)),
 }
-# Of matrices whose outputs are rows, as torch.nn.Linear has them.
+# For matrices with outputs in rows, as in torch.nn.Linear.
 of_matrices = {
     "muon": (torch.optim.Muon, dict(momentum=0.875, weight_decay=0.125)),
     "muon_plain": (torch.optim.Muon, dict(momentum=0.75, weight_decay=0, nesterov=False, ns_steps=3,

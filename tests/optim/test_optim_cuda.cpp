@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The optimizers' verbs on the card against the CPU's.
+// The optimizers' kernels on the card against the CPU's.
 #include "tests/kernels/cuda_checks.h"
 #include "weft/optim/optimizer.h"
 
 namespace weft {
 namespace {
 
-// Runs of several lengths with numbers of their own, the last of them whole blocks.
+// Runs of several lengths with different numbers, the last with whole blocks.
 std::vector<UpdateRun> runs_of(const Tensor& gradient) {
   const UpdateScalars plain = {
       .scale = 0.5, .decay = 0.125, .rate = 0.25, .beta1 = 0.75, .beta2 = 0.875, .epsilon = 0.5};
@@ -18,7 +18,7 @@ std::vector<UpdateRun> runs_of(const Tensor& gradient) {
           {gradient.slice(1040, 9000), 1040, plain}};
 }
 
-TEST_CASE("the card updates like the CPU, to 4 units") {
+TEST_CASE("optimizer updates on the card equal the CPU's to 4 units") {
   SKIP_WITHOUT_A_CARD();
   for (const DType type : {DType::f32, DType::f64})
     for (const DType of_gradient : {type, DType::bf16})
@@ -36,7 +36,7 @@ TEST_CASE("the card updates like the CPU, to 4 units") {
       }
 }
 
-TEST_CASE("the card rounds the new values to bf16") {
+TEST_CASE("the card rounds master weights to bf16 like the CPU") {
   SKIP_WITHOUT_A_CARD();
   const auto verb = [&](Backend& device, const Tensors& in, Tensors& out) {
     device.update(UpdateRule::descent, runs_of(in[0]), out[0], {}, out[1]);
@@ -44,7 +44,7 @@ TEST_CASE("the card rounds the new values to bf16") {
   compare(0, {sample({9000}, DType::f32)}, {sample({9000}, DType::f32), sample({9000}, DType::bf16)}, verb);
 }
 
-TEST_CASE("the card's sums of squares have the CPU's bits") {
+TEST_CASE("sums of squares on the card have the CPU's bits") {
   SKIP_WITHOUT_A_CARD();
   for (const DType type : floating) {
     const Tensor x = Tensor::normal({5000}, {1}, 0, 1, type);
@@ -56,12 +56,12 @@ TEST_CASE("the card's sums of squares have the CPU's bits") {
   }
 }
 
-TEST_CASE("training on the card follows the CPU") {
+TEST_CASE("training on the card follows training on the CPU") {
   SKIP_WITHOUT_A_CARD();
   for (const Rule& rule : std::initializer_list<Rule>{Sgd{.momentum = 0.9}, Adam{}, Adam{.amsgrad = true}, AdamW{},
                                                       Lars{}, Lamb{}, Muon{}, Adafactor{}}) {
     INFO(name(rule));
-    const double ulps = std::holds_alternative<Muon>(rule) ? 1e5 : 16;  // its iterations stretch what is small
+    const double ulps = std::holds_alternative<Muon>(rule) ? 1e5 : 16;  // its iterations amplify small values
     Parameter here("here", sample({40, 70}, DType::f64)), there("there", here.value.to(Device::cuda));
     Optimizer on_host({&here}, rule), on_device({&there}, rule);
     for (int step = 0; step < 5; ++step) {
@@ -76,7 +76,7 @@ TEST_CASE("training on the card follows the CPU") {
   }
 }
 
-TEST_CASE("norms of gradients in bf16 and of directions are measured side by side on the card") {
+TEST_CASE("norms of bf16 gradients and of update directions can be computed in one step on the card") {
   SKIP_WITHOUT_A_CARD();
   Parameter a("a", sample({70, 30}, DType::bf16)), b("b", sample({900}, DType::bf16)), c("c", a.value.to(Device::cuda)),
       d("d", b.value.to(Device::cuda));

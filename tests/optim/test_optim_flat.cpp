@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parameters side by side in flat memory.
+// Parameters in one contiguous buffer.
 #include <deque>
 
 #include "tests/support/catch.h"
@@ -24,7 +24,7 @@ std::vector<Parameter*> pointers(std::deque<Parameter>& parameters) {
   return all;
 }
 
-TEST_CASE("flat memory holds every parameter at a multiple of 16 elements, and zeros up to a multiple of 1024") {
+TEST_CASE("flat memory aligns parameters to 16 elements and pads with zeros to a multiple of 1024") {
   auto parameters = make_parameters({{3, 5}, {}, {1000}, {0}, {32}});
   std::vector<std::vector<double>> before;
   for (const Parameter& parameter : parameters) before.push_back(parameter.value.values());
@@ -45,7 +45,7 @@ TEST_CASE("flat memory holds every parameter at a multiple of 16 elements, and z
   CHECK(flat.flat().slice(1072, 2048).values() == std::vector<double>(976));
 }
 
-TEST_CASE("the parts of a layout are whole blocks that cover it") {
+TEST_CASE("the parts of a FlatLayout are whole blocks that cover it") {
   auto parameters = make_parameters({{3000}, {2500}});
   const FlatLayout layout(pointers(parameters));
   for (const int64_t parts : {1, 2, 3, 4, 7, 9}) {
@@ -61,7 +61,7 @@ TEST_CASE("the parts of a layout are whole blocks that cover it") {
   }
 }
 
-TEST_CASE("a tape does not mind changes to parameters that it does not use, but to those that it does") {
+TEST_CASE("a tape allows changes to parameters that it does not use, and refuses those that it uses") {
   auto parameters = make_parameters({{4}, {4}}, DType::f64);
   Optimizer of_first({&parameters[0]}, Sgd{});
   FlatParameters both(pointers(parameters));
@@ -80,7 +80,7 @@ TEST_CASE("a tape does not mind changes to parameters that it does not use, but 
   CHECK_THROWS_AS(tape.backward(loss, gradients), Error);
 }
 
-TEST_CASE("a step is noticed by a tape that still needs the parameter") {
+TEST_CASE("an optimizer step is noticed by a tape that still needs the parameter") {
   auto parameters = make_parameters({{4}}, DType::f64);
   Optimizer optimizer(pointers(parameters), AdamW{});
   Tape tape;
@@ -91,7 +91,7 @@ TEST_CASE("a step is noticed by a tape that still needs the parameter") {
   CHECK_THROWS_AS(tape.backward(loss, gradients), Error);
 }
 
-TEST_CASE("views keep flat memory alive, and write to it") {
+TEST_CASE("views keep flat memory alive and write to it") {
   auto parameters = make_parameters({{20}, {8}});
   const int64_t live = backend(Device::cpu).memory().live_bytes;
   Tensor flat;
@@ -105,14 +105,14 @@ TEST_CASE("views keep flat memory alive, and write to it") {
   CHECK(flat.slice(32, 33).item() == 42);
   flat = Tensor();
   {
-    const Tensor reuse = Tensor::zeros({1024});  // would take the place of memory given back too early
+    const Tensor reuse = Tensor::zeros({1024});  // would reuse memory that is released too early
     CHECK(value.values()[0] == 42);
   }
   value = Tensor();
   CHECK(backend(Device::cpu).memory().live_bytes < live);
 }
 
-TEST_CASE("flat memory comes from where the caller says, and may be shared by several ranks") {
+TEST_CASE("flat memory can be supplied by the caller and shared by several ranks") {
   auto mine = make_parameters({{20}, {8}}), theirs = make_parameters({{20}, {8}});
   theirs[0].value.copy_from(Tensor::zeros({20}));
   StorageHandle shared;
@@ -127,7 +127,7 @@ TEST_CASE("flat memory comes from where the caller says, and may be shared by se
   CHECK(theirs[0].value.values() == values);
 }
 
-TEST_CASE("flat gradients have the parameters' shapes and the type that is asked for") {
+TEST_CASE("flat gradients have the parameters' shapes and the requested type") {
   auto parameters = make_parameters({{2, 3}, {5}}, DType::bf16);
   FlatMemory gradients(FlatLayout(pointers(parameters)), DType::f32);
   Tensor view = gradients.view(0);
@@ -138,7 +138,7 @@ TEST_CASE("flat gradients have the parameters' shapes and the type that is asked
   CHECK(gradients.flat().slice(5, 7).values() == std::vector<double>{4, 0});
 }
 
-TEST_CASE("parameters that do not go together, and values that were replaced, are refused") {
+TEST_CASE("flat memory refuses parameters of different types, and an optimizer refuses replaced values") {
   Parameter a("a", Tensor::zeros({2})), b("b", Tensor::zeros({2}, DType::f64));
   CHECK_THROWS_WITH(FlatParameters({&a, &b}),
                     "flat: b is f64 on cpu beside f32 on cpu; each kind needs flat memory of its own");

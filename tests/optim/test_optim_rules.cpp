@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One optimizer after the other, against PyTorch's values and plain loops.
+// Each optimizer against PyTorch's values and plain loops.
 #include <algorithm>
 #include <cmath>
 #include <deque>
@@ -22,7 +22,7 @@ Values eighths(int64_t size, int64_t seed) {
 }
 double rate_at(int step) { return 0.125 - step / 256.0; }
 
-// The program of optim_reference.py: the second group has half the rate, and sometimes no gradient.
+// The program of optim_reference.py: the second group has half the rate, and in some steps no gradient.
 struct Program {
   Parameter a, b;
   Optimizer optimizer;
@@ -78,7 +78,7 @@ const std::vector<Case> cases = {
      AdamW{.beta1 = 0.5, .beta2 = 0.75, .weight_decay = 0, .amsgrad = true}, reference::adamw_amsgrad},
 };
 
-TEST_CASE("sgd, adam and adamw are where PyTorch's are after 20 steps of two groups, gradients missing at times") {
+TEST_CASE("sgd, adam and adamw match PyTorch after 20 steps of two groups with some gradients missing") {
   for (const auto& [name, first, second, expected] : cases) {
     INFO(name);
     CHECK(distance(Program(first, second, DType::f64).run(), expected) < 1e-13);
@@ -86,14 +86,14 @@ TEST_CASE("sgd, adam and adamw are where PyTorch's are after 20 steps of two gro
   }
 }
 
-TEST_CASE("a gradient scale is as good as scaled gradients") {
+TEST_CASE("a gradient scale equals scaled gradients") {
   for (const auto& [name, first, second, expected] : cases) {
     INFO(name);
     CHECK(Program(first, second, DType::f64).run(0.25) == Program(first, second, DType::f64).run());
   }
 }
 
-// The other program of optim_reference.py: all but the first parameter sometimes have no gradient.
+// The other program of optim_reference.py: all but the first parameter have no gradient in some steps.
 Values trained(const std::vector<Shape>& shapes, const Rule& rule, DType dtype, double scale = 1) {
   std::deque<Parameter> parameters;
   std::vector<Parameter*> all;
@@ -117,7 +117,7 @@ Values trained(const std::vector<Shape>& shapes, const Rule& rule, DType dtype, 
   return result;
 }
 
-TEST_CASE("muon is where PyTorch's is after 20 steps of two matrices, its iterations in the values' type or in bf16") {
+TEST_CASE("muon matches PyTorch after 20 steps of two matrices, with iterations in the values' type or bf16") {
   const std::vector<Shape> shapes = {{4, 6}, {5, 3}};
   Muon muon = {.momentum = 0.875, .weight_decay = 0.125};
   const Muon plain = {
@@ -128,13 +128,13 @@ TEST_CASE("muon is where PyTorch's is after 20 steps of two matrices, its iterat
   CHECK(distance(trained(shapes, spectral, DType::f64), reference::muon_spectral) < 1e-12);
   CHECK(distance(trained(shapes, muon, DType::f32), reference::muon) < 1e-4);
   CHECK(distance(trained(shapes, muon, DType::f64, 0.25), trained(shapes, muon, DType::f64)) == 0);
-  // PyTorch's own distance from exact steps is that of bf16.
+  // PyTorch's own distance from exact steps is of the size of bf16 rounding.
   muon.in_bf16 = true;
   CHECK(distance(reference::muon_bf16, reference::muon) > 1e-3);
   CHECK(distance(trained(shapes, muon, DType::f64), reference::muon_bf16) < 0.03);
 }
 
-TEST_CASE("muon's direction has singular values of about one, of a batch of filters as of a matrix") {
+TEST_CASE("muon's direction has singular values near one, for a matrix and a batch of filters") {
   for (const Shape& shape : {Shape{40, 12}, Shape{12, 40}, Shape{3, 3, 2, 9}}) {
     const Tensor x = Tensor::normal({shape.size() / shape[-1], shape[-1]}, {4}, 0, 1, DType::f64);
     Parameter p("p", Tensor::zeros(shape, DType::f64));
@@ -153,7 +153,7 @@ TEST_CASE("muon's direction has singular values of about one, of a batch of filt
   }
 }
 
-TEST_CASE("adafactor is where PyTorch's is after 20 steps of a matrix, a batch of them, a vector and a number") {
+TEST_CASE("adafactor matches PyTorch after 20 steps of a matrix, a batch of matrices, a vector and a scalar") {
   const std::vector<Shape> shapes = {{4, 6}, {2, 3, 5}, {7}, {}};
   const Adafactor plain = {.weight_decay = 0.125};
   const Adafactor free = {.beta2_decay = -0.5, .epsilon1 = 1e-3, .epsilon2 = 0.25, .d = 2};
@@ -163,7 +163,7 @@ TEST_CASE("adafactor is where PyTorch's is after 20 steps of a matrix, a batch o
   CHECK(trained(shapes, plain, DType::f64, 0.25) == trained(shapes, plain, DType::f64));
 }
 
-TEST_CASE("adafactor keeps rows and columns of a matrix, not its elements") {
+TEST_CASE("adafactor stores rows and columns of a matrix instead of its elements") {
   Parameter a("a", Tensor::full({30, 50}, 1)), b("b", Tensor::full({7}, 1));
   Optimizer optimizer({&a, &b}, Adafactor{});
   std::vector<std::string> kept;
@@ -173,7 +173,7 @@ TEST_CASE("adafactor keeps rows and columns of a matrix, not its elements") {
   CHECK(kept == std::vector<std::string>{"a.adafactor.columns 50", "a.adafactor.rows 30", "b.adafactor.v 7"});
 }
 
-TEST_CASE("groups of one optimizer have rules of several kinds, each as in an optimizer of its own") {
+TEST_CASE("groups with different rules in one optimizer step like separate optimizers") {
   const std::vector<Rule> rules = {Muon{}, AdamW{}, Sgd{}, Sgd{.momentum = 0.5}, Lamb{}, Adafactor{}, Lars{}};
   const auto values_of = [&](bool together, DType dtype) {
     std::deque<Parameter> parameters;
@@ -205,7 +205,7 @@ TEST_CASE("groups of one optimizer have rules of several kinds, each as in an op
   }
 }
 
-TEST_CASE("a parameter that no gradient has reached is named once, before the tenth step, which may then go on") {
+TEST_CASE("a parameter without any gradient is named once, before the tenth step, which can then proceed") {
   Parameter a("a", Tensor::full({2}, 1)), b("lost", Tensor::full({2}, 1)), c("resting", Tensor::full({2}, 1)),
       d("late", Tensor::full({2}, 1));
   Optimizer optimizer({{{&a, &b, &d}, Sgd{}}, {.parameters = {&c}, .rule = Sgd{}, .unused_steps = 0}});
@@ -284,7 +284,7 @@ TEST_CASE("lamb follows its formula") {
   CHECK(distance(Program(rule, plain, DType::f32).run(), expected) < 5e-6);
 }
 
-TEST_CASE("lars and lamb take the plain rate where a parameter or its gradient is zero") {
+TEST_CASE("lars and lamb use the plain rate if a parameter or its gradient is zero") {
   for (const Rule& rule : {Rule(Lars{.momentum = 0}), Rule(Lamb{.weight_decay = 0})}) {
     INFO(name(rule));
     Parameter p("p", Tensor::zeros({3}, DType::f64)), still("still", Tensor::full({3}, 2, DType::f64));
@@ -298,7 +298,7 @@ TEST_CASE("lars and lamb take the plain rate where a parameter or its gradient i
   }
 }
 
-TEST_CASE("a first step of adam is the rate, whatever the size of the gradient") {
+TEST_CASE("the first step of adam equals the rate for any gradient size") {
   for (const double size : {1e-3, 1.0, 1e3}) {
     Parameter p("p", Tensor::from({2}, {1, 1}, DType::f64));
     Optimizer adam({&p}, Adam{.epsilon = 1e-30});
@@ -309,7 +309,7 @@ TEST_CASE("a first step of adam is the rate, whatever the size of the gradient")
   }
 }
 
-TEST_CASE("adamw without a gradient only shrinks, adam's decay goes through its moments") {
+TEST_CASE("adamw without a gradient only shrinks weights, and adam's weight decay goes through its moments") {
   Parameter p("p", Tensor::full({1}, 8, DType::f64)), q("q", Tensor::full({1}, 8, DType::f64));
   Optimizer adamw({&p}, AdamW{.weight_decay = 0.5}), adam({&q}, Adam{.weight_decay = 0.5});
   Gradients gradients;
@@ -321,7 +321,7 @@ TEST_CASE("adamw without a gradient only shrinks, adam's decay goes through its 
   CHECK(q.value.item() == Approx(7.75));
 }
 
-TEST_CASE("bf16 parameters are the rounded f32 master weights, which move even where bf16 cannot") {
+TEST_CASE("bf16 parameters are rounded f32 master weights, which move by less than bf16 can represent") {
   for (const DType gradient_type : {DType::bf16, DType::f32}) {
     const Tensor start = Tensor::from({40}, eighths(40, 3), DType::bf16);
     Parameter narrow("narrow", start.clone()), wide("wide", start.to(DType::f32));
@@ -339,7 +339,7 @@ TEST_CASE("bf16 parameters are the rounded f32 master weights, which move even w
   }
 }
 
-TEST_CASE("master weights that adopt values set from elsewhere go on from there") {
+TEST_CASE("master weights can adopt values set from elsewhere") {
   for (const bool adopt : {false, true}) {
     Parameter p("p", Tensor::full({4}, 1, DType::bf16));
     Optimizer sgd({&p}, Sgd{});
@@ -352,7 +352,7 @@ TEST_CASE("master weights that adopt values set from elsewhere go on from there"
   }
 }
 
-TEST_CASE("impossible numbers are refused by name, and parameters that are there twice") {
+TEST_CASE("optimizers refuse impossible options by name, and duplicate parameters") {
   Parameter p("p", Tensor::zeros({1})), q("q", Tensor::zeros({1}));
   CHECK_THROWS_WITH(Optimizer({&p}, Adam{.beta1 = 1}), "adam: beta1 1 is outside [0, 1)");
   CHECK_THROWS_WITH(Optimizer({&p}, AdamW{.epsilon = 0}), "adamw: epsilon 0 is not above 0");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A step does not depend on how flat memory is divided among ranks, and neither do norms.
+// Steps and norms do not depend on how flat memory is sharded over ranks.
 #include <deque>
 #include <optional>
 
@@ -17,7 +17,7 @@ struct Rank {
   std::deque<Parameter> parameters;
   std::optional<Optimizer> optimizer;
 
-  // Two groups that alternate, so that runs of equal numbers are of several lengths.
+  // Two groups that alternate, so that runs of equal settings have several lengths.
   Rank(DType dtype, const Rule& first, const Rule& second, std::optional<Range> owned = {}, Combine combine = {}) {
     std::vector<Parameter*> all;
     std::vector<ParameterGroup> groups = {{{}, first}, {{}, second, 0.5}};
@@ -62,7 +62,7 @@ const std::vector<Case> cases = {{"sgd", Sgd{}, Sgd{.momentum = 0.9, .weight_dec
                                  {"lars", Lars{.weight_decay = 0.1}, Lars{.adapt = false}},
                                  {"lamb", Lamb{}, Lamb{.adapt = false}}};
 
-// The parameters after five steps, in which some have no gradient.
+// The parameters after five steps with some gradients missing.
 void take_steps(Rank& rank, DType dtype) {
   for (int step = 0; step < 5; ++step) {
     const FlatMemory gradients = gradients_of(rank.layout(), dtype, step);
@@ -73,7 +73,7 @@ Combine over(Communicator& comm) {
   return [&comm](Tensor& sums) { comm.all_reduce(sums, sums); };
 }
 
-TEST_CASE("however flat memory is divided among ranks, steps give the same bits") {
+TEST_CASE("optimizer steps give the same bits however flat memory is sharded") {
   for (const auto& [name, first, second] : cases)
     for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {
       INFO(name << " " << text(dtype));
@@ -90,7 +90,7 @@ TEST_CASE("however flat memory is divided among ranks, steps give the same bits"
     }
 }
 
-TEST_CASE("ranks may own nothing, or everything but one block") {
+TEST_CASE("a rank's shard can be empty, or all but one block") {
   Rank whole(DType::f32, Lamb{}, Lamb{});
   take_steps(whole, DType::f32);
   const int64_t end = whole.layout().padded_size();
@@ -103,7 +103,7 @@ TEST_CASE("ranks may own nothing, or everything but one block") {
   });
 }
 
-TEST_CASE("norms are right, and their pieces have the same bits however they are divided") {
+TEST_CASE("norms are correct, and partial norms have the same bits however memory is sharded") {
   for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {
     INFO(text(dtype));
     Tensor pieces;
@@ -125,7 +125,7 @@ TEST_CASE("norms are right, and their pieces have the same bits however they are
   }
 }
 
-TEST_CASE("gradients by parameter give the bits of gradients in flat memory") {
+TEST_CASE("gradients by parameter give an optimizer step the same bits as gradients in flat memory") {
   for (const auto& [name, first, second] : cases)
     for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {
       INFO(name << " " << text(dtype));
@@ -143,7 +143,7 @@ TEST_CASE("gradients by parameter give the bits of gradients in flat memory") {
     }
 }
 
-TEST_CASE("what belongs to no parameter stays zero") {
+TEST_CASE("the padding of flat memory stays zero") {
   for (const auto& [name, first, second] : cases)
     for (const DType dtype : {DType::f32, DType::bf16}) {
       INFO(name << " " << text(dtype));
@@ -155,7 +155,7 @@ TEST_CASE("what belongs to no parameter stays zero") {
     }
 }
 
-TEST_CASE("parameters in the memory but in no group stay as they are") {
+TEST_CASE("parameters in flat memory but in no group stay unchanged") {
   Parameter a("a", Tensor::full({16}, 1)), frozen("frozen", Tensor::full({16}, 1)), b("b", Tensor::full({16}, 1));
   FlatParameters flat({&a, &frozen, &b});
   Optimizer optimizer(flat, {{{&a, &b}, Sgd{}}});
@@ -167,7 +167,7 @@ TEST_CASE("parameters in the memory but in no group stay as they are") {
   CHECK(optimizer.norm(gradient, {true, true, true}) == std::sqrt(32.0));
 }
 
-TEST_CASE("the state can be read and set, part by part, and goes on as if nothing had happened") {
+TEST_CASE("optimizer state can be read and set part by part, and training continues unchanged") {
   for (const auto& [name, first, second] : cases)
     for (const DType dtype : {DType::f64, DType::bf16}) {
       INFO(name << " " << text(dtype));
@@ -194,7 +194,7 @@ TEST_CASE("the state can be read and set, part by part, and goes on as if nothin
     }
 }
 
-TEST_CASE("ranges that are no whole blocks and gradients of the wrong extent are refused") {
+TEST_CASE("an optimizer refuses ranges other than whole blocks, and gradients with the wrong extent") {
   CHECK_THROWS_AS(Rank(DType::f32, Sgd{}, Sgd{}, Range{0, 1000}), Error);
   CHECK_THROWS_AS(Rank(DType::f32, Sgd{}, Sgd{}, Range{0, 1 << 20}), Error);
   Rank rank(DType::f32, Sgd{}, Sgd{}, Range{1024, 3072});

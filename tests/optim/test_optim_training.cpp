@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands around a step: schedules, clipping, averages, and no memory from the system.
+// Schedules, clipping, averages, and no memory from the system after the first steps.
 #include <limits>
 
 #include "tests/support/catch.h"
@@ -13,7 +13,7 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-TEST_CASE("schedules begin, end and turn where they say") {
+TEST_CASE("schedules start, end and change at the stated steps") {
   CHECK(constant(0.5)(1000) == 0.5);
   const Schedule line = linear(1, 0, 4);
   CHECK(std::vector{line(0), line(1), line(4), line(9)} == std::vector<double>{1, 0.75, 0, 0});
@@ -38,7 +38,7 @@ TEST_CASE("schedules begin, end and turn where they say") {
   CHECK_THROWS_WITH(cosine(1, 0, 0), "cosine: 0 steps; at least one is needed");
 }
 
-TEST_CASE("clipping scales gradients that are too long, and leaves the others alone") {
+TEST_CASE("clipping scales gradients above the limit and leaves others unchanged") {
   CHECK(clip(2, 1) == 0.5);
   CHECK(clip(1, 1) == 1);
   CHECK(clip(0, 1) == 1);
@@ -53,7 +53,7 @@ TEST_CASE("clipping scales gradients that are too long, and leaves the others al
   CHECK(b.value.item() == Approx(-4).epsilon(1e-15));
 }
 
-TEST_CASE("a norm that is not finite is an error, and no step was made") {
+TEST_CASE("a non-finite norm is an error, and no step is made") {
   for (const double wrong : {infinity, -infinity, std::nan("")}) {
     Parameter p("p", Tensor::zeros({2}));
     Optimizer adamw({&p}, AdamW{});
@@ -66,7 +66,7 @@ TEST_CASE("a norm that is not finite is an error, and no step was made") {
   }
 }
 
-TEST_CASE("a norm too large for f32 is still a norm, and NaN is not hidden by an update without clipping") {
+TEST_CASE("a norm beyond the f32 range is still correct, and NaN shows in an update without clipping") {
   Parameter p("p", Tensor::zeros({2}));
   Optimizer lars({&p}, Lars{});
   Gradients gradients;
@@ -78,7 +78,7 @@ TEST_CASE("a norm too large for f32 is still a norm, and NaN is not hidden by an
   CHECK(std::isnan(p.value.values()[0]));
 }
 
-TEST_CASE("an average follows the parameters, takes their place and gives it back") {
+TEST_CASE("a parameter average follows the parameters, replaces them and restores them") {
   for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {
     Parameter p("p", Tensor::full({3}, 1, dtype));
     FlatParameters flat({&p});
@@ -97,7 +97,7 @@ TEST_CASE("an average follows the parameters, takes their place and gives it bac
   }
 }
 
-TEST_CASE("an average of a range leaves the rest alone") {
+TEST_CASE("a parameter average of a range leaves the rest unchanged") {
   Parameter p("p", Tensor::full({2048}, 1));
   FlatParameters flat({&p});
   WeightAverage average(flat, {1024, 2048});
@@ -107,7 +107,7 @@ TEST_CASE("an average of a range leaves the rest alone") {
   CHECK(p.value.values()[1024] == 1);
 }
 
-TEST_CASE("the pool takes no memory from the system for steps, norms and averages") {
+TEST_CASE("steps, norms and averages allocate no system memory after the first") {
   for (const Rule& rule : {Rule(Sgd{.momentum = 0.9}), Rule(AdamW{}), Rule(Lars{}), Rule(Lamb{})}) {
     INFO(name(rule));
     Parameter a("a", Tensor::full({300, 7}, 1)), b("b", Tensor::full({5}, 1));

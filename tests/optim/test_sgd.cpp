@@ -22,7 +22,7 @@ TEST_CASE("sgd without momentum steps against the gradient") {
   CHECK(p.value.values() == std::vector<double>{-1, 6});
 }
 
-TEST_CASE("sgd with momentum goes on with what is left of its velocity") {
+TEST_CASE("sgd with momentum continues with the decayed velocity") {
   Parameter p("p", Tensor::from({1}, {0}, DType::f64));
   Optimizer sgd({&p}, Sgd{.momentum = 0.5});
   sgd.step(gradients_of(p, {1}), 1);  // v = 1
@@ -49,7 +49,7 @@ TEST_CASE("sgd does not change the gradients") {
   CHECK(gradients[p].item() == 3);
 }
 
-TEST_CASE("sgd finds the minimum of a bowl") {
+TEST_CASE("sgd finds the minimum of a quadratic") {
   Parameter p("p", Tensor::from({2}, {5, -3}, DType::f64));
   const Tensor goal = Tensor::from({2}, {1, 2}, DType::f64);
   Optimizer sgd({&p}, Sgd{.momentum = 0.5});
@@ -63,7 +63,7 @@ TEST_CASE("sgd finds the minimum of a bowl") {
   CHECK(p.value.values()[1] == Approx(2));
 }
 
-TEST_CASE("an impossible momentum is refused") {
+TEST_CASE("sgd refuses an impossible momentum") {
   CHECK_THROWS_WITH(Optimizer({}, Sgd{.momentum = 1}), "sgd: momentum 1 is outside [0, 1)");
   CHECK_THROWS_AS(Optimizer({}, Sgd{.momentum = -0.1}), Error);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conversions from one placement to another, and from a loss of any placement to the gradient of its one objective.
+// Conversions between placements, and from a loss of any placement to the gradient of its objective.
 #include <numeric>
 
 #include "tests/support/on_ranks.h"
@@ -15,7 +15,7 @@ using namespace placement_letters;
 
 using All = std::vector<Var>;  // one per rank
 
-// One rank's view of uneven rows divided among a group.
+// One rank's view of uneven rows that are sharded over a group.
 struct Division {
   Rows rows;
   size_t me;
@@ -27,7 +27,7 @@ struct Division {
   Var mine(const Var& x) const { return slice(x, 0, before(), before() + rows[me]); }
 };
 
-// What a rank should get, from what all ranks have.
+// A rank's expected value, given all ranks' values.
 using Expected = Var (*)(const Division&, const All&);
 const Expected same = [](auto&d, auto&x) { return x[d.me]; },
                sums =
@@ -42,7 +42,7 @@ const Expected same = [](auto&d, auto&x) { return x[d.me]; },
                on_first = [](auto&d, auto&x) { return x[d.me] * (d.me == 0 ? 1 : 0); },
                on_last = [](auto&d, auto&x) { return x[d.me] * (d.me + 1 == x.size() ? 1 : 0); };
 
-enum class Height : uint8_t { whole, own };  // of a value: all rows, or this rank's
+enum class Height : uint8_t { whole, own };  // rows of a value: all, or this rank's
 
 struct Conversion {
   const char* name;
@@ -85,7 +85,7 @@ const Conversion conversions[] = {
     {"reduce_scatter_v", P, V, whole, own,
      [](auto& x, auto& rows, auto& comm) { return reduce_scatter_v(x, rows, comm); }, my_sums, joined}};
 
-// All ranks' values of such a placement: equal where it says so.
+// All ranks' values with a placement, equal if it says so.
 All values_of(Placement placement, Height height, const Division& d, int use) {
   All all;
   for (size_t r = 0; r < d.rows.size(); ++r)
@@ -96,8 +96,7 @@ All values_of(Placement placement, Height height, const Division& d, int use) {
 
 }  // namespace
 
-TEST_CASE(
-    "every conversion does to values, and in reverse to cotangents, what its pair says, and so do their placements") {
+TEST_CASE("every placement conversion maps values and cotangents as its pair states, with the right placements") {
   for (const Conversion& c : conversions) {
     INFO(c.name << " from " << text(c.from));
     on_ranks([&](Communicator& comm) {
@@ -117,12 +116,12 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("Replicated and Partial are dual, the others their own; nobody asks for the gradient of a constant") {
+TEST_CASE("Replicated and Partial are dual, the others self-dual, and constants have no gradient") {
   CHECK((dual(R) == P && dual(P) == R && dual(V) == V && dual(I) == I && dual(unknown) == unknown));
   CHECK(dual(Placement::constant) == unknown);
 }
 
-TEST_CASE("one objective has one gradient, however its loss is placed") {
+TEST_CASE("an objective has the same gradient for every placement of its loss") {
   using Loss = Var (*)(const Var& share, Communicator&);
   const std::pair<const char*, Loss> losses[] = {
       {"each rank's share", [](auto& l, auto&) { return l; }},
@@ -154,7 +153,7 @@ TEST_CASE("one objective has one gradient, however its loss is placed") {
       const Var loss = loss_of(share(tape.watch(w), x, number(comm)), comm);
       const std::vector<Var> expected = one.gradient(whole, {one.watch(w), y}),
                              actual = tape.gradient(loss, {tape.watch(w), x});
-      expect_close(comm.all_reduce(actual[0].value()), expected[0]);  // parts of a Replicated parameter's gradient
+      expect_close(comm.all_reduce(actual[0].value()), expected[0]);  // a Replicated parameter's gradient is Partial
       expect_close(actual[1], expected[1]);
       Gradients grads;
       tape.backward(loss, grads);

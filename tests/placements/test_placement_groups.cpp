@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several groups of ranks on one tape: how often a loss that they hold counts.
+// Several groups of ranks on one tape: how often a loss on them counts.
 #include "tests/support/on_ranks.h"
 #include "weft/collectives/collectives.h"
 #include "weft/collectives/placement_conversions.h"
@@ -13,7 +13,7 @@ using namespace placement_letters;
 
 double seed_of(Tape& tape, const Var& loss) { return tape.gradient(loss, {loss})[0].value().item(); }
 
-// A scalar parameter's worth on a tape that knows these groups, in this order.
+// The seed of a scalar loss on a tape that knows these groups, in this order.
 double seed_over(std::initializer_list<const Communicator*> groups) {
   const Parameter w("w", scalar(2));
   Tape tape;
@@ -23,7 +23,7 @@ double seed_over(std::initializer_list<const Communicator*> groups) {
 
 }  // namespace
 
-TEST_CASE("a loss held by a group and by a group within it counts once, in whatever order the tape meets them") {
+TEST_CASE("a loss on a group and a nested group counts once, in whatever order the tape learns of them") {
   on_ranks({1, 2, 3, 4, 5}, [](Communicator& world) {
     const auto half = world.split(number(world) % 2), again = world.duplicate(), alone = world.split(number(world));
     const double once = 1.0 / world.size();
@@ -36,7 +36,7 @@ TEST_CASE("a loss held by a group and by a group within it counts once, in whate
   });
 }
 
-TEST_CASE("groups that meet in one rank only are the axes of a grid") {
+TEST_CASE("two groups that share one rank are the axes of a grid") {
   run_ranks(6, [](Communicator& world) {
     const auto row = world.split(number(world) / 3), column = world.split(number(world) % 3);
     expect(seed_over({row.get(), column.get()}) == 1.0 / 6, "all of the grid");
@@ -45,7 +45,7 @@ TEST_CASE("groups that meet in one rank only are the axes of a grid") {
   });
 }
 
-TEST_CASE("a program over a world and halves of it has the gradient of one process") {
+TEST_CASE("a program over a world and two halves has the gradient of one process") {
   on_ranks({2, 3, 5}, [](Communicator& world) {
     const auto half = world.split(number(world) % 2);
     const Parameter w("w", data_of(0, {3}));
@@ -61,17 +61,17 @@ TEST_CASE("a program over a world and halves of it has the gradient of one proce
 
     declare_group(tape, *half);
     const Var loss = all_reduce(share(tape, number(world)), world) + penalty(tape, w);
-    tape.backward(loss, grads);  // Varying over the half: it has not been summed there
+    tape.backward(loss, grads);  // Varying over the half, because it has not been summed there
     expect_close(world.all_reduce(grads[w]), whole[w]);
 
-    // Each half's own objective, on a tape that knows the world, too.
+    // Each half's own objective, on a tape that knows the world as well.
     declare_group(second, world);
     second.backward(square(all_reduce(share(second, number(world)), *half)) + penalty(second, w), over_half);
     expect_close(half->all_reduce(over_half[w]), of_half[w]);
   });
 }
 
-TEST_CASE("a loss whose groups overlap otherwise, or hold it differently, has no seed unless one is given") {
+TEST_CASE("a loss over groups that overlap otherwise, or with different placements, needs an explicit seed") {
   run_ranks(4, [](Communicator& world) {
     const int me = number(world);
     const auto first = world.split(me < 3 ? 0 : -1), last = world.split(me > 0 ? 0 : -1), half = world.split(me / 2);

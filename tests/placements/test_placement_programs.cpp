@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Placements through whole programs: checkpoints, two groups at once, gradients of gradients.
+// Placements in whole programs: checkpoints, two groups at once, second-order gradients.
 #include "tests/support/on_ranks.h"
 #include "weft/collectives/collectives.h"
 #include "weft/collectives/placement_conversions.h"
@@ -13,7 +13,7 @@ namespace {
 using namespace placement_letters;
 }
 
-TEST_CASE("a checkpoint hands on the placement of its result, and its piece obeys the same rules") {
+TEST_CASE("a checkpoint passes on its result's placement, and the same rules hold inside") {
   on_ranks([](Communicator& comm) {
     const Parameter w("w", data_of(0, {2, 3}));
     Tape tape;
@@ -35,7 +35,7 @@ TEST_CASE("a checkpoint hands on the placement of its result, and its piece obey
   });
 }
 
-TEST_CASE("a pending sum goes through what is linear to the same gradient as a completed one") {
+TEST_CASE("a Partial sum goes through linear ops to the same gradient as a completed one") {
   on_ranks([](Communicator& comm) {
     const int me = number(comm);
     const Var mask = replicated_constant(less(data_of(0, {2, 3}, 5), Tensor::zeros({2, 3}, DType::f64)));
@@ -53,7 +53,7 @@ TEST_CASE("a pending sum goes through what is linear to the same gradient as a c
   });
 }
 
-TEST_CASE("a tape knows two groups: samples divided over one, features over the other") {
+TEST_CASE("a tape tracks two groups, with samples sharded over one and features over the other") {
   run_ranks(4, [](Communicator& world) {
     const int me = number(world), column = me % 2, row = me / 2;
     const auto samples = world.split(column), features = world.split(row);  // across the rows, within a row
@@ -97,7 +97,7 @@ TEST_CASE("a tape knows two groups: samples divided over one, features over the 
   });
 }
 
-TEST_CASE("the gradient of a Replicated parameter is Partial: a penalty on it needs the sum first") {
+TEST_CASE("the gradient of a Replicated parameter is Partial, so a penalty on it needs a sum first") {
   on_ranks([](Communicator& comm) {
     const Parameter w("w", data_of(0, {3}));
     const auto data = [](int r) { return data_of(r, {3}, 1); };
@@ -122,7 +122,7 @@ TEST_CASE("the gradient of a Replicated parameter is Partial: a penalty on it ne
   });
 }
 
-TEST_CASE("the gradient of an Invariant value is Invariant: a penalty on it needs no communication") {
+TEST_CASE("the gradient of an Invariant value is Invariant, so a penalty on it needs no communication") {
   on_ranks([](Communicator& comm) {
     const auto data = [](int r) { return data_of(r, {3}, 1); };
     Tape one, tape;

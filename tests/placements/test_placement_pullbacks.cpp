@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Placements through recorded pullbacks: of the masks, indices and constants that ops make themselves or are given.
+// Placements in recorded pullbacks, for masks, indices and constants that ops create or are given.
 #include "tests/support/on_ranks.h"
 #include "weft/collectives/collectives.h"
 #include "weft/collectives/placement_conversions.h"
@@ -11,7 +11,7 @@ namespace {
 
 using namespace placement_letters;
 
-// Where an op's masks and indices come from: everybody's, or a rank's own.
+// Whether an op's masks and indices are equal on all ranks or this rank's own.
 struct Given {
   Tape& tape;
   int rank;
@@ -27,7 +27,7 @@ struct Given {
   }
 };
 
-// Of a (3, 4) matrix. Each makes a tensor of its own in forward or in a pullback.
+// Ops on a (3, 4) matrix. Each creates a tensor in its forward or in a pullback.
 using Call = Var (*)(const Var& x, const Given& given);
 const std::pair<const char*, Call> calls[] = {
     {"where", [](auto& x, auto& given) { return where(given.mask(), x, sin(x)); }},
@@ -79,7 +79,7 @@ const std::pair<const char*, Call> calls[] = {
 
 }  // namespace
 
-TEST_CASE("the gradient of a Replicated value's gradient is right through every op that makes or is given a tensor") {
+TEST_CASE("second derivatives of a Replicated value are right through every op that creates or takes a tensor") {
   for (const auto& [name, call] : calls)
     for (const bool own : {false, true}) {
       INFO(name << (own ? ", each rank its own" : ", the same everywhere"));
@@ -102,7 +102,7 @@ TEST_CASE("the gradient of a Replicated value's gradient is right through every 
     }
 }
 
-TEST_CASE("what all ranks compute alike has one gradient, to second order, with no collective but for its sums") {
+TEST_CASE("a Replicated computation has one process's gradients, to second order, with no collectives but sums") {
   for (const auto& [name, call] : calls) {
     INFO(name);
     on_ranks({1, 2, 3}, [&, call = call](Communicator& comm) {
@@ -120,7 +120,7 @@ TEST_CASE("what all ranks compute alike has one gradient, to second order, with 
   }
 }
 
-TEST_CASE("an Invariant value stays one through the pullbacks of every op with what is the same everywhere") {
+TEST_CASE("an Invariant value stays Invariant in the pullbacks of every op with Replicated inputs") {
   for (const auto& [name, call] : calls) {
     INFO(name);
     on_ranks({1, 2, 3}, [&, call = call](Communicator& comm) {
@@ -138,7 +138,7 @@ TEST_CASE("an Invariant value stays one through the pullbacks of every op with w
   }
 }
 
-TEST_CASE("a mask made of two values is as different between ranks as they are together") {
+TEST_CASE("a mask computed from two values has their joint placement") {
   run_ranks(2, [](Communicator& comm) {
     Tape tape;
     const Parameter w("w", data_of(0, {3}));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plain tensors among placed values: what is not said, where it has to be, and that it is the right gradient then.
+// Plain tensors among placed values: where a placement must be stated, and that the gradient is then right.
 #include "tests/support/on_ranks.h"
 #include "weft/collectives/collectives.h"
 #include "weft/collectives/placement_conversions.h"
@@ -23,13 +23,13 @@ Tensor numbers_of(int rank, int64_t count, int limit) {
 }
 Tensor mask_of(int rank, const Shape& shape) { return less(data_of(rank, shape, 7), data_of(rank, shape, 8)); }
 
-// `values` as a user would give them who says this.
+// `values` with the placement that a user states.
 Var said(Tape& tape, Communicator& comm, Placement placement, const Tensor& values) {
   if (placement == unknown) return values;
   return placement == C ? replicated_constant(values) : with_placement(tape.constant(values), comm, placement);
 }
 
-// Ops that are told what to do by a mask, indices or targets, on a (2, 2) matrix.
+// Ops on a (2, 2) matrix that take a mask, indices or targets.
 using Told = Var (*)(const Var& x, const Var& mask, const Var& indices);
 const std::pair<const char*, Told> told[] = {
     {"where", [](auto& x, auto& m, auto&) { return where(m, x, x * 2); }},
@@ -48,7 +48,7 @@ const std::pair<const char*, Told> told[] = {
 
 }  // namespace
 
-TEST_CASE("masks and indices make a result as different between ranks as they are") {
+TEST_CASE("results of ops with masks or indices have the joint placement of all inputs") {
   const std::tuple<Placement, Placement, Placement> rows[] = {{R, C, R},
                                                               {R, R, R},
                                                               {R, V, V},
@@ -78,7 +78,7 @@ TEST_CASE("masks and indices make a result as different between ranks as they ar
   });
 }
 
-TEST_CASE("targets make a cross entropy as different between ranks as they are") {
+TEST_CASE("a cross entropy has the joint placement of logits and targets") {
   const std::tuple<Placement, Placement, Placement> rows[] = {{R, C, R}, {R, V, V}, {R, unknown, unknown},
                                                               {V, C, V}, {I, C, I}, {V, unknown, V}};
   run_ranks(2, [&](Communicator& comm) {
@@ -91,7 +91,7 @@ TEST_CASE("targets make a cross entropy as different between ranks as they are")
   });
 }
 
-TEST_CASE("what is not said is refused where an input has to be known, and told how to say it") {
+TEST_CASE("an unknown placement is refused where it matters, with advice") {
   using Call = Var (*)(const Var&, const Tensor&, Communicator&);
   struct Row {
     Placement placement;
@@ -144,7 +144,7 @@ TEST_CASE("what is not said is refused where an input has to be known, and told 
   });
 }
 
-TEST_CASE("a loss of which it is not said how it is placed has no seed, unless one is given") {
+TEST_CASE("a loss with unknown placement needs an explicit seed") {
   run_ranks(2, [](Communicator& comm) {
     const Parameter w("w", data_of(0, {3, 2}));
     Tape tape;
@@ -163,7 +163,7 @@ TEST_CASE("a loss of which it is not said how it is placed has no seed, unless o
   });
 }
 
-TEST_CASE("without a group of ranks nothing has to be said") {
+TEST_CASE("placements are not needed without a group of ranks") {
   const Parameter w("w", data_of(0, {3, 2}));
   const Tensor x = data_of(0, {3, 2}, 1);
   Gradients grads;
@@ -173,7 +173,7 @@ TEST_CASE("without a group of ranks nothing has to be said") {
   CHECK(grads.has(w));
 }
 
-TEST_CASE("embeddings, masks and targets that are a rank's own, or all ranks', give the one gradient") {
+TEST_CASE("rank-dependent and Replicated indices, masks and targets give one process's gradient") {
   using Share = Var (*)(const Var& table, const Var& tokens, const Var& mask, const Var& targets);
   const Share shares[] = {
       [](auto& t, auto& i, auto&, auto&) { return sum(square(embedding(t, i))); },
@@ -201,7 +201,7 @@ TEST_CASE("embeddings, masks and targets that are a rank's own, or all ranks', g
   });
 }
 
-TEST_CASE("an Embedding layer's result is as different between ranks as its tokens") {
+TEST_CASE("the result of an Embedding layer has the placement of its tokens") {
   run_ranks(2, [](Communicator& comm) {
     Embedding table("table", 4, 2, {.key = {1, 1}});
     Tape tape;
@@ -211,7 +211,7 @@ TEST_CASE("an Embedding layer's result is as different between ranks as its toke
   });
 }
 
-TEST_CASE("a BatchNorm makes no more differences between ranks than its input has") {
+TEST_CASE("the result of a BatchNorm has the placement of its input") {
   run_ranks(2, [](Communicator& comm) {
     BatchNorm norm("norm", 2, {.key = {}, .dtype = DType::f64});
     Tape tape;
@@ -223,7 +223,7 @@ TEST_CASE("a BatchNorm makes no more differences between ranks than its input ha
   });
 }
 
-TEST_CASE("a loss that depends on parameters alone counts once over a group that the tape was told of") {
+TEST_CASE("a loss of parameters alone counts once over a group that the tape knows") {
   on_ranks([](Communicator& comm) {
     const Parameter w("w", data_of(0, {3}));
     for (const bool told_of : {false, true}) {
@@ -236,7 +236,7 @@ TEST_CASE("a loss that depends on parameters alone counts once over a group that
   });
 }
 
-TEST_CASE("a constant of all ranks is no part of a sum over them") {
+TEST_CASE("a Replicated constant is not a term of a sum over ranks") {
   on_ranks([](Communicator& comm) {
     Tape tape;
     const Var x = with_placement(tape.constant(data_of(0, {2})), comm, C);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Placements through walks: of recorded gradients, of what a walk fills in, and of what leaves the tape.
+// Placements in walks: of recorded gradients, of values that a walk fills in, and of values that leave the tape.
 #include "tests/support/on_ranks.h"
 #include "weft/collectives/collectives.h"
 #include "weft/collectives/placement_conversions.h"
@@ -19,17 +19,17 @@ void expect_placement_is(const Var& x, Communicator& comm, Placement placement, 
 
 }  // namespace
 
-TEST_CASE("a Replicated value that Varying ones use twice has a recorded gradient") {
+TEST_CASE("a Replicated value used by two Varying ones has a recorded gradient") {
   on_ranks({1, 2}, [](Communicator& comm) {
     const Parameter w("w", data_of(0, {3}));
     Tape tape;
     const Var u = tape.watch(w), x = tape.constant(data_of(number(comm), {3}, 1));
-    placement_of(u, comm);  // the group is known
+    placement_of(u, comm);  // the tape knows the group from here on
     expect_close(tape.gradient(sum(u * x + u * x), {u}, Graph::create)[0], 2 * Var(x.value()));
   });
 }
 
-TEST_CASE("detach keeps a placement") {
+TEST_CASE("detach keeps a value's placement") {
   on_ranks({2, 3}, [](Communicator& comm) {
     Tape tape;
     const Var x = tape.watch(data_of(number(comm), {3}));
@@ -43,7 +43,7 @@ TEST_CASE("detach keeps a placement") {
   });
 }
 
-TEST_CASE("concat of more than four parts still refuses an Invariant among others") {
+TEST_CASE("concat of more than four inputs refuses an Invariant one among others") {
   on_ranks({2}, [](Communicator& comm) {
     Tape tape;
     const Var v = tape.watch(data_of(number(comm), {3})), equal = all_reduce_equal(v, comm), all = all_reduce(v, comm);
@@ -51,7 +51,7 @@ TEST_CASE("concat of more than four parts still refuses an Invariant among other
   });
 }
 
-TEST_CASE("gradients by what a result does not depend on, or was seeded with, have the dual placement") {
+TEST_CASE("the gradient of an independent value, or of a seeded one, has the dual placement") {
   on_ranks({2}, [](Communicator& comm) {
     const Parameter w("w", data_of(0, {3}));
     Tape tape;
@@ -69,7 +69,7 @@ TEST_CASE("gradients by what a result does not depend on, or was seeded with, ha
   });
 }
 
-TEST_CASE("a tape takes two gradient penalties with collectives in them") {
+TEST_CASE("a tape supports two gradient penalties with collectives") {
   on_ranks({1, 2}, [](Communicator& comm) {
     const Parameter w("w", data_of(0, {3}));
     Tape tape;
@@ -82,7 +82,7 @@ TEST_CASE("a tape takes two gradient penalties with collectives in them") {
   });
 }
 
-TEST_CASE("a rank whose loss depends on nothing takes part in backward, with no collective on the tape, too") {
+TEST_CASE("a rank with a constant loss takes part in backward, even if the tape has no collective") {
   on_ranks([](Communicator& comm) {
     const Parameter w("w", data_of(0, {3}));
     Tape tape;

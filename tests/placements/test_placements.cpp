@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Placements: what each op makes of them, and what it refuses. test_spreads_conversions.cpp has the ways from one to
-// another and from a loss to its seed, test_spreads_programs.cpp what they are for.
+// The placement of every op's result, and what ops refuse. test_placement_conversions.cpp has the conversions and the
+// seeds of losses, test_placement_programs.cpp whole programs.
 #include "tests/support/on_ranks.h"
 #include "weft/collectives/collectives.h"
 #include "weft/collectives/placement_conversions.h"
@@ -15,7 +15,7 @@ namespace {
 
 using namespace placement_letters;
 
-// A square matrix placement like this, with equal values where that means so.
+// A square matrix with this placement, with equal values on all ranks if it says so.
 Tensor values_of(Placement placement, int rank, int use) {
   return data_of(placement == R || placement == I ? 0 : rank, {2, 2}, use);
 }
@@ -48,7 +48,7 @@ const Two add = [](auto&a, auto&b) { return a + b; }, subtract = [](auto&a, auto
 
 }  // namespace
 
-TEST_CASE("an op's result is placed as its inputs make it") {
+TEST_CASE("every op's result has the placement that its inputs imply") {
   struct Row {
     const char* what;
     Two call;
@@ -99,7 +99,7 @@ TEST_CASE("an op's result is placed as its inputs make it") {
   });
 }
 
-TEST_CASE("an op that would count something once per rank, or drop a part of a sum, is refused and told what to do") {
+TEST_CASE("an op that would count a term once per rank, or drop part of a sum, is refused with advice") {
   const char *complete = "complete the pending sum with all_reduce or reduce_scatter first",
              *once = "keep_on adds it on one rank only", *vary_it = "vary() the Invariant input",
              *part = "it is not linear, and what one rank holds of a Partial input is a part of a sum";
@@ -139,7 +139,7 @@ TEST_CASE("an op that would count something once per rank, or drop a part of a s
   });
 }
 
-TEST_CASE("a collective refuses what it would count twice, or move unfinished") {
+TEST_CASE("a collective refuses an input that it would count twice or leave incomplete") {
   using Verb = std::function<void(const Var&, Communicator&)>;
   struct Row {
     Verb call;
@@ -209,12 +209,12 @@ TEST_CASE("a collective refuses what it would count twice, or move unfinished") 
   });
 }
 
-TEST_CASE("parameters are Replicated, data Varying, and a tensor without a tape unknown") {
+TEST_CASE("parameters are Replicated, data Varying, and tensors outside of a tape unknown") {
   on_ranks([](Communicator& comm) {
     const Parameter p("p", data_of(0, {2, 2}));
     Tape tape;
     const Var early = tape.watch(p) * 2, own = tape.watch(data_of(number(comm), {2, 2})), plain(data_of(0, {2, 2}));
-    all_reduce(own, comm);  // from here on the group is known
+    all_reduce(own, comm);  // from here on the tape knows the group
     const std::pair<Var, Placement> table[] = {{early, R},
                                                {tape.watch(p), R},
                                                {own, V},

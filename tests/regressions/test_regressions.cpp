@@ -24,7 +24,7 @@ Tensor inner(const Tensor& wide, bool view) {
 }
 Shape wider(const Shape& shape) { return shape.rank() ? shape.with(0, shape[0] + 3) : shape; }
 
-// The gradients of a case by all its inputs.
+// The gradients of a case with respect to all its inputs.
 std::vector<Var> gradients(const DistributedCase& c, Communicator& comm, bool views) {
   Tape tape;
   std::vector<Var> inputs;
@@ -42,7 +42,7 @@ std::vector<Var> gradients(const DistributedCase& c, Communicator& comm, bool vi
 }  // namespace
 
 // PyTorch #120386 and #120582: the gradient of all_gather was lost where a buffer was not contiguous.
-TEST_CASE("views are as good as tensors of their own, as inputs and as cotangents", "[r1]") {
+TEST_CASE("collectives accept views as inputs and cotangents", "[r1]") {
   for (const DistributedCase* c : DistributedCase::all()) {
     INFO(c->name);
     on_ranks({1, 3}, [&](Communicator& comm) {
@@ -65,7 +65,7 @@ TEST_CASE("a transposed cotangent reaches the ranks that share a value", "[r2]")
 
 // PyTorch #190007, #190224, #190630 and #191114: the mean had a forward, but its backward threw. PyTorch #152127,
 // #152131 and #121587: plain collectives dropped gradients silently.
-TEST_CASE("a reduction has a gradient, or refuses when it is recorded", "[r3][r4]") {
+TEST_CASE("every reduction over ranks has a gradient or is refused when recorded", "[r3][r4]") {
   static_assert(!std::is_convertible_v<Var, Tensor>, "plain collectives take no Var, so none loses its gradient there");
   on_ranks([](Communicator& comm) {
     for (const ReduceOp op : {ReduceOp::sum, ReduceOp::mean, ReduceOp::product, ReduceOp::maximum, ReduceOp::minimum}) {
@@ -85,7 +85,7 @@ TEST_CASE("a reduction has a gradient, or refuses when it is recorded", "[r3][r4
 
 // PyTorch #58005 and #31572, PyTorch tutorials #1039, JAX #1633, #3970, #4327 and #36886: which multiple of the
 // gradient an all-reduced loss gives.
-TEST_CASE("every pairing of a loss with its seed gives the documented multiple of the gradient", "[r5][r9]") {
+TEST_CASE("every pair of a loss and a seed gives the documented multiple of the gradient", "[r5][r9]") {
   using Loss = std::function<Var(const Var&, Communicator&)>;
   struct Row {
     const char* what;
@@ -128,7 +128,7 @@ TEST_CASE("every pairing of a loss with its seed gives the documented multiple o
 }
 
 // PyTorch/XLA #2989, #5784 and #2086: backward of all_reduce and all_gather did not communicate.
-TEST_CASE("ranks that use a result differently all count in its gradient", "[r6]") {
+TEST_CASE("the gradient of a collective includes every rank's use of its result", "[r6]") {
   on_ranks([](Communicator& comm) {
     const int me = number(comm), n = comm.size();
     Tape tape;
@@ -144,7 +144,7 @@ TEST_CASE("ranks that use a result differently all count in its gradient", "[r6]
 }
 
 // Horovod #331: the gradient of a broadcast was not zero off the root.
-TEST_CASE("off the root, gradients and results are zeros and nothing else", "[r8]") {
+TEST_CASE("results and gradients off the root are exactly zero", "[r8]") {
   on_ranks([](Communicator& comm) {
     const int me = number(comm), n = comm.size();
     const Tensor zeros = Tensor::zeros({2 * n, 3}, DType::f64);
@@ -182,7 +182,7 @@ TEST_CASE("ties share a gradient, a product has one at zeros, and NaN reaches ev
       expect_close(by(all_reduce(equal, comm, op), equal), seeds / n);
       expect_close(by(all_reduce(odd, comm, op), odd), seeds * (me % 2 == extreme ? 1.0 / owners : 0));
     }
-    // The first column has no zero, the second one, the third two where there are two ranks.
+    // The first column has no zero, the second one, the third two if there are two ranks.
     const auto factor = [&](int r) {
       std::vector<double> values = data_of(r, {3}, 2).values();
       if (r == 0) values[1] = values[2] = 0;
@@ -205,7 +205,7 @@ TEST_CASE("ties share a gradient, a product has one at zeros, and NaN reaches ev
 }
 
 // JAX #3651 and #3653: the transpose of a sum over ranks failed on a cotangent that was a symbolic zero.
-TEST_CASE("a rank whose loss ignores a collective, or a checkpoint of one, takes part in its backward with zeros",
+TEST_CASE("a rank whose loss ignores a collective, or a checkpoint of one, takes part in backward with zeros",
           "[r10]") {
   for (const DistributedCase* c : DistributedCase::all()) {
     INFO(c->name);
@@ -228,7 +228,7 @@ TEST_CASE("a rank whose loss ignores a collective, or a checkpoint of one, takes
 }
 
 // Found in mpi4torch, not reported there: backward of Allgather was wrong on three ranks and more.
-TEST_CASE("all_gather returns to each rank what all ranks send it, for any number of ranks and rows", "[r14]") {
+TEST_CASE("the gradient of all_gather sums all ranks' cotangents, for any number of ranks and rows", "[r14]") {
   on_ranks({1, 2, 3, 4, 5}, [](Communicator& comm) {
     const int me = number(comm);
     Rows rows;
@@ -245,9 +245,9 @@ TEST_CASE("all_gather returns to each rank what all ranks send it, for any numbe
 }
 
 // PyTorch #162338, #144045 and #154928, PyTorch/XLA #9670: the mean or a scale was wrong, or ignored on one rank.
-TEST_CASE("one rank records and computes what several do", "[r18]") {
+TEST_CASE("a collective on one rank records and computes the same as on several ranks", "[r18]") {
   for (const DistributedCase* c : DistributedCase::all()) {
-    if (c->name == "send and receive along a line") continue;  // the ends of the line do less
+    if (c->name == "send and receive along a line") continue;  // the ends of the line do less work
     if (c->name == "reduce mean") continue;                    // does not multiply by 1
     INFO(c->name);
     const auto recorded = [&](int n) {

@@ -46,7 +46,7 @@ double inner(const Tensor& a, const Tensor& b, Communicator& comm) {
   return comm.all_reduce(sum(Var(a) * b).value()).item();
 }
 
-// All ranks' rows as constants but this rank's own.
+// All ranks' rows, with only this rank's not constant.
 Var own_slot_alone(const Var& x, Communicator& comm) {
   const Division division(x.shape()[0], comm);
   const Var all = constant_like(comm.all_gather_v(detach(x).value(), division.rows), x);
@@ -58,7 +58,7 @@ Var own_slot_alone(const Var& x, Communicator& comm) {
 
 // PyTorch Lightning #6624, Lightly #1531, DeCLUTR #212, VISSL #230, PyTorch Metric Learning #363, diffdist #1: gathers
 // that keep the local slice only, or scale it wrongly.
-TEST_CASE("through an encoder every contrastive loss has the gradient of one process, in every way", "[r15]") {
+TEST_CASE("every contrastive loss through an encoder has one process's gradient, with every key schedule", "[r15]") {
   using Loss = std::function<Var(const Var&, const Var&, const KeySchedule&, Communicator&)>;
   const Loss losses[] = {
       [](auto& a, auto& b, auto& schedule, auto& comm) { return nt_xent(a, b, {.schedule = schedule}, comm); },
@@ -97,13 +97,12 @@ TEST_CASE("through an encoder every contrastive loss has the gradient of one pro
 }
 
 // open_clip 3.3.0, local_loss and gather_with_grad (docs/losses.md, "What the libraries do").
-TEST_CASE("of OpenCLIP's four modes two train its loss, one 1/W of it in the towers alone, one about half",
-          "[S1][S3]") {
+TEST_CASE("two of OpenCLIP's four modes train its loss, one gives the towers 1/W of it, one about half", "[S1][S3]") {
   on_ranks({2, 3, 5}, [](Communicator& comm) {
     const auto alone = comm.split(number(comm));
     const Step right =
         step([&](auto& x, auto& y, auto& s) { return clip_loss(x, y, s, {ClipForm::local_rows}, comm); }, comm);
-    // Every rank has all of the loss; the mean over ranks is trained.
+    // Every rank has the whole loss, and the mean over ranks is trained.
     const auto replicated_with = [&](auto gathered) {
       return step(
           [&](const Var& x, const Var& y, const Var& s) {
@@ -133,8 +132,8 @@ TEST_CASE("of OpenCLIP's four modes two train its loss, one 1/W of it in the tow
   });
 }
 
-// Signature S20 of docs/losses.md: gradients of travelling texts that are not sent home.
-TEST_CASE("the gradient of a travelling text is complete, not its own rank's part of it", "[S20]") {
+// Signature S20 of docs/losses.md: gradients of travelling texts are not sent back.
+TEST_CASE("the gradient of a text that travels between ranks is complete", "[S20]") {
   on_ranks({2, 3, 5}, [](Communicator& comm) {
     const auto loss = [&](const Var& x, const Var& y, const Var& s, KeySchedule::Kind way) {
       return siglip_loss(x, y, s, replicated_constant(scalar(-1)), {way}, comm);

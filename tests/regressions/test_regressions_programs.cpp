@@ -14,7 +14,7 @@ using namespace weft;
 
 namespace {
 
-// A contrastive loss, of these rows among all: a share of the mean over all of them.
+// A contrastive loss of these rows among all: a share of the mean over all rows.
 Var contrastive(const Var& rows, const Var& all, int64_t first, const Var& scale) {
   Tensor targets({rows.shape()[0]}, DType::i64);
   for (int64_t i = 0; i < targets.size(); ++i) targets.mutate<int64_t>()[i] = first + i;
@@ -26,7 +26,7 @@ Var contrastive(const Var& rows, const Var& all, int64_t first, const Var& scale
 
 // Horovod #2654, #2687 and #2116, JAX #7965, mpi4jax #72: scales of all_gather and broadcast, and a second collective
 // in one loss.
-TEST_CASE("what a rank keeps and what it shares add up in one gradient", "[r7][r12]") {
+TEST_CASE("local use and collectives of one value add up in its gradient", "[r7][r12]") {
   on_ranks([](Communicator& comm) {
     const int me = number(comm), n = comm.size();
     Tape tape;
@@ -41,7 +41,7 @@ TEST_CASE("what a rank keeps and what it shares add up in one gradient", "[r7][r
 }
 
 // JAX #1633, #3970, #4327 and #36886: gradients of nested sums over ranks.
-TEST_CASE("a sum of a sum counts every rank twice, if that is asked for", "[r9]") {
+TEST_CASE("an all_reduce of an all_reduce counts every rank twice", "[r9]") {
   on_ranks([](Communicator& comm) {
     Tape tape;
     const Var x = tape.watch(data_of(number(comm), {3}));
@@ -52,7 +52,7 @@ TEST_CASE("a sum of a sum counts every rank twice, if that is asked for", "[r9]"
 }
 
 // JAX #15982, spmd_types pull request #1: gradients where the split and the joined axis differ.
-TEST_CASE("all_to_all may split one axis and join along another, and its inverse gives all back", "[r11]") {
+TEST_CASE("all_to_all can split one axis and concatenate along another, and its inverse restores the input", "[r11]") {
   on_ranks([](Communicator& comm) {
     const int64_t me = number(comm), n = comm.size(), rows = 2, columns = 3;
     const auto columns_to_rows = [&](const Var& x) {  // (rows, n columns) -> (n rows, columns)
@@ -78,7 +78,7 @@ TEST_CASE("all_to_all may split one axis and join along another, and its inverse
 }
 
 // MLX #2654, #4405 and #4071: gradients of collectives of scalars.
-TEST_CASE("scalars go through every collective that needs no axis, and the others say what to do", "[r13]") {
+TEST_CASE("collectives that need no axis accept scalars, and the others say what to do", "[r13]") {
   on_ranks([](Communicator& comm) {
     const int me = number(comm), n = comm.size();
     const auto seed = [](int r) { return Var(data_of(r, {}, 1)); };
@@ -104,7 +104,7 @@ TEST_CASE("scalars go through every collective that needs no axis, and the other
 
 // PyTorch Lightning #6624, Lightly #1531, DeCLUTR #212, VISSL #230, PyTorch Metric Learning #363, diffdist #1: gathers
 // that keep the local slice only, or scale it wrongly.
-TEST_CASE("a contrastive loss over gathered features equals that of one process, with its gradients", "[r15]") {
+TEST_CASE("a contrastive loss over gathered features equals one process, in value and gradients", "[r15]") {
   on_ranks([](Communicator& comm) {
     const Parameter encoder("encoder", data_of(0, {3, 4}, 1)), scale("scale", data_of(0, {4}, 2));
     Rows rows;
@@ -127,9 +127,8 @@ TEST_CASE("a contrastive loss over gathered features equals that of one process,
   });
 }
 
-// FlashAttention #1244: whether the identity is right as backward of all_reduce.
-TEST_CASE("a sum without communication in backward exists only where its users are equal, and the type says so",
-          "[r16]") {
+// FlashAttention #1244: whether the identity is a correct backward of all_reduce.
+TEST_CASE("a sum without communication in backward is Invariant and refuses Varying operands", "[r16]") {
   on_ranks([](Communicator& comm) {
     Tape tape;
     const Var x = tape.watch(data_of(number(comm), {3}));
@@ -145,7 +144,7 @@ TEST_CASE("a sum without communication in backward exists only where its users a
 }
 
 // fairchem #1067: the gradient was off by the number of groups, since replicated losses were averaged.
-TEST_CASE("the group over which a loss is shared need not be the one that averages gradients", "[r17]") {
+TEST_CASE("the group over which a loss is shared can differ from the one that averages gradients", "[r17]") {
   on_ranks({2, 4, 6}, [](Communicator& world) {
     const int me = number(world), replicas = world.size() / 2;
     const auto graph = world.split(me / 2), data = world.split(me % 2);  // pairs share a sample

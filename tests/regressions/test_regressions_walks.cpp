@@ -79,7 +79,7 @@ TEST_CASE("a hook fires once per backward and parameter, after its last contribu
 
 // PyTorch #47562, #63812, #63929 and #109191: gradients by autograd.grad, create_graph or checkpoints were wrong or not
 // reduced.
-TEST_CASE("backward, a query, one that is recorded, and a checkpoint give the same gradients", "[r28]") {
+TEST_CASE("backward, queries, recorded queries and checkpoints give the same gradients", "[r28]") {
   on_ranks([](Communicator& comm) {
     const Model model(comm);
     Gradients plain;
@@ -100,7 +100,7 @@ TEST_CASE("backward, a query, one that is recorded, and a checkpoint give the sa
 }
 
 // PyTorch #143580: two backward passes of one forward failed.
-TEST_CASE("two backward passes over one forward add up, whichever rank walks which loss first", "[r29]") {
+TEST_CASE("two backward passes over one forward add up, in whatever order ranks walk the losses", "[r29]") {
   on_ranks([](Communicator& comm) {
     const Model model(comm);
     for (const bool checkpointed : {false, true}) {
@@ -123,7 +123,7 @@ TEST_CASE("two backward passes over one forward add up, whichever rank walks whi
 
 // FairScale #513 and #784, PyTorch #65194, #73535, #125484, #155903 and #196996, ColossalAI #247, DeepSpeed #545:
 // accumulation over several passes.
-TEST_CASE("micro-batches accumulate, and are reduced once", "[r32]") {
+TEST_CASE("micro-batches accumulate gradients that are reduced once", "[r32]") {
   on_ranks([](Communicator& comm) {
     const Model model(comm);
     Gradients parts, whole;
@@ -138,7 +138,7 @@ TEST_CASE("micro-batches accumulate, and are reduced once", "[r32]") {
 }
 
 // PyTorch #79171, #97030, #72434 and #170667: parameters that only some ranks use.
-TEST_CASE("a parameter that only some ranks use has no gradient on the others, and nobody waits", "[r33]") {
+TEST_CASE("a parameter that only some ranks use has no gradient on the others, and no rank blocks", "[r33]") {
   on_ranks([](Communicator& comm) {
     const int me = number(comm);
     const Parameter before("before", data_of(0, {2, 3})), after("after", data_of(0, {2, 3}, 1));
@@ -158,11 +158,11 @@ TEST_CASE("a parameter that only some ranks use has no gradient on the others, a
 
 // PyTorch #140563 and #20355, NetKet #654 and #655, Horovod #2420 and #2640, mpi4jax #2, #176 and #229, distdl #87, MLX
 // #1849, #4236 and #4475, Open MPI #9619: hangs where ranks are uneven or empty.
-TEST_CASE("every collective of uneven counts works where all, or all but one, ranks hold nothing", "[r34][r36]") {
+TEST_CASE("collectives of uneven counts work if some or all ranks are empty", "[r34][r36]") {
   on_ranks([](Communicator& comm) {
     const int me = number(comm), n = comm.size();
     const auto seed = [](int r) { return Var(data_of(r, {2, 3}, 1)); };
-    for (int owner = 0; owner <= n; ++owner) {  // n: nobody
+    for (int owner = 0; owner <= n; ++owner) {  // n: no rank
       const int64_t all = owner < n ? 2 : 0, mine = owner == me ? 2 : 0;
       Rows rows(static_cast<size_t>(n), 0);
       if (owner < n) rows[static_cast<size_t>(owner)] = 2;
@@ -192,7 +192,7 @@ TEST_CASE("every collective of uneven counts works where all, or all but one, ra
 
 // Apex #19, Paddle #30553, ONNX Runtime #6848, PyTorch #75373, TorchRec #4149: the order of collectives differed
 // between ranks.
-TEST_CASE("collectives in another order are an error that names both and where they are", "[r35]") {
+TEST_CASE("collectives in a different order are an error that names both calls and their lines", "[r35]") {
   const auto program = [](bool backward) {
     return [=](Communicator& comm) {
       Tape tape;
@@ -212,12 +212,12 @@ TEST_CASE("collectives in another order are an error that names both and where t
 
 namespace {
 
-// Another transport among the same ranks. What it does not forward uses the default of all transports.
+// A different transport among the same ranks, which uses the defaults for what it does not forward.
 using Plain = ForwardingTransport;
 
 Tensor floats_of(int rank, int64_t size) { return data_of(rank, {size}, 5, DType::f32); }
 
-// One addition after the other, rank 0 first.
+// One addition after the other, starting with rank 0.
 Tensor summed_in_order(int ranks, int64_t size) {
   Tensor sum = floats_of(0, size);
   for (int r = 1; r < ranks; ++r) {
@@ -235,7 +235,7 @@ void check_bits(Communicator& comm, int64_t size, const Tensor& expected) {
   rows.back() += size % n;
   std::swap(rows.front(), rows.back());
   expect_same_bits(comm.all_gather_v(comm.reduce_scatter_v(mine, rows), rows), all);
-  for (const int64_t at : {size / 3, size / 2 + 1})  // in other pieces
+  for (const int64_t at : {size / 3, size / 2 + 1})  // with another division
     if (at < size) expect_same_bits(comm.all_reduce(mine.slice(at, size)), all.slice(at, size));
   expect_same_bits(comm.reduce(mine, {n - 1}), me == n - 1 ? all : Tensor::zeros({size}));
   const Tensor before = comm.scan(mine);
@@ -251,8 +251,7 @@ void check_bits(Communicator& comm, int64_t size, const Tensor& expected) {
 
 // NCCL #157, #855, #1461, #1497 and #2360, rocm-systems #11661: bits that depend on size, fusion, topology or
 // algorithm.
-TEST_CASE("sums have the bits of adding in rank order, whatever the size, the pieces, the verb and the transport",
-          "[r38]") {
+TEST_CASE("sums have the bits of adding in rank order, for any size, division, verb and transport", "[r38]") {
   for (const int n : {1, 2, 3, 4, 5, 6, 7, 8})
     for (const int64_t size : {int64_t{1}, int64_t{37}, int64_t{20'001}}) {
       INFO(n << " ranks, " << size << " elements");

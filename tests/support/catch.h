@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Catch2, whichever version there is: Debian 12 has 2, Debian 13 and Ubuntu 24.04 have 3.
+// Catch2 in either version: Debian 12 has 2, Debian 13 and Ubuntu 24.04 have 3.
 #if __has_include(<catch2/catch.hpp>)
 #include <catch2/catch.hpp>
 #else

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Backward passes that give chosen parameters chosen gradients, different on every rank and in every pass.
+// Backward passes that give selected parameters given gradients, different on every rank and in every pass.
 #include <deque>
 
 #include "tests/support/on_ranks.h"
@@ -17,7 +17,7 @@ class ChosenTerms {
       parameters_.emplace_back("p" + std::to_string(parameters_.size()), Tensor::full(shape, 0.5, dtype));
   }
 
-  using Choice = std::vector<int>;  // of parameters
+  using Choice = std::vector<int>;  // indices of parameters
   static constexpr int count = 6;
   const Parameter& operator[](int i) const { return parameters_[static_cast<size_t>(i)]; }
   FlatLayout layout() {
@@ -45,13 +45,13 @@ class ChosenTerms {
     tape.backward(loss(tape, chosen, pass), into);
   }
 
-  // What a rank has of the sums for a parameter.
+  // This rank's part of the sum for a parameter.
   Tensor owned(const GradientSync& sync, const FlatLayout& layout, int parameter) const {
     const Range mine = intersection(layout.places()[static_cast<size_t>(parameter)].range(), sync.owned());
     if (mine.size() == 0) return sync.reduced().slice(0, 0);
     return sync.reduced().slice(mine.first - sync.owned().first, mine.last - sync.owned().first);
   }
-  // The same part of a whole gradient.
+  // The same part of a complete gradient.
   Tensor owned(const GradientSync& sync, const FlatLayout& layout, int parameter, const Tensor& whole) const {
     const Place& place = layout.places()[static_cast<size_t>(parameter)];
     const Range mine = intersection(place.range(), sync.owned());
@@ -67,7 +67,7 @@ class ChosenTerms {
 inline constexpr GradientSync::When whens[] = {GradientSync::When::at_finish, GradientSync::When::in_last_pass,
                                                GradientSync::When::in_every_pass};
 
-// Begun when, of how much at once, and what a rank gets: everything, or its part, for which it may give up the rest.
+// When reductions begin, how large buckets are, and whether a rank gets everything or its shard, and may free the rest.
 inline std::vector<GradientSync::Options> every_way(std::initializer_list<int64_t> buckets = {1, 50, 1 << 20}) {
   std::vector<GradientSync::Options> all;
   for (const auto when : whens)

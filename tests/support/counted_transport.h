@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// A transport that counts the collectives of its group, to test how many a piece of program costs.
+// A transport that counts the collectives of its group, to test the costs of a program.
 #include "tests/support/forwarding_transport.h"
 
 namespace weft {

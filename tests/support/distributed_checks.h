@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What is expected of every distributed case, as a check that each rank makes; it throws on every rank that sees a
+// The expectations for every distributed case, as checks that each rank makes; a check throws on every rank that sees a
 // fault.
 #include "tests/support/gradcheck.h"
 #include "weft/collectives/cases/collective_case.h"

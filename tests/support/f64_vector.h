@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// A tensor of these numbers in f64, and its numbers again: what tests of the tape compute with.
+// A tensor of given f64 numbers and its numbers, for tests of the tape.
 #include <vector>
 
 #include "weft/engine/tensor/tensor.h"

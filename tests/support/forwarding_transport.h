@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// A transport that does what another one does, for tests to derive from what they watch or disturb.
+// A transport that forwards to another one; tests derive from it to observe or disturb calls.
 #include "weft/collectives/transport.h"
 
 namespace weft {

@@ -2,9 +2,9 @@
 #pragma once
 // One gradient check for everything that is differentiable, to first and second order.
 //
-// With random directions v (inputs) and u (output), <u, J v> by finite differences must equal <J^T u, v> by the tape;
-// and the same for the gradient itself, J^T u projected on random w, as a function of the inputs and of u. Over several
-// ranks, which draw differently, <,> is the sum over all of them.
+// With random directions v (inputs) and u (output), <u, J v> by finite differences must equal <J^T u, v> by the tape.
+// The same holds for the gradient itself: J^T u projected on a random w, as a function of the inputs and of u. Over
+// several ranks with different draws, <,> is the sum over all of them.
 #include <cmath>
 #include <functional>
 #include <span>
@@ -109,7 +109,7 @@ class GradientCheck {
     double sum = 0;
     for (const auto& [step, weight] :
          {std::pair(h, 8.0), std::pair(-h, -8.0), std::pair(2 * h, -1.0), std::pair(-2 * h, 1.0)})
-      sum += weight * f(step);  // in this order on every rank: they meet inside f
+      sum += weight * f(step);  // in the same order on every rank, because f has collectives
     return total_(sum / (12 * h));
   }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The text of the Error that f ends with, or "nothing".
+// The text of the Error that f throws, or "nothing".
 #include <string>
 
 #include "weft/engine/tensor/error.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Ranks for tests that have a card each, as many as there are cards, to be connected by NCCL.
+// Ranks with a card each, as many as there are cards, to be connected by NCCL.
 #include "tests/support/catch.h"
 #include "weft/collectives/communicator.h"
 #include "weft/collectives/transports/nccl/nccl.h"
@@ -22,14 +22,14 @@ inline int usable_cards() {
   return cards;
 }
 
-// Says so if there are not.
+// Warns if there are fewer than two.
 inline bool several_cards() {
   if (usable_cards() < 2) WARN("NCCL can use " << usable_cards() << " cards, 2 are needed: skipped");
   return usable_cards() >= 2;
 }
 
-// Calls body(comm) on threads that meet through the memory of their process alone. Rank r computes on card r, modulo
-// their number, or all on card 0.
+// Calls body(comm) on threads that communicate through the memory of their process alone. Rank r uses card r modulo the
+// number of cards, or all ranks use card 0.
 enum class CardOf { rank, first };
 template <class Body> void on_threads_with_cards(int ranks, const Body& body, CardOf which = CardOf::rank) {
   INFO(ranks << " ranks");
@@ -40,7 +40,7 @@ template <class Body> void on_threads_with_cards(int ranks, const Body& body, Ca
   }));
 }
 
-// Calls body(group), where NCCL is still to be connected.
+// Calls body(group) before NCCL is connected.
 template <class Body> void on_cards_of(int at_least, const Body& body) {
   if (usable_cards() < at_least) {
     WARN("NCCL can use " << usable_cards() << " cards, " << at_least << " are needed: skipped");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What tests of ops share: a fixture that runs a test on each available device in turn, with small tensors there.
+// A fixture for tests of ops that runs a test on each available device in turn, with small tensors there.
 #include "tests/support/catch.h"
 #include "weft/engine/kernels/backend.h"
 #include "weft/engine/ops/ops.h"
@@ -25,13 +25,13 @@ struct OnEachDevice {
 
 inline Values values_of(const Var& x) { return x.value().values(); }
 
-// The largest difference of any two elements.
+// The largest difference between corresponding elements.
 inline double distance(const Var& a, const Var& b) {
   REQUIRE(a.shape() == b.shape());
   return a.size() == 0 ? 0 : max(abs(a - b)).value().item();
 }
 
-// The gradient by x of sum(g f(x)).
+// The gradient of sum(g f(x)) with respect to x.
 template <class F> Tensor gradient_of(F f, const Tensor& x, const Tensor& g) {
   Tape tape;
   const Var leaf = tape.watch(x);

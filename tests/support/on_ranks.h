@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What tests of several ranks share. Catch's assertions are for one thread: here ranks throw, and on_ranks reports it.
+// Shared by tests of several ranks. Catch's assertions are for one thread, so ranks throw, and on_ranks reports it.
 #include <cmath>
 #include <cstring>
 
@@ -19,13 +19,13 @@ template <class Body> void on_ranks(std::initializer_list<int> sizes, Body body)
 }
 template <class Body> void on_ranks(Body body) { on_ranks({1, 2, 3, 5}, body); }
 
-// Random values that differ between ranks, and that every rank can tell of every other; `use` keeps them apart.
+// Random values that differ by rank, and that every rank can compute for every other; `use` selects different ones.
 inline Tensor data_of(int rank, const Shape& shape, int use = 0, DType dtype = DType::f64) {
   return Tensor::uniform(shape, {11, static_cast<uint64_t>(rank * 100 + use)}, -1, 1, dtype);
 }
 inline int number(const Communicator& comm) { return comm.rank().value; }
 
-// Rank r's rows of all, where every rank has as many.
+// Rank r's rows of all, if every rank has the same number.
 inline Var block(const Var& all, int64_t rows, int r) { return slice(all, 0, rows * r, rows * (r + 1)); }
 
 inline Tensor scalar(double x) { return Tensor::full({}, x, DType::f64); }
@@ -52,7 +52,7 @@ inline void expect_same_bits(const Tensor& actual, const Tensor& expected, Site 
                   (actual.size() == 0 || std::memcmp(actual.data(), expected.data(), actual.bytes()) == 0);
   expect(ok, text(actual) + " has not the bits of " + text(expected), site);
 }
-// f must end with an Error that says all of this; its text.
+// Expects f to throw an Error that contains all of these texts; returns its text.
 template <class F> std::string expect_refusal(F f, std::initializer_list<const char*> said, Site site = Site::here()) {
   std::string message = "nothing was refused";
   try {

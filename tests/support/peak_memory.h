@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// How much memory something takes at its worst, counted where the program asks for it: peak_memory.cpp, which has to be
-// in the program, replaces operator new; Tensors' pool counts its own. What zlib takes for itself is not counted.
+// The peak of memory in use, counted at allocation: peak_memory.cpp, which must be linked into the program, replaces
+// operator new, and the tensors' pool counts its own. zlib's own memory is not counted.
 #include <cstdint>
 
 namespace weft {
 
 class PeakMemory {
  public:
-  PeakMemory();           // from here on; one at a time
-  int64_t bytes() const;  // the most that was there at once, beyond what was there at the beginning
+  PeakMemory();           // starts here; one at a time
+  int64_t bytes() const;  // the peak beyond the memory in use at the start
 
  private:
   int64_t before_, tensors_before_;

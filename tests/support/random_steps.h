@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Random steps: each rank makes passes of its own between passes with collectives in which all take part, over random
-// parameters, announces a last one where it likes, and now and then all give up a step.
+// Random steps: each rank makes passes of its own between passes with collectives of all ranks, over random parameters,
+// announces a last pass at random, and sometimes all discard a step.
 #include <random>
 
 #include "tests/support/chosen_terms.h"
@@ -10,7 +10,7 @@
 
 namespace weft {
 
-// What the ranks draw alike, and what each draws for itself.
+// Random draws that are equal on all ranks, and draws of each rank.
 struct Dice {
   std::mt19937 everyone, own;
   Dice(unsigned seed, int rank) : everyone(seed), own(seed * 31 + static_cast<unsigned>(rank) + 1) {}
@@ -68,7 +68,7 @@ class RandomProgram {
     Tape tape;
     backward(tape, terms_.loss(tape, chosen, pass_++));
   }
-  // Parameters still differ from rank to rank.
+  // Different parameters on each rank.
   void pass_of_all() {
     Tape tape;
     ChosenTerms::Choice chosen = choice(dice_.own);

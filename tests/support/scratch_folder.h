@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// A folder that goes away with its test.
+// A folder that is removed with its test.
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -29,7 +29,7 @@ inline std::string contents(const std::filesystem::path& file) {
 }
 
 inline void put(const std::filesystem::path& file, const std::string& bytes) {
-  std::filesystem::remove(file);  // some file systems sync a file that is overwritten
+  std::filesystem::remove(file);  // some file systems sync an overwritten file
   std::ofstream(file, std::ios::binary) << bytes;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// A network of linear layers, each of which is a unit of divided parameters.
+// A network of linear layers, each a unit of sharded parameters.
 #include "tests/support/on_ranks.h"
 #include "weft/engine/nn/linear.h"
 #include "weft/engine/ops/reduce.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What the tests of cached features share: two towers, and a loss that pairs all their features over all ranks.
+// Shared by the tests of cached features: two towers, and a loss that pairs all their features over all ranks.
 #include "tests/support/uneven_batch.h"
 #include "weft/collectives/collectives.h"
 #include "weft/collectives/nn/distributed_batch_norm.h"
@@ -24,7 +24,7 @@ struct Towers : Module {
   Dropout dropout{"dropout", 0.5};
   Parameter temperature{"temperature", Tensor::full({}, 0.4, DType::f64)},
       bias{"bias", Tensor::full({}, -0.7, DType::f64)};
-  const std::unique_ptr<BatchNorm> norm;  // of images, if there is one
+  const std::unique_ptr<BatchNorm> norm;  // for images, or null
 
   explicit Towers(std::unique_ptr<BatchNorm> batch_norm = nullptr) : norm(std::move(batch_norm)) {
     register_module(image_in);
@@ -41,8 +41,7 @@ struct Towers : Module {
     return {l2_normalize(image_out(pairs)), l2_normalize(dropout(text_norm(text(texts)), pass))};
   }
 
-  // The sigmoid loss of some images, the first of which is number `first`, with all texts: a share of the mean over all
-  // images.
+  // The sigmoid loss of some images, starting at index `first`, with all texts: a share of the mean over all images.
   Var loss(const Var& images, const Var& texts, int64_t first) {
     Tape& tape = *images.tape();
     const int64_t all = texts.shape()[0], own = images.shape()[0];
@@ -66,7 +65,7 @@ inline double whole_step(Towers& towers, Gradients& gradients, const Communicato
   return loss.value().item();
 }
 
-// The same from cached features, as its users write it. Returns this rank's share of the loss.
+// The same with cached features, as in a user's program. Returns this rank's share of the loss.
 struct CachedStep {
   Towers& towers;
   Communicator& comm;

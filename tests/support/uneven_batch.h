@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// A batch for tests, which ranks have in other numbers of micro-batches and of samples than their neighbours.
+// A batch whose numbers of micro-batches and samples differ by rank.
 #include <numeric>
 
 #include "tests/support/on_ranks.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Rows for tests, of which ranks have different numbers and one of any two or more has none.
+// Different numbers of rows on each rank, and none on one of any two or more.
 #include <array>
 
 #include "tests/support/on_ranks.h"

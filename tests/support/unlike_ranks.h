@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Batches whose ranks have different numbers of rows and, where they have any, rows unlike each other's: so that what
-// is computed from each rank's own rows is not what the whole batch has.
+// Batches with different numbers of rows and different distributions on each rank, so that statistics of a rank's own
+// rows differ from those of the whole batch.
 #include <array>
 #include <numeric>
 
@@ -22,7 +22,7 @@ inline std::vector<Rows> divisions(int ranks) {
   return {uneven, most_on_first, last};
 }
 
-// Every rank's rows have a mean and a scale of their own.
+// Every rank's rows have a different mean and scale.
 inline Tensor unlike(int rank, const Shape& row, int64_t count, int use = 0) {
   return affine(data_of(rank, row.with_inserted(0, count), use), 1 + rank, 3.0 * rank - use).value();
 }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prints the table "equal to one process": what is trained, and the largest relative difference of any weight after the
-// last step, for ranks that are threads,
+// Prints the table "equal to one process": each training, and the largest relative difference of any weight after the
+// last step, for ranks as threads,
 //
 //   equal_to_one_process
 //   mpiexec -n 3 equal_to_one_process
 //
-// or for processes, which are also compared with as many threads; `processes` asks for that of one process, too.
+// or as processes, which are also compared with the same number of threads; `processes` requests that for one process
+// too.
 #include <cstdio>
 
 #include "tests/training/training_table.h"

@@ -6,7 +6,7 @@ namespace {
 
 constexpr int64_t samples = 26, batch_size = 9, features = 5;  // epochs of three batches, the last one smaller
 
-// Weights learn at another rate than the rest. Muon is for them alone.
+// Weights have a learning rate of their own, and Muon is used for them alone.
 std::vector<ParameterGroup> groups_of(const std::vector<Parameter*>& parameters, const Rule& rule) {
   const bool of_matrices = std::holds_alternative<Muon>(rule);
   std::vector<ParameterGroup> groups = {{{}, rule}, {{}, of_matrices ? Rule(AdamW{}) : rule, 0.5}};

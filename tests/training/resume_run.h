@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// A training that can stop and go on elsewhere: parameters that straddle ranks, one layer that has no gradient in every
-// other step, batch statistics, dropout, data in random order, a rate that falls and weight averages.
+// A training that can stop and resume elsewhere: parameters that straddle ranks, a layer without a gradient in every
+// other step, batch statistics, dropout, shuffled data, a decreasing rate and weight averages.
 #include <memory>
 
 #include "tests/support/on_ranks.h"
@@ -18,7 +18,7 @@
 namespace weft {
 
 struct ResumeSetup {
-  static constexpr int alone = -1;  // an optimizer by itself
+  static constexpr int alone = -1;  // an optimizer without a trainer
   int stage = 0;
   DType dtype = DType::f64;
   Rule rule = AdamW{.weight_decay = 0.1};
@@ -36,11 +36,11 @@ class ResumeRun {
     for (int i = 0; i < count; ++i) step();
   }
   void save(const std::filesystem::path& folder);
-  bool load(const std::filesystem::path& folder);  // false if there was nothing
+  bool load(const std::filesystem::path& folder);  // false if there was no checkpoint
 
-  // What this rank has, as it has it.
+  // This rank's part of the state.
   NamedTensors local();
-  // All there is, read and set without TrainingState where every rank has all of it, which is at stage 0.
+  // The full state, read and set without TrainingState; every rank has it at stage 0.
   NamedTensors whole();
   void set_whole(const NamedTensors& whole, const Metadata& words);
   Metadata words() const;
@@ -66,7 +66,7 @@ class ResumeRun {
   DistributedBatchNorm norm_;
   Dropout dropout_;
   Linear last_;
-  Gradients gradients_;  // of an optimizer by itself
+  Gradients gradients_;  // for an optimizer without a trainer
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<DataParallel> parallel_;
   std::unique_ptr<Sharded> sharded_;
@@ -77,10 +77,10 @@ class ResumeRun {
   int64_t step_ = 0;
 };
 
-// The same names and bits.
+// Whether names and bits are equal.
 void expect_same(const NamedTensors& actual, const NamedTensors& expected, Site site = Site::here());
 
-// Twice `half` steps are `half`, a file and `half` more, in the run that saved and in one that began elsewhere.
+// Expects 2 * `half` steps to equal `half` steps, a file and `half` more, in the run that saved and in a fresh one.
 void expect_undisturbed(Communicator& comm, ResumeSetup setup, int half, const std::filesystem::path& folder);
 
 }  // namespace weft

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Micro-batches of several ranks against one process that has all samples at once.
+// Micro-batches on several ranks against one process with all samples at once.
 #include "tests/support/counted_transport.h"
 #include "tests/support/uneven_batch.h"
 #include "weft/collectives/nn/distributed_batch_norm.h"
@@ -26,7 +26,7 @@ Tensor labels(int r) {
 struct Network : Module {
   Linear hidden{"hidden", width, 5, init, {.op = Unary::Tanh}}, out{"out", 5, classes, init};
   Dropout dropout{"dropout", 0.5};
-  const std::unique_ptr<BatchNorm> norm;  // or dropout
+  const std::unique_ptr<BatchNorm> norm;  // if null, dropout
   explicit Network(std::unique_ptr<BatchNorm> batch_norm = nullptr) : norm(std::move(batch_norm)) {
     register_module(hidden);
     register_module(out);
@@ -38,7 +38,7 @@ struct Network : Module {
   }
 };
 
-// One step as its users write it. Returns the loss of all ranks.
+// One step as in a user's program. Returns the loss over all ranks.
 double step(Network& network, Gradients& gradients, Communicator& comm) {
   const int me = number(comm);
   const MicroBatches batch(UnevenBatch::rows(me), comm);
@@ -63,8 +63,7 @@ void expect_same_gradients(const Network& network, const Gradients& mine, const 
 
 }  // namespace
 
-TEST_CASE("uneven and empty micro-batches of uneven ranks have the loss and the gradients of the whole batch",
-          "[r32]") {
+TEST_CASE("uneven and empty micro-batches give the loss and gradients of the whole batch", "[r32]") {
   on_ranks([](Communicator& comm) {
     Network network, single;
     Gradients mine, whole;
@@ -109,7 +108,7 @@ TEST_CASE("ranks without samples take part in the batch norm of every micro-batc
   });
 }
 
-TEST_CASE("of no samples at all the loss is zero and so are the gradients") {
+TEST_CASE("a global batch without samples has zero loss and zero gradients") {
   on_ranks([](Communicator& comm) {
     const MicroBatches batch(number(comm) == 0 ? Rows{} : Rows{0}, comm);
     expect(batch.count() == 1 && batch.samples() == 0, "there is one micro-batch, without samples");
@@ -137,7 +136,7 @@ TEST_CASE("samples are numbered rank by rank, and on each rank in the order of i
   });
 }
 
-TEST_CASE("micro-batches cost two collectives a step however many there are, and the value of the loss one") {
+TEST_CASE("any number of micro-batches costs two collectives per step, and one more for the loss value") {
   run_ranks(3, [](std::unique_ptr<Transport> transport) {
     int collectives = 0;
     Communicator comm(std::make_unique<CountedTransport>(std::move(transport), collectives));
@@ -148,7 +147,7 @@ TEST_CASE("micro-batches cost two collectives a step however many there are, and
   });
 }
 
-TEST_CASE("what cannot be a micro-batch or a share of a loss is refused") {
+TEST_CASE("invalid micro-batches and shares of a loss are refused") {
   on_ranks([](Communicator& comm) {
     const MicroBatches batch({2, 1}, comm);
     expect_refusal([&] { batch.rows(2); }, {"MicroBatches: there is no micro-batch 2 of 2"});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Backward from cached features against one tape that has the whole batch.
+// cached_backward against one tape with the whole batch.
 #include "tests/support/two_towers.h"
 #include "weft/collectives/placement_conversions.h"
 #include "weft/engine/ops/activation_checkpoint.h"
@@ -8,7 +8,7 @@ using namespace weft;
 
 namespace {
 
-template <class Expected>  // of a parameter of `towers`
+template <class Expected>  // the expected gradient of a parameter of `towers`
 void expect_gradients(const Towers& towers, const Gradients& mine, Communicator& comm, Expected expected) {
   const std::vector<Parameter*> parameters = towers.parameters();
   for (size_t p = 0; p < parameters.size(); ++p) expect_close(comm.all_reduce(mine[*parameters[p]]), expected(p));
@@ -16,13 +16,13 @@ void expect_gradients(const Towers& towers, const Gradients& mine, Communicator&
 
 }  // namespace
 
-TEST_CASE("cached features give every parameter the gradient of the whole batch, dropout included", "[r5]") {
+TEST_CASE("cached_backward gives every parameter the gradient of the whole batch, dropout included", "[r5]") {
   on_ranks([](Communicator& comm) {
     Towers towers, single;
     Gradients whole;
     const double expected = whole_step(single, whole, comm);
     CachedStep step{towers, comm};
-    // As many micro-batches on every rank, or only as many as a rank has: nothing in these towers needs the others.
+    // Every rank has the same number of micro-batches, or only as many as it needs: these towers have no collectives.
     const auto own = static_cast<int64_t>(UnevenBatch::rows(number(comm)).size());
     for (const int64_t micro_batches : {step.batch.count(), std::max<int64_t>(own, 1)})
       for (const Recompute recompute : {Recompute::yes, Recompute::no}) {
@@ -33,7 +33,7 @@ TEST_CASE("cached features give every parameter the gradient of the whole batch,
   });
 }
 
-TEST_CASE("a later step adds its gradients to those of the first") {
+TEST_CASE("cached_backward adds the gradients of a later step to those of the first") {
   on_ranks({2}, [](Communicator& comm) {
     Towers towers, single;
     Gradients mine, whole;
@@ -45,7 +45,7 @@ TEST_CASE("a later step adds its gradients to those of the first") {
   });
 }
 
-TEST_CASE("batch norm is that of each micro-batch over all ranks, and its averages move once for each") {
+TEST_CASE("cached_backward normalizes each micro-batch over all ranks and updates running statistics once for each") {
   on_ranks([](Communicator& comm) {
     const auto norm = [&] { return std::make_unique<DistributedBatchNorm>("norm", 5, Towers::init, comm); };
     Towers towers(norm()), one(norm());
@@ -69,7 +69,7 @@ TEST_CASE("batch norm is that of each micro-batch over all ranks, and its averag
   });
 }
 
-TEST_CASE("features may be placed in any way, and count as often as they would on one tape") {
+TEST_CASE("cached_backward accepts any placement of the features and counts them as on one tape") {
   using Placing = std::function<Var(const Var&, Communicator&)>;
   const Placing ways[] = {
       [](auto x, auto&) { return x; },
@@ -79,7 +79,7 @@ TEST_CASE("features may be placed in any way, and count as often as they would o
   };
   on_ranks([&](Communicator& comm) {
     const Parameter w("w", data_of(0, {3, 2})), scale("scale", scalar(0.3));
-    const Rows rows = {2, 0, 3};  // on every rank
+    const Rows rows = {2, 0, 3};  // micro-batches of every rank
     const MicroBatches batch(rows, comm);
     for (const Placing& placement : ways) {
       const auto encode = [&](int64_t i, Tape& tape) -> Features {
@@ -104,7 +104,7 @@ TEST_CASE("features may be placed in any way, and count as often as they would o
   });
 }
 
-TEST_CASE("what encoding and loss have in common gets both its gradients") {
+TEST_CASE("cached_backward adds both gradients of a parameter used in encoding and loss") {
   Parameter w("w", Tensor::from({2}, {2, 3}, DType::f64));
   const Tensor x = Tensor::from({3, 2}, {1, 2, 3, 4, 5, 6}, DType::f64);
   const auto encode = [&](int64_t i, Tape& tape) -> Features {
@@ -116,7 +116,7 @@ TEST_CASE("what encoding and loss have in common gets both its gradients") {
   CHECK(gradients[w].values() == std::vector<double>{2 * 9 * 2, 2 * 12 * 3});
 }
 
-TEST_CASE("an encoder may have checkpoints of its own, and features of several types") {
+TEST_CASE("cached_backward accepts checkpoints in the encoder and features of several types") {
   Parameter w("w", data_of(0, {3, 2})), low("low", data_of(0, {3, 2}, 1).to(DType::bf16));
   const auto gradients_of = [&](bool cached, bool checkpoints) {
     const auto encode = [&](int64_t i, Tape& tape) -> Features {

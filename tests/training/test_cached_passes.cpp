@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The backward passes that cached features are made of: hooks, collectives, memory, and what is refused.
+// The backward passes of cached_backward: hooks, collectives, memory and refusals.
 #include "tests/support/counted_transport.h"
 #include "tests/support/two_towers.h"
 #include "weft/collectives/run_ranks.h"
@@ -7,7 +7,7 @@
 
 using namespace weft;
 
-TEST_CASE("hooks fire in the pass of the loss and in each micro-batch's, of which the last is announced") {
+TEST_CASE("cached_backward fires hooks in the loss pass and each micro-batch pass, and announces the last") {
   run_ranks(1, [](Communicator& comm) {
     Towers towers;
     Gradients gradients;
@@ -21,7 +21,7 @@ TEST_CASE("hooks fire in the pass of the loss and in each micro-batch's, of whic
     });
     expect(announced && passes.size() == 5, "one pass for the loss and three for the micro-batches");
     expect(passes[0] == std::vector<std::string>{"bias", "temperature"}, "the loss has its own parameters");
-    // As backward completes them.
+    // In the order in which backward completes them.
     const std::vector<std::string> layers = {"text.norm", "text", "image.out", "image.in"};
     for (const size_t pass : {1, 2, 3}) {
       expect(passes[pass].size() == 2 * layers.size(), "two parameters a layer, once each");
@@ -33,7 +33,7 @@ TEST_CASE("hooks fire in the pass of the loss and in each micro-batch's, of whic
   });
 }
 
-TEST_CASE("gradients are reduced once, during the last pass if that is wanted, to the same bits", "[r33]") {
+TEST_CASE("cached_backward reduces gradients once, optionally during the last pass, with the same bits", "[r33]") {
   on_ranks([](Communicator& comm) {
     Towers towers, single;
     Gradients whole;
@@ -56,7 +56,7 @@ TEST_CASE("gradients are reduced once, during the last pass if that is wanted, t
   });
 }
 
-TEST_CASE("features are gathered once, and their cotangents sent back once, for any number of micro-batches") {
+TEST_CASE("cached_backward gathers features once and returns their cotangents once for any number of micro-batches") {
   run_ranks(3, [](std::unique_ptr<Transport> transport) {
     int collectives = 0;
     Communicator comm(std::make_unique<CountedTransport>(std::move(transport), collectives));
@@ -69,7 +69,7 @@ TEST_CASE("features are gathered once, and their cotangents sent back once, for 
   });
 }
 
-TEST_CASE("a rank whose loss depends on nothing replays for those whose loss does") {
+TEST_CASE("cached_backward replays on a rank whose loss is constant, because other ranks need it") {
   on_ranks({2, 3}, [](Communicator& comm) {
     Parameter w("w", data_of(0, {3, 2}));
     const int me = number(comm);
@@ -85,7 +85,7 @@ TEST_CASE("a rank whose loss depends on nothing replays for those whose loss doe
   });
 }
 
-TEST_CASE("only one micro-batch's activations are alive at a time, and only its own") {
+TEST_CASE("cached_backward keeps the activations of one micro-batch at a time") {
   const int64_t width = 256, layers = 16, rows = 64, count = 8;
   Parameter w("w", Tensor::uniform({width, width}, {5}, -0.1, 0.1));
   const Tensor images = Tensor::uniform({count * rows, width}, {6});
@@ -98,7 +98,7 @@ TEST_CASE("only one micro-batch's activations are alive at a time, and only its 
     return {slice(x, 1, 0, 8)};
   };
   const auto loss = [](Tape&, const Features& all) { return sum(square(all[0])); };
-  // The most that is alive at the end of an encoding, beyond what was before, in activations of one layer.
+  // The largest memory in use at the end of an encoding beyond the initial, in units of one layer's activations.
   const auto most_of = [&](auto step) {
     Gradients gradients;
     gradients.add(w, Tensor::zeros(w.value.shape()));
@@ -120,7 +120,7 @@ TEST_CASE("only one micro-batch's activations are alive at a time, and only its 
   CHECK(cached < 2 * static_cast<double>(layers) + 2);  // matmul's and tanh's results, and all features
 }
 
-TEST_CASE("after the first step no memory comes from the system") {
+TEST_CASE("cached_backward allocates no system memory after the first step") {
   run_ranks(1, [](Communicator& comm) {
     Towers towers;
     Gradients gradients;
@@ -133,7 +133,7 @@ TEST_CASE("after the first step no memory comes from the system") {
   });
 }
 
-TEST_CASE("an encoding that is not the same the second time is refused, and says what to do") {
+TEST_CASE("cached_backward refuses an encoding that differs when repeated, and says what to do") {
   Parameter w("w", Tensor::full({1, 2}, 0.5, DType::f64));
   uint64_t calls = 0;
   const auto backward = [&](auto change) {
@@ -156,7 +156,7 @@ TEST_CASE("an encoding that is not the same the second time is refused, and says
   backward([](Features&) {});
 }
 
-TEST_CASE("micro-batches that do not go together are refused") {
+TEST_CASE("cached_backward refuses micro-batches that do not match") {
   Gradients gradients;
   const auto loss = [](Tape&, const Features& all) { return sum(all[0]); };
   const auto some = [](int64_t i, Tape& tape) {

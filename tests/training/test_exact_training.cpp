@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training whose every bit is the same on any number of ranks.
+// Training with the same bits on any number of ranks.
 #include "tests/support/on_ranks.h"
 #include "weft/collectives/collectives.h"
 #include "weft/collectives/placement_conversions.h"
@@ -18,7 +18,7 @@ namespace {
 
 constexpr int64_t blocks = 8, block = 3, steps = 10;
 
-// Two views of each sample, by its number.
+// Two views of each sample, by its index.
 Tensor views(int64_t step, int64_t first, int64_t rows, uint64_t view) {
   std::vector<Var> all;
   for (int64_t i = first; i < first + rows; ++i)
@@ -36,7 +36,7 @@ struct Net : Module {
   }
 };
 
-// The weights after some steps on this group, a block of samples after the other.
+// The weights after some steps on this group, one block of samples after the other.
 std::vector<double> trained(Communicator& comm, int stage, bool exact) {
   Communicator alone(connect_self());
   Net net;
@@ -75,7 +75,7 @@ std::vector<double> trained(int ranks, int stage, bool exact) {
   return result;
 }
 
-TEST_CASE("exact sums of blocks' gradients train to the same bits on any number of ranks, at any stage up to 2") {
+TEST_CASE("exact gradient sums train to the same bits on any number of ranks at stages 0 to 2") {
   const auto expected = trained(1, 0, true);
   int plain_differs = 0;
   for (const int ranks : {1, 2, 3, 4, 5, 8})
@@ -87,7 +87,7 @@ TEST_CASE("exact sums of blocks' gradients train to the same bits on any number 
   CHECK(plain_differs > 0);
 }
 
-TEST_CASE("exact sums are the gradients: plain ones agree with them to rounding") {
+TEST_CASE("exact gradient sums agree with plain sums up to rounding") {
   const auto exact = trained(3, 0, true), plain = trained(3, 0, false);
   for (size_t i = 0; i < exact.size(); ++i) CHECK(exact[i] == Approx(plain[i]).epsilon(1e-3).margin(1e-5));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training of layers that a group of ranks divides, in a batch that another group divides, against one process.
+// Training of tensor-parallel layers over one group in a batch sharded over another, against one process.
 #include <map>
 #include <numeric>
 
@@ -25,7 +25,7 @@ const Activation tanh_between = {.op = Unary::Tanh};
 constexpr int steps = 7;
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-// Ranks as a rectangle: along its rows the samples are divided, along its columns the features.
+// Ranks in a grid: samples are sharded along its rows, features along its columns.
 struct Grid {
   Communicator& world;
   std::unique_ptr<Communicator> samples, features;
@@ -41,7 +41,7 @@ template <class F> void on_grids(const Grids& grids, F f) {
   }
 }
 
-// The samples of a step: rank r of those that divide them has its own, some none.
+// The samples of a step: each rank r along the rows has its own, some none.
 constexpr int64_t in = 3, hidden = 7, out = 2;
 int64_t rows_of(int r) { return std::array{3, 0, 2}[static_cast<size_t>(r % 3)]; }
 Tensor part(int r, int step, int64_t width, int use) { return data_of(r, {rows_of(r), width}, 2 * step + use); }
@@ -56,7 +56,7 @@ double samples_of(int ranks) {
   return all;
 }
 
-// A divided pair of layers between two that every rank has; and the same for one process.
+// Two tensor-parallel layers between two replicated ones; and the same for one process.
 template <class Pair> struct Network : Module {
   Linear first{"first", in, in, init, tanh_between};
   Pair mlp;
@@ -95,7 +95,7 @@ std::vector<ParameterGroup> groups(const std::vector<Parameter*>& parameters, co
   for (Parameter* p : parameters) groups[p->value.shape().rank() < 2].parameters.push_back(p);
   return groups;
 }
-// f(rules, stage, grids): every rule at every stage, at one of them on all grids.
+// Calls f(rules, stage, grids): every rule at every stage, and one stage on all grids.
 template <class F> void in_every_way(F f) {
   for (size_t i = 0; i < all_rules.size(); ++i)
     for (const int stage : {0, 1, 2, 3}) {
@@ -107,7 +107,7 @@ template <class F> void in_every_way(F f) {
 }
 double rate_at(int step) { return 0.05 / (1 + step); }
 
-// One process with all samples and all features. Returns the norms.
+// Trains on one process with all samples and features. Returns the norms.
 template <class Loss>
 std::vector<double> train_whole(const std::vector<Parameter*>& parameters, const Rules& rules, const Loss& loss) {
   Optimizer optimizer(groups(parameters, rules));
@@ -135,7 +135,7 @@ void train(Trainer& training, const Rules& rules, const std::vector<double>& nor
     expect_same_bits(norm, world.broadcast(norm, {0}));
   }
 }
-// Each rank has its slice of what one process has, and what they all have is the same to the bit.
+// Expects each rank to have its slice of the single process's weights, and replicated weights to be bit-identical.
 void expect_slices(const Trainer& training, const std::vector<Parameter*>& mine, const std::vector<Parameter*>& all,
                    Communicator& world) {
   for (size_t i = 0; i < all.size(); ++i) {
@@ -148,7 +148,7 @@ void expect_slices(const Trainer& training, const std::vector<Parameter*>& mine,
 
 Var mean_square(const Var& y, const Var& target, double count) { return sum(square(y - target)) / count; }
 
-// The network in a grid of ranks, and one process that trains it whole.
+// The network on a grid of ranks, and one process that trains all of it.
 class NetworkTraining {
  public:
   NetworkTraining(const Grid& grid, const Rules& rules, int stage)
@@ -197,7 +197,7 @@ class NetworkTraining {
 
 }  // namespace
 
-TEST_CASE("a divided pair of layers trained over the ranks that divide the samples is that of one process", "[norms]") {
+TEST_CASE("tensor-parallel layers in a data-parallel batch train like one process", "[norms]") {
   in_every_way([](const Rules& rules, int stage, const Grids& grids) {
     on_grids(grids, [&](const Grid& grid) {
       const int ranks = grid.samples->size();
@@ -221,7 +221,7 @@ TEST_CASE("a divided pair of layers trained over the ranks that divide the sampl
   });
 }
 
-TEST_CASE("divided layers and others are trained together over all ranks of a grid, at any stage", "[norms]") {
+TEST_CASE("tensor-parallel and other layers train together over a grid of ranks, at any stage", "[norms]") {
   in_every_way([](const Rules& rules, int stage, const Grids& grids) {
     on_grids(grids, [&](const Grid& grid) {
       NetworkTraining training(grid, rules, stage);
@@ -231,8 +231,7 @@ TEST_CASE("divided layers and others are trained together over all ranks of a gr
   });
 }
 
-TEST_CASE("what a grid of ranks has trained is saved whole, and goes on over another grid and at another stage",
-          "[norms]") {
+TEST_CASE("a checkpoint of a grid of ranks is complete, and resumes on another grid and at another stage", "[norms]") {
   struct Way {
     std::pair<int, int> grid;
     int stage;
@@ -272,7 +271,7 @@ TEST_CASE("what a grid of ranks has trained is saved whole, and goes on over ano
     }
 }
 
-TEST_CASE("an optimizer by itself knows of divided layers", "[norms]") {
+TEST_CASE("an optimizer without a trainer handles tensor-parallel layers", "[norms]") {
   on_ranks({1, 2, 3}, [](Communicator& comm) {
     Mlp single("mlp", {in, hidden, out}, init, tanh_between);
     ParallelMlp divided("mlp", in, hidden, out, init, comm, tanh_between);
@@ -296,8 +295,9 @@ TEST_CASE("an optimizer by itself knows of divided layers", "[norms]") {
   });
 }
 
-TEST_CASE("ranks that have slices of several sizes divide steps of whole matrices alike", "[norms]") {
-  // The slices of the first take up 10 and 11 blocks of flat memory, so a cut in the middle would be at another matrix.
+TEST_CASE("ranks with slices of different sizes divide whole-matrix optimizer steps alike", "[norms]") {
+  // The slices of the first weight take 10 and 11 blocks of flat memory, so a cut in the middle would hit different
+  // matrices.
   struct Matrices {
     Parameter uneven{"uneven", data_of(0, {600, 35}, 1)}, even{"even", data_of(0, {100, 34}, 2)},
         everyones{"everyones", data_of(0, {100, 100}, 3)};
@@ -328,7 +328,7 @@ TEST_CASE("ranks that have slices of several sizes divide steps of whole matrice
   });
 }
 
-TEST_CASE("what is summed over other ranks than its gradient needs is refused at the first backward", "[norms]") {
+TEST_CASE("a gradient summed over the wrong group of ranks is refused at the first backward", "[norms]") {
   on_grids({{1, 2}, {2, 2}, {2, 3}}, [](const Grid& grid) {
     const Communicator& features = *grid.features;
     const Tensor x = data_of(0, {2, 4}, 1);
@@ -353,7 +353,7 @@ TEST_CASE("what is summed over other ranks than its gradient needs is refused at
     };
     Parameter same("w", data_of(0, {4, 3})), own("w", data_of(number(features), {4, 3})), known("w", own.value);
     known.sharding = divided(*grid.features, 1, Rows(static_cast<size_t>(features.size()), 3));
-    // Used alike, its gradient is in parts on the ranks of features; used as Invariant, each has all of it.
+    // Used as Replicated, its gradient is Partial over the features' ranks; used as Invariant, each rank has all of it.
     refused(*grid.samples, same, Placement::replicated,
             {"has a part of that of w", "train it over all of these ranks"});
     refused(*grid.samples, same, Placement::invariant, {});
@@ -374,7 +374,7 @@ TEST_CASE("what is summed over other ranks than its gradient needs is refused at
   });
 }
 
-TEST_CASE("slices may be empty: more ranks divide a layer than it has features", "[norms]") {
+TEST_CASE("tensor-parallel slices can be empty if there are more ranks than features", "[norms]") {
   on_ranks({5}, [](Communicator& comm) {
     constexpr int64_t few = 3;
     for (const Rules& rules : all_rules) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A training that stops and goes on from a file is the one that never stopped, on any number of ranks.
+// A resumed training is bit-identical to an uninterrupted one, on any number of ranks.
 #include <algorithm>
 
 #include "tests/support/forwarding_transport.h"
@@ -17,7 +17,7 @@ std::string title(const ResumeSetup& setup) {
   return "stage " + std::to_string(setup.stage) + ", " + text(setup.dtype) + ", " + name(setup.rule);
 }
 
-TEST_CASE("ten steps, a file and ten more are twenty steps, to the bit") {
+TEST_CASE("a run resumed from a checkpoint after ten of twenty steps ends with bit-identical weights") {
   const auto check = [](int ranks, const ResumeSetup& setup) {
     INFO(title(setup));
     const ScratchFolder folder;
@@ -33,7 +33,7 @@ TEST_CASE("ten steps, a file and ten more are twenty steps, to the bit") {
   for (const DType dtype : {DType::f64, DType::f32, DType::bf16}) check(1, {ResumeSetup::alone, dtype});
 }
 
-TEST_CASE("ranks that have no memory in common resume, too") {
+TEST_CASE("ranks without shared memory resume with bit-identical weights") {
   const ScratchFolder folder;
   for (const int stage : {1, 3})
     CHECK_NOTHROW(run_ranks(3, [&](std::unique_ptr<Transport> threads) {
@@ -42,12 +42,12 @@ TEST_CASE("ranks that have no memory in common resume, too") {
     }));
 }
 
-// What a run at stage 0 comes to, where every rank has everything.
+// The full state of a run at stage 0, where every rank has everything.
 struct Truth {
   NamedTensors tensors;
   Metadata words;
 };
-// On so many ranks: from the beginning, or from what another run came to, which is passed on by hand.
+// Trains on a number of ranks, from the beginning or from the state of another run, which is copied directly.
 Truth trained(int ranks, const ResumeSetup& setup, int steps, const Truth* from = nullptr) {
   Truth result;
   run_ranks(ranks, [&](Communicator& comm) {
@@ -65,7 +65,7 @@ const Tensor& find(const NamedTensors& tensors, const std::string& name) {
   fail({"there is no ", name});
 }
 
-// At stage 3 there is no average.
+// Stage 3 keeps no average.
 void expect_file(const std::filesystem::path& folder, const Truth& truth, bool averages) {
   const Latest latest = latest_checkpoint(folder);
   size_t expected = 0;
@@ -78,7 +78,7 @@ void expect_file(const std::filesystem::path& folder, const Truth& truth, bool a
   for (const auto& [key, word] : truth.words) expect(latest.file->metadata(key) == word, key);
 }
 
-// This rank's part of everything, without TrainingState.
+// This rank's part of the state, without TrainingState.
 void expect_parts(ResumeRun& run, const Truth& truth) {
   for (const Optimizer::State& state : run.optimizer().state()) {
     const Tensor& all = find(truth.tensors, state.parameter->name + "." + state.name);
@@ -102,10 +102,10 @@ double difference(const Truth& actual, const Truth& expected) {
   return most;
 }
 
-constexpr int max_ranks = 4, few = 4;  // steps: an odd one and a new epoch are among them
+constexpr int max_ranks = 4, few = 4;  // number of steps: an odd one, and a new epoch within
 
-// Saved on `ranks` at every stage, resumed on every number of ranks and at another stage. Averages make a file of stage
-// 3 and one of another stage two kinds.
+// Saves on `ranks` at every stage, and resumes on every number of ranks and at another stage. A file of stage 3 and one
+// of another stage differ, because of averages.
 void expect_resumable(int ranks, DType dtype, const Rule& rule = ResumeSetup().rule) {
   const Truth truth = trained(ranks, {.dtype = dtype, .rule = rule}, few);
   const ScratchFolder folder;
@@ -134,14 +134,14 @@ void expect_resumable(int ranks, DType dtype, const Rule& rule = ResumeSetup().r
   }
 }
 
-TEST_CASE("what is saved on any number of ranks is restored on any other, and goes on as if moved by hand") {
+TEST_CASE("a checkpoint of any number of ranks resumes on any other, as if the state were copied by hand") {
   for (const DType dtype : {DType::f64, DType::f32})
     for (int ranks = 1; ranks <= max_ranks; ++ranks) expect_resumable(ranks, dtype);
   for (const Rule& rule : std::initializer_list<Rule>{Muon{}, Adafactor{}, AdamW{.amsgrad = true}})
     expect_resumable(3, DType::f32, rule);
 }
 
-TEST_CASE("another number of ranks changes a training by no more than rounding") {
+TEST_CASE("changing the number of ranks changes a training only by rounding") {
   const Truth undisturbed = trained(1, {}, 2 * half);
   for (int before = 1; before <= max_ranks; ++before) {
     const Truth middle = trained(before, {}, half);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What happens to a training that cannot be saved, or cannot go on from what there is.
+// Failures to save a training, and to resume from what is there.
 #include "tests/support/scratch_folder.h"
 #include "tests/training/resume_run.h"
 #include "weft/collectives/checks/agreement.h"
@@ -7,7 +7,7 @@
 namespace weft {
 namespace {
 
-// f must end with an Error that is the same on all ranks and says all of this.
+// Expects f to throw an Error on all ranks with the same text, which contains all of these.
 template <class F>
 void expect_common_refusal(Communicator& comm, F f, std::initializer_list<const char*> said, Site site = Site::here()) {
   const std::string message = expect_refusal(f, said, site);
@@ -15,7 +15,7 @@ void expect_common_refusal(Communicator& comm, F f, std::initializer_list<const 
     expect(other == message, message + "\n  is on another rank: " + other, site);
 }
 
-TEST_CASE("a state that does not fit is refused in one error on all ranks, and nothing is changed") {
+TEST_CASE("a training state that does not fit is refused with one error on all ranks, and nothing is changed") {
   const ScratchFolder folder;
   on_ranks({1, 3}, [&](Communicator& comm) {
     const auto path = folder / std::to_string(comm.size());
@@ -47,7 +47,7 @@ TEST_CASE("a state that does not fit is refused in one error on all ranks, and n
   });
 }
 
-TEST_CASE("what slots are missing is listed, and so are averages that are not kept") {
+TEST_CASE("the error about a training state lists missing and surplus slots and averages") {
   const ScratchFolder folder;
   on_ranks({2}, [&](Communicator& comm) {
     ResumeRun plain(comm, {.stage = 3, .rule = Sgd{}}), averaged(comm, {.stage = 2, .rule = Sgd{.momentum = 0.9}});
@@ -60,7 +60,7 @@ TEST_CASE("what slots are missing is listed, and so are averages that are not ke
   });
 }
 
-TEST_CASE("a crash while a checkpoint is written costs the steps since the one before, and no more") {
+TEST_CASE("a crash while a checkpoint is written loses only the steps since the previous one") {
   const ScratchFolder folder;
   on_ranks({1, 3}, [&](Communicator& comm) {
     const auto path = folder / std::to_string(comm.size());
@@ -78,14 +78,14 @@ TEST_CASE("a crash while a checkpoint is written costs the steps since the one b
     expect(resumed.load(path), "there is a checkpoint before");
     expect(resumed.words().at("step") == "4", "not that of step 4");
     resumed.steps(3);
-    resumed.save(path);  // in the place of the damaged one
+    resumed.save(path);  // replaces the damaged one
     resumed.steps(1);
     undisturbed.steps(8);
     expect_same(resumed.local(), undisturbed.local());
   });
 }
 
-TEST_CASE("where nothing has been saved a training begins as it is") {
+TEST_CASE("loading from an empty folder leaves a new training unchanged") {
   const ScratchFolder folder;
   on_ranks({1, 2}, [&](Communicator& comm) {
     ResumeRun run(comm, {.stage = 2}), untouched(comm, {.stage = 2});
@@ -97,7 +97,7 @@ TEST_CASE("where nothing has been saved a training begins as it is") {
   });
 }
 
-TEST_CASE("a writer or a reader that fails anywhere does so on all ranks, which can go on") {
+TEST_CASE("a failure to write or read a training state is reported on all ranks, which can continue") {
   const ScratchFolder folder;
   on_ranks({1, 3}, [&](Communicator& comm) {
     for (const int stage : {0, 3}) {
@@ -140,7 +140,7 @@ TEST_CASE("a writer or a reader that fails anywhere does so on all ranks, which 
   });
 }
 
-TEST_CASE("a tape from before a state was loaded is refused on every rank") {
+TEST_CASE("a tape recorded before a state was loaded is refused on every rank") {
   const ScratchFolder folder;
   on_ranks({1, 3}, [&](Communicator& comm) {
     for (const int stage : {0, 1}) {
@@ -156,7 +156,8 @@ TEST_CASE("a tape from before a state was loaded is refused on every rank") {
   });
 }
 
-TEST_CASE("states that would be read back otherwise are not put together") {
+TEST_CASE(
+    "a training state refuses parts that could not be restored: duplicate names, partial averages, differing ranks") {
   on_ranks({1, 3}, [](Communicator& comm) {
     Parameter a("a", Tensor::zeros({5})), twin("a", Tensor::zeros({5})), b("b", Tensor::zeros({2000}));
     TrainingState twice(comm);
@@ -182,7 +183,7 @@ TEST_CASE("states that would be read back otherwise are not put together") {
   });
 }
 
-TEST_CASE("words of any kind come back on every rank, from any root") {
+TEST_CASE("metadata of any characters is restored on every rank from any root") {
   on_ranks({1, 2, 3}, [](Communicator& comm) {
     TrainingState state(comm, {comm.size() - 1});
     const Metadata words = {{"", "empty key"}, {"key", ""}, {"a b", std::string("1 2\n\0 3", 7)}, {"ü", "12 ü"}};
@@ -191,7 +192,7 @@ TEST_CASE("words of any kind come back on every rank, from any root") {
   });
 }
 
-TEST_CASE("batches go on from their position, whatever epoch it is in") {
+TEST_CASE("batches resume from their position in any epoch") {
   Batches all(10, 4, 3);
   for (int drawn = 0; drawn < 10; ++drawn) {
     Batches resumed(10, 4, 3);
@@ -209,7 +210,7 @@ TEST_CASE("batches go on from their position, whatever epoch it is in") {
   }
 }
 
-TEST_CASE("a position in other batches is refused") {
+TEST_CASE("a position in a different sequence of batches is refused") {
   Batches batches(10, 4, 3);
   CHECK(batches.position() == "epoch 0 batch 0 of 10 samples, 4 at a time, seed 3");
   for (const Batches& other : {Batches(11, 4, 3), Batches(10, 5, 3), Batches(10, 4, 2)})

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parameters that are divided among the ranks end up where those that every rank holds do.
+// Sharded parameters train to the same weights as replicated ones.
 #include <optional>
 
 #include "tests/support/on_ranks.h"
@@ -16,7 +16,7 @@ namespace weft {
 namespace {
 
 using Call = std::function<Var(Layer& layer, const Var& x, const Pass& pass)>;  // of a unit
-using Rules = std::pair<Rule, std::optional<Rule>>;  // of weights, and of all else if that is a group of its own
+using Rules = std::pair<Rule, std::optional<Rule>>;  // for weights, and for all others if they are a group of their own
 
 constexpr int steps = 20;
 const Rules adamw = {AdamW{.weight_decay = 0.1}, AdamW{.weight_decay = 0}};
@@ -27,7 +27,7 @@ struct Network {
   int64_t unused_steps = 10;
   virtual ~Network() = default;
   virtual std::vector<Layer*> units() = 0;
-  // This rank's data differ from the others', and from step to step.
+  // This rank's data, which differ by rank and step.
   virtual void backward(int step, Communicator& comm, const Call& call, Gradients& gradients) = 0;
 
   std::vector<Parameter*> list(std::vector<Parameter*> (Module::*of)() const) {
@@ -50,7 +50,7 @@ Tensor data(int step, Communicator& comm, const Shape& shape, DType dtype, int u
 }
 Var share(const Var& y, double scale = 0.1) { return sum(square(y)) * scale; }
 
-// Weights that straddle ranks, biases that most ranks have nothing of.
+// Weights straddle ranks, and most ranks have no part of the biases.
 struct Perceptron : Network {
   Init init;
   Linear first{"first", 5, 300, init, {.op = Unary::Tanh}}, second{"second", 300, 40, init, {.op = Unary::Tanh}},
@@ -96,7 +96,7 @@ using Comparison = std::function<void(const Tensor& actual, const Tensor& expect
 const Comparison same_bits = [](const Tensor& a, const Tensor& b) { expect_same_bits(a, b); };
 const Comparison close = [](const Tensor& a, const Tensor& b) { expect_close(a, b); };
 
-// Trains one of two equal networks at stage 0, the other one divided.
+// Trains one of two equal networks at stage 0, and the other one sharded.
 void expect_equal_training(Network& whole, Network& divided, const Rules& rules, Communicator& comm,
                            const Comparison& equal, double max_norm = 0.5) {
   DataParallel training(whole.groups(rules), comm);
@@ -129,17 +129,17 @@ void expect_equal_training(DType dtype, const Rules& rules, const Comparison& eq
   });
 }
 
-TEST_CASE("divided parameters are trained to the bits of parameters that all ranks hold") {
+TEST_CASE("sharded parameters train to the same bits as replicated ones") {
   for (const DType dtype : {DType::f64, DType::f32, DType::bf16})
     for (const Rules& rules : {adamw, sgd, lamb}) expect_equal_training<Perceptron>(dtype, rules, same_bits);
   expect_equal_training<Perceptron>(DType::f32, adamw, same_bits, std::numeric_limits<double>::infinity());
 }
 
-TEST_CASE("batch statistics move once, and dropout draws the same numbers again") {
+TEST_CASE("sharded training updates batch statistics once and draws the same dropout in the recomputation") {
   for (const DType dtype : {DType::f64, DType::f32}) expect_equal_training<Images>(dtype, adamw, same_bits);
 }
 
-TEST_CASE("a unit used twice in one forward has the gradients of both uses") {
+TEST_CASE("a sharded unit used twice in one forward gets the gradients of both uses") {
   struct Twice : Perceptron {
     Linear middle{"middle", 40, 40, init, {.op = Unary::Tanh}};
     using Perceptron::Perceptron;
@@ -154,7 +154,7 @@ TEST_CASE("a unit used twice in one forward has the gradients of both uses") {
   expect_equal_training<Twice>(DType::f64, sgd, close);
 }
 
-TEST_CASE("several losses and several micro-batches add up to one step") {
+TEST_CASE("several losses and micro-batches add up to one sharded step") {
   struct Several : Perceptron {
     using Perceptron::Perceptron;
     void backward(int step, Communicator& comm, const Call& call, Gradients& gradients) override {
@@ -162,7 +162,7 @@ TEST_CASE("several losses and several micro-batches add up to one step") {
         Tape tape;
         const Var x = tape.constant(data(step, comm, {4, 5}, init.dtype, batch));
         const Var codes = call(second, call(first, x, {}), {});
-        tape.backward(share(codes, 0.01), gradients, Keep::tape);  // the last layer has no part in this one
+        tape.backward(share(codes, 0.01), gradients, Keep::tape);  // this loss does not depend on the last layer
         tape.backward(share(call(last, codes, {})), gradients);
       }
     }
@@ -171,7 +171,7 @@ TEST_CASE("several losses and several micro-batches add up to one step") {
   expect_equal_training<Several>(DType::f64, adamw, close);
 }
 
-TEST_CASE("parameters of fewer elements than there are ranks, of none, and unused ones are divided, too") {
+TEST_CASE("sharded parameters can have fewer elements than there are ranks, none, or be unused") {
   struct Few : Network, Layer {
     Parameter factor, nothing, unused, sometimes;
     const DType dtype;
@@ -189,7 +189,7 @@ TEST_CASE("parameters of fewer elements than there are ranks, of none, and unuse
     }
     Var apply(const Var& x, const Pass&) override {
       const Var y = mul_along(x, reshape(bind(x, factor), {1}), 1);
-      return x.value().values()[0] > 0.7 ? mul_along(y, bind(x, sometimes), 1) : y;  // on one rank and not on another
+      return x.value().values()[0] > 0.7 ? mul_along(y, bind(x, sometimes), 1) : y;  // true on some ranks only
     }
     std::vector<Layer*> units() override { return {this}; }
     void backward(int step, Communicator& comm, const Call& call, Gradients& gradients) override {
@@ -200,7 +200,7 @@ TEST_CASE("parameters of fewer elements than there are ranks, of none, and unuse
   for (const DType dtype : {DType::f64, DType::f32}) expect_equal_training<Few>(dtype, adamw, same_bits);
 }
 
-TEST_CASE("gradients of gradients go through a unit") {
+TEST_CASE("second-order gradients go through a sharded unit") {
   struct Penalty : Perceptron {
     using Perceptron::Perceptron;
     void backward(int step, Communicator& comm, const Call& call, Gradients& gradients) override {

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients by divided parameters that are only asked for: Sharded::gradient.
+// Gradient queries for sharded parameters: Sharded::gradient.
 #include "tests/support/sharded_network.h"
 #include "weft/engine/ops/matmul.h"
 
 namespace weft {
 namespace {
 
-TEST_CASE(
-    "questions about a parameter add up over ranks to its gradient, and leave the backward after them as it was") {
+TEST_CASE("gradient queries for a sharded parameter sum over ranks and leave the next backward unchanged") {
   on_ranks([](Communicator& comm) {
     Deep plain(3, 40, Bias::yes, DType::f64), network(3, 40, Bias::yes, DType::f64);
     Sharded sharded({{network.parameters(), AdamW{}}}, comm);
     const std::vector<Sharded::Unit> units = network.units(sharded);
     const Tensor x = data_of(number(comm), {number(comm), 40});
-    // Every unit is used twice, and one with another in it.
+    // Every unit is used twice, one of them with another nested in it.
     const auto around = [&](const Var& x) {
       const auto first = [&](const Var& x) { return (*network.layers[0])(x); };
       return (*network.layers[2])(sharded.run(units[0], x, first));
@@ -44,7 +43,7 @@ TEST_CASE(
   });
 }
 
-TEST_CASE("a parameter that was only asked about stays as it is in the step after") {
+TEST_CASE("a sharded parameter that was only queried does not change in the next step") {
   on_ranks({1, 3}, [](Communicator& comm) {
     Deep network(1, 6, Bias::yes, DType::f64);
     Linear& layer = *network.layers[0];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What divided parameters cost, what their units may do, and what is refused.
+// The costs of sharded parameters, the freedoms of their units, and what is refused.
 #include <future>
 
 #include "tests/support/sharded_network.h"
@@ -8,7 +8,7 @@
 namespace weft {
 namespace {
 
-// Of all ranks together, when all are here.
+// The sum over all ranks once all have arrived.
 template <class F> int64_t statistic(Communicator& comm, F of) {
   comm.barrier();
   const int64_t value = of(pool::statistics());
@@ -16,8 +16,8 @@ template <class F> int64_t statistic(Communicator& comm, F of) {
   return value;
 }
 
-TEST_CASE("a rank holds its part of everything, and of one unit the parameters and the gradients") {
-  // Sizes that fill the blocks they are given; an extra unit in memory would be more than the margin.
+TEST_CASE("a rank holds its shard of everything, and full parameters and gradients of one unit only") {
+  // Sizes that fill their blocks; one more unit in memory would exceed the margin.
   constexpr int64_t ranks = 4, units = 16, width = 247, unit = width * width * 4;
   on_ranks({ranks}, [&](Communicator& comm) {
     const auto live = [](const MemoryStatistics& s) { return s.live_bytes; };
@@ -26,7 +26,7 @@ TEST_CASE("a rank holds its part of everything, and of one unit the parameters a
     Deep network(units, width, Bias::no);
     Sharded sharded({{network.parameters(), AdamW{}}}, comm);
     const int64_t held = statistic(comm, live) - before, peaks_before = statistic(comm, peak);
-    // A thread of its own, and with that a peak of its own.
+    // A new thread, which has a peak of its own.
     std::async(std::launch::async, [&] {
       const std::vector<Sharded::Unit> units = network.units(sharded);
       for (int step = 0; step < 3; ++step) {
@@ -46,7 +46,7 @@ TEST_CASE("a rank holds its part of everything, and of one unit the parameters a
   });
 }
 
-TEST_CASE("after the first steps the system is asked for no memory") {
+TEST_CASE("sharded training allocates no system memory after the first steps") {
   on_ranks({1, 3}, [](Communicator& comm) {
     Deep network(5, 40);
     Sharded sharded({{network.parameters(), AdamW{}}}, comm);
@@ -66,7 +66,7 @@ TEST_CASE("after the first steps the system is asked for no memory") {
   });
 }
 
-TEST_CASE("packed tensors have zeros between them and where one is left out") {
+TEST_CASE("pack leaves zeros between tensors and in place of a missing one") {
   const Packing packing = {{{1, {2}}, {4, {1, 2}}, {6, {}}}, 8};
   const Tensor pair = Tensor::from({2}, {1, 2}), row = Tensor::from({1, 2}, {3, 4}), one = Tensor::full({}, 5);
   CHECK(pack(std::vector<Var>{pair, row, one}, packing).value().values() ==
@@ -78,13 +78,13 @@ TEST_CASE("packed tensors have zeros between them and where one is left out") {
   CHECK_THROWS_WITH(unpack(row, packing), "unpack: (1, 2) for 8 elements");
   Tape tape;
   const Var flat = tape.watch(Tensor::arange(8, DType::f32));
-  const Vars parts = unpack(flat, packing);  // a walk knows nothing of the one before
+  const Vars parts = unpack(flat, packing);  // a walk knows nothing of earlier ones
   const auto gradient = [&](size_t part) { return tape.gradient(sum(parts[part]), {flat})[0].value().values(); };
   CHECK(gradient(0) == std::vector<double>{0, 1, 1, 0, 0, 0, 0, 0});
   CHECK(gradient(2) == std::vector<double>{0, 0, 0, 0, 0, 0, 1, 0});
 }
 
-TEST_CASE("hooks hear once per backward of this rank's elements of each parameter") {
+TEST_CASE("hooks on sharded parameters see this rank's elements once per backward and parameter") {
   on_ranks([](Communicator& comm) {
     Deep network(2, 40);
     Sharded sharded({{network.parameters(), Sgd{}}}, comm);
@@ -106,7 +106,7 @@ TEST_CASE("hooks hear once per backward of this rank's elements of each paramete
   });
 }
 
-TEST_CASE("units may contain others, be layers of a Sequential, and be evaluated on a paused tape") {
+TEST_CASE("sharded units can be nested, be layers of a Sequential, and be evaluated on a paused tape") {
   on_ranks([](Communicator& comm) {
     Deep plain(2, 40), network(2, 40);
     const Tensor x = data(comm, 40);
@@ -134,7 +134,7 @@ TEST_CASE("units may contain others, be layers of a Sequential, and be evaluated
   });
 }
 
-TEST_CASE("a gradient query adds nothing, and the step after it moves nothing") {
+TEST_CASE("a gradient query for sharded parameters adds nothing to the next step") {
   on_ranks([](Communicator& comm) {
     Deep plain(2, 40, Bias::yes, DType::f64), network(2, 40, Bias::yes, DType::f64);
     Sharded sharded({{network.parameters(), AdamW{}}}, comm);
@@ -149,7 +149,7 @@ TEST_CASE("a gradient query adds nothing, and the step after it moves nothing") 
   });
 }
 
-TEST_CASE("whole values can be set, and other parameters' master weights stay") {
+TEST_CASE("full values of a sharded parameter can be set without changing other parameters' master weights") {
   on_ranks({1, 3, 8}, [](Communicator& comm) {
     for (const DType dtype : {DType::f32, DType::bf16}) {
       Deep network(2, 60, Bias::yes, dtype);
@@ -174,7 +174,7 @@ TEST_CASE("whole values can be set, and other parameters' master weights stay") 
   });
 }
 
-TEST_CASE("a parameter outside of its unit is refused, before and after, on a tape and on none") {
+TEST_CASE("using a sharded parameter outside of its unit is refused, with and without a tape") {
   on_ranks([](Communicator& comm) {
     Deep network(2, 40), foreign(1, 40);
     Sharded sharded({{network.parameters(), Sgd{}}}, comm);
@@ -193,12 +193,12 @@ TEST_CASE("a parameter outside of its unit is refused, before and after, on a ta
     expect_refusal([&] { Optimizer(network.parameters(), Sgd{}); }, {"layer0.weight has no values here"});
     const auto itself = [&](const Var& x) { return sharded.run(units[0], x, [](const Var& x) { return x; }); };
     expect_refusal([&] { sharded.run(units[0], x, itself); }, {"layer0.weight is in use already"});
-    // After all this the tape and the units are as good as before.
+    // After all these errors, tape and units still work.
     tape.backward(loss_of(network(x, sharded, units)), sharded.gradients());
   });
 }
 
-TEST_CASE("values that change between forward and backward, or differ between ranks, are noticed") {
+TEST_CASE("a sharded value that changes between forward and backward, or differs between ranks, is detected") {
   on_ranks({2, 3}, [](Communicator& comm) {
     Deep network(1, 60);
     Sharded sharded({{network.parameters(), Sgd{}}}, comm);
@@ -214,7 +214,7 @@ TEST_CASE("values that change between forward and backward, or differ between ra
   });
 }
 
-TEST_CASE("a unit that not every rank runs ends the program with an error") {
+TEST_CASE("a sharded unit that only some ranks run ends the program with an error") {
   const auto only_the_first = [](Communicator& comm) {
     Deep network(1, 40);
     Sharded sharded({{network.parameters(), Sgd{}}}, comm);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the stages of data parallelism hold, in bytes of the pool, while a backward is under way.
+// The pool memory in use during backward at each stage of data parallelism.
 #include <atomic>
 #include <deque>
 
@@ -15,8 +15,8 @@ constexpr int ranks = 4, layers = 64;
 constexpr int64_t each = 16 * 1024;                                 // elements of a layer, and of a bucket
 constexpr double bucket = 1.125 * 4 * each, all = bucket * layers;  // the pool rounds up by an eighth at most
 
-// The most that all ranks together have held at a reduction, more than before there was a training. Ranks that keep
-// step find what they started before complete.
+// The largest total of all ranks at a reduction, beyond the memory before the training. Ranks in step find earlier
+// reductions complete.
 double max_held(DataParallel::Options options) {
   const int64_t before = pool::statistics().live_bytes;
   std::atomic<int64_t> most = 0;
@@ -48,8 +48,8 @@ double max_held(DataParallel::Options options) {
 
 }  // namespace
 
-// Where ranks are threads, the parameters of stages 1 and 2 are one block that is not of the pool.
-TEST_CASE("stage 1 divides the state and the sums, stage 2 the local gradients as well") {
+// With ranks as threads, the parameters of stages 1 and 2 are one block outside of the pool.
+TEST_CASE("stage 1 shards optimizer state and reduced gradients, and stage 2 the local gradients as well") {
   const auto when = GradientSync::When::in_last_pass;
   const double state_and_sums = 3 * all, in_flight = 6 * ranks * bucket;
   const double first = max_held({.stage = 1, .when = when, .bucket = each});

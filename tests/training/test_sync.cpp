@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients of several ranks, summed: each term once, whatever a step does.
+// GradientSync sums the gradients of several ranks, each term once, whatever happens in a step.
 #include "weft/optim/parallel/sync.h"
 
 #include "tests/support/chosen_terms.h"
@@ -12,7 +12,7 @@ namespace {
 using When = GradientSync::When;
 using Choice = ChosenTerms::Choice;
 
-// Every rank's terms of these passes, in the order of the ranks; empty if there is none.
+// Every rank's terms of these passes in rank order; empty if there is none.
 Tensor sum_of_terms(const ChosenTerms& terms, const Communicator& comm, int parameter,
                     const std::function<std::vector<Choice>(int rank)>& passes) {
   Tensor total;
@@ -42,7 +42,7 @@ void expect_sums(const ChosenTerms& terms, const FlatLayout& layout, const Gradi
   }
 }
 
-// Passes that differ from rank to rank in their number and in what they use. No rank uses parameter 5.
+// Passes that differ by rank in number and in the parameters they use. No rank uses parameter 5.
 std::vector<Choice> unlike_passes(int rank) {
   if (rank == 0) return {{0, 1, 2}, {3}, {2, 0}};
   if (rank == 1) return {{4, 3}};
@@ -52,13 +52,14 @@ std::vector<Choice> unlike_passes(int rank) {
 
 }  // namespace
 
-TEST_CASE("every term enters one sum, whatever each rank's passes use and whenever reductions begin", "[r29][r32]") {
+TEST_CASE("GradientSync sums every term once, whatever parameters ranks use and whenever reductions start",
+          "[r29][r32]") {
   on_ranks([](Communicator& comm) {
     ChosenTerms terms(comm);
     const FlatLayout layout = terms.layout();
     for (const GradientSync::Options& options : every_way()) {
       GradientSync sync(layout, comm, options);
-      for (int step = 0; step < 3; ++step) {  // in the second, others are unused
+      for (int step = 0; step < 3; ++step) {  // the second step leaves out other parameters
         const auto passes = [&](int r) { return unlike_passes((r + step) % 4); };
         const std::vector<Choice> mine = passes(number(comm));
         for (size_t pass = 0; pass < mine.size(); ++pass) {
@@ -73,7 +74,7 @@ TEST_CASE("every term enters one sum, whatever each rank's passes use and whenev
   });
 }
 
-TEST_CASE("two losses of one graph, and a pass after the one announced as the last, are summed once", "[r29]") {
+TEST_CASE("GradientSync sums two losses of one graph, and a pass after the announced last one, once", "[r29]") {
   on_ranks([](Communicator& comm) {
     ChosenTerms terms(comm);
     const FlatLayout layout = terms.layout();
@@ -91,7 +92,8 @@ TEST_CASE("two losses of one graph, and a pass after the one announced as the la
   });
 }
 
-TEST_CASE("the last pass is what is announced when backward begins, not when its forward ran", "[r30]") {
+TEST_CASE("GradientSync takes the pass as last that is announced when backward starts, not during its forward",
+          "[r30]") {
   on_ranks([](Communicator& comm) {
     ChosenTerms terms(comm);
     GradientSync sync(terms.layout(), comm, {.when = When::in_last_pass, .bucket = 1});
@@ -109,7 +111,7 @@ TEST_CASE("the last pass is what is announced when backward begins, not when its
   });
 }
 
-TEST_CASE("a parameter unused in the last pass keeps what earlier passes gave it", "[r32]") {
+TEST_CASE("GradientSync keeps earlier terms of a parameter that the last pass does not use", "[r32]") {
   on_ranks([](Communicator& comm) {
     ChosenTerms terms(comm);
     const FlatLayout layout = terms.layout();
@@ -126,7 +128,7 @@ TEST_CASE("a parameter unused in the last pass keeps what earlier passes gave it
   });
 }
 
-TEST_CASE("unused on this rank is exact zeros, and unused on all is absent, also after a step that used it", "[r33]") {
+TEST_CASE("GradientSync gives zeros to ranks that do not use a parameter, and no gradient if no rank does", "[r33]") {
   on_ranks({2, 3}, [](Communicator& comm) {
     ChosenTerms terms(comm);
     const FlatLayout layout = terms.layout();
@@ -148,7 +150,7 @@ TEST_CASE("unused on this rank is exact zeros, and unused on all is absent, also
   });
 }
 
-TEST_CASE("more passes than may be on their way at once, and on one rank only, wait for nobody", "[r34]") {
+TEST_CASE("GradientSync never blocks if one rank runs more passes than may be in flight", "[r34]") {
   on_ranks({1, 2, 3}, [](Communicator& comm) {
     ChosenTerms terms(comm);
     const FlatLayout layout = terms.layout();
@@ -167,7 +169,7 @@ TEST_CASE("more passes than may be on their way at once, and on one rank only, w
   });
 }
 
-TEST_CASE("a step that is given up leaves nothing behind, however far each rank was") {
+TEST_CASE("GradientSync discards a step completely, however far each rank has come") {
   on_ranks([](Communicator& comm) {
     ChosenTerms terms(comm);
     const FlatLayout layout = terms.layout();
@@ -189,7 +191,7 @@ TEST_CASE("a step that is given up leaves nothing behind, however far each rank 
   });
 }
 
-TEST_CASE("terms that come without a backward count, too") {
+TEST_CASE("GradientSync includes terms that are added without a backward") {
   on_ranks([](Communicator& comm) {
     ChosenTerms terms(comm);
     const FlatLayout layout = terms.layout();
@@ -205,7 +207,7 @@ TEST_CASE("terms that come without a backward count, too") {
   });
 }
 
-TEST_CASE("what cannot be summed is refused") {
+TEST_CASE("GradientSync refuses terms that cannot be summed") {
   run_ranks(2, [](Communicator& comm) {
     ChosenTerms terms(comm), others(comm);
     GradientSync sync(terms.layout(), comm);
@@ -219,7 +221,7 @@ TEST_CASE("what cannot be summed is refused") {
   });
 }
 
-TEST_CASE("bf16 gradients are summed in f32") {
+TEST_CASE("GradientSync sums bf16 gradients in f32") {
   on_ranks([](Communicator& comm) {
     ChosenTerms terms(comm, DType::bf16);
     const FlatLayout layout = terms.layout();

@@ -24,8 +24,7 @@ struct Fired {
 
 }  // namespace
 
-TEST_CASE("hooks fire once for each parameter of each backward, and once for each bucket that is reduced",
-          "[r27][r31]") {
+TEST_CASE("gradient hooks fire once per parameter and backward, and reduction hooks once per bucket", "[r27][r31]") {
   on_ranks([](Communicator& comm) {
     ChosenTerms terms(comm);
     for (const When when : whens)
@@ -47,7 +46,7 @@ TEST_CASE("hooks fire once for each parameter of each backward, and once for eac
   });
 }
 
-TEST_CASE("a parameter in several checkpoints and beside them is ready once", "[r27]") {
+TEST_CASE("a parameter inside and outside of checkpoints is ready once", "[r27]") {
   on_ranks([](Communicator& comm) {
     ChosenTerms terms(comm);
     for (const When when : whens) {
@@ -72,7 +71,7 @@ TEST_CASE("a parameter in several checkpoints and beside them is ready once", "[
   });
 }
 
-TEST_CASE("queries fire no hook and bring nothing to a sum", "[r28]") {
+TEST_CASE("gradient queries fire no hook and add nothing to a sum", "[r28]") {
   on_ranks([](Communicator& comm) {
     ChosenTerms terms(comm);
     const FlatLayout layout = terms.layout();
@@ -92,7 +91,7 @@ TEST_CASE("queries fire no hook and bring nothing to a sum", "[r28]") {
   });
 }
 
-TEST_CASE("before a reduction hooks see what this rank brings, and after it the sum", "[r31]") {
+TEST_CASE("hooks see this rank's terms before a reduction and the sum after it", "[r31]") {
   on_ranks([](Communicator& comm) {
     ChosenTerms terms(comm);
     const FlatLayout layout = terms.layout();
@@ -122,7 +121,7 @@ TEST_CASE("before a reduction hooks see what this rank brings, and after it the 
   });
 }
 
-TEST_CASE("all hooks of a parameter see its gradient before it is given up, and afterwards it is gone", "[r31]") {
+TEST_CASE("all hooks of a parameter see its local gradient before it is freed", "[r31]") {
   on_ranks([](Communicator& comm) {
     ChosenTerms terms(comm);
     const FlatLayout layout = terms.layout();
@@ -143,16 +142,16 @@ TEST_CASE("all hooks of a parameter see its gradient before it is given up, and 
   });
 }
 
-TEST_CASE("overlapping begins with the buckets whose parameters the pass before had", "[r33]") {
+TEST_CASE("overlapped reductions start with the buckets whose parameters the previous pass used", "[r33]") {
   on_ranks([](Communicator& comm) {
     ChosenTerms terms(comm);
     for (const When when : {When::in_last_pass, When::in_every_pass}) {
       GradientSync sync(terms.layout(), comm, {.when = when, .bucket = 1});
-      std::vector<int> started;  // after each parameter of a pass
+      std::vector<int> started;  // reductions so far, after each parameter of a pass
       int reductions = 0;
       sync.before_reduce([&](Range, const Tensor&) { ++reductions; });
       sync.gradients().after_accumulate([&](const Parameter&, const Tensor&) { started.push_back(reductions); });
-      for (const std::vector<int>& expected : {std::vector{0, 0, 0}, {0, 2, 4}, {0, 2, 4}}) {  // the last is never used
+      for (const std::vector<int>& expected : {std::vector{0, 0, 0}, {0, 2, 4}, {0, 2, 4}}) {  // the last: unused
         started.clear();
         reductions = 0;
         sync.expect_last_pass();
@@ -165,7 +164,7 @@ TEST_CASE("overlapping begins with the buckets whose parameters the pass before 
   });
 }
 
-TEST_CASE("at the end of a step, buckets that nobody has used are left alone", "[r33]") {
+TEST_CASE("buckets that no rank has used are not reduced at the end of a step", "[r33]") {
   on_ranks([](Communicator& comm) {
     ChosenTerms terms(comm);
     for (const GradientSync::Options& options : every_way({1})) {

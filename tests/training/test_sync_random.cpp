@@ -3,7 +3,8 @@
 
 using namespace weft;
 
-TEST_CASE("random programs have the sums that plain gradients have, to the bit", "[r29][r30][r32][r33][r34]") {
+TEST_CASE("random programs under GradientSync have the plain sums of gradients, bit by bit",
+          "[r29][r30][r32][r33][r34]") {
   for (unsigned seed = 0; seed < 200; ++seed) {
     INFO("seed " << seed);
     const int ranks = std::array{2, 3, 5, 1}[seed % 4];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What DataParallel and Sharded have in common: several rules and types, frozen parameters, several trainings in one
-// backward, gradients that are looked at before a step, and parameters that never get one.
+// What DataParallel and Sharded share: several rules and types, frozen parameters, several trainings in one backward,
+// gradients that are inspected before a step, and parameters without a gradient.
 #include <algorithm>
 #include <deque>
 
@@ -40,7 +40,7 @@ struct Mixed : Module {
   Tensor data(int rank, int step) const { return data_of(rank, {2, 5}, step, wide_type); }
 };
 
-// All values, one after the other.
+// All values concatenated.
 std::vector<double> values_of(const Trainer& training, const Module& module) {
   std::vector<double> all;
   for (const Parameter* p : module.parameters())
@@ -61,7 +61,7 @@ std::vector<double> trained(Communicator& comm, int stage, DType first, DType se
   return values_of(*training, net);
 }
 
-// One process with all samples: an optimizer for each type, and one norm.
+// One process with all samples: an optimizer for each type and one norm.
 std::vector<double> trained_alone(int ranks, DType first, DType second) {
   Mixed net(first, second);
   Optimizer of_wide({{{&net.wide.weight}, Muon{}}, {{&net.wide.bias}, AdamW{}, 0.1}}),
@@ -91,7 +91,8 @@ double distance(const std::vector<double>& a, const std::vector<double>& b) {
 
 }  // namespace
 
-TEST_CASE("rules of several kinds and parameters of several types share a backward, a norm and a step", "[trainer]") {
+TEST_CASE("optimizers of several rules and parameters of several types share a backward, a norm and a step",
+          "[trainer]") {
   struct Types {
     DType first, second;
     double bound;
@@ -107,7 +108,7 @@ TEST_CASE("rules of several kinds and parameters of several types share a backwa
     });
 }
 
-TEST_CASE("steps that need a whole matrix have the same bits on any number of ranks, at any stage", "[trainer]") {
+TEST_CASE("whole-matrix optimizer steps have the same bits on any number of ranks, at any stage", "[trainer]") {
   for (const Rule& rule : {Rule(Muon{}), Rule(Adafactor{}), Rule(Adam{.amsgrad = true})})
     for (const DType dtype : {DType::f64, DType::f32, DType::bf16}) {
       INFO(name(rule) << " " << text(dtype));
@@ -120,7 +121,7 @@ TEST_CASE("steps that need a whole matrix have the same bits on any number of ra
           all.push_back(&parameters.emplace_back(text(i), Tensor::normal(shapes[i], {7, i}, 0, 1, dtype)));
         DataParallel training({{all, rule}}, comm, {.stage = stage});
         for (uint64_t step = 0; step < 4; ++step) {
-          for (size_t i = 0; i < shapes.size(); ++i)  // from one rank alone, so that sums are the same
+          for (size_t i = 0; i < shapes.size(); ++i)  // from one rank alone, so that sums are exact
             if (static_cast<int>((i + step) % 5) % comm.size() == number(comm) && (i + step) % 4 != 3)
               training.gradients().add(parameters[i], Tensor::normal(shapes[i], {step, i}, 0, 1, dtype));
           training.step(0.01);
@@ -138,7 +139,7 @@ TEST_CASE("steps that need a whole matrix have the same bits on any number of ra
     }
 }
 
-TEST_CASE("a generator's loss goes through its frozen adversary, and one backward serves both, at any stage",
+TEST_CASE("a generator's loss passes through its frozen discriminator, and one backward serves both, at any stage",
           "[trainer]") {
   for (const int stage : stages)
     on_ranks([&](Communicator& comm) {
@@ -185,7 +186,7 @@ TEST_CASE("a generator's loss goes through its frozen adversary, and one backwar
     });
 }
 
-TEST_CASE("a gradient for a parameter that nobody trains is refused, with what to do", "[trainer]") {
+TEST_CASE("a gradient of a parameter that is not trained is refused, with advice", "[trainer]") {
   for (const int stage : stages) {
     INFO("stage " << stage);
     on_ranks({1, 2}, [&](Communicator& comm) {
@@ -209,10 +210,10 @@ TEST_CASE("a gradient for a parameter that nobody trains is refused, with what t
   }
 }
 
-TEST_CASE("between its two halves a step's gradients can be seen and changed, at any stage", "[trainer]") {
+TEST_CASE("gradients can be read and changed between the two halves of a step, at any stage", "[trainer]") {
   for (const int stage : stages)
     on_ranks([&](Communicator& comm) {
-      // Of several types, one straddling ranks, one that only some rank uses and one that none does.
+      // Parameters of several types: one straddles ranks, one is used by a single rank and one by none.
       Parameter a("a", Tensor::full({30, 100}, 1, DType::f64)), b("b", Tensor::full({7}, 2, DType::f32)),
           some("some", Tensor::full({2, 2}, 3, DType::f64)), none("none", Tensor::full({2}, 4, DType::f64));
       const auto training = make_trainer({{{&a, &some, &none}, Sgd{}}, {{&b}, Sgd{}}}, comm, {.stage = stage});
@@ -230,7 +231,7 @@ TEST_CASE("between its two halves a step's gradients can be seen and changed, at
         for (const double v : sums.values()) squares += v * v;
         expect_close(scalar(training->norm()), scalar(std::sqrt(squares + 7.0 * comm.size() * comm.size() + 4)));
         Tensor seen = training->reduced(a);
-        // At stage 0 every rank sees all, in its shape; else its own elements.
+        // At stage 0 every rank sees all elements in their shape, else its own shard.
         int64_t count = seen.size();
         if (stage == 0 || comm.size() == 1)
           expect(seen.shape() == a.value.shape(), text(seen.shape()));
@@ -238,7 +239,7 @@ TEST_CASE("between its two halves a step's gradients can be seen and changed, at
           count = static_cast<int64_t>(comm.all_reduce(scalar(static_cast<double>(count))).item());
         expect(count == 3000, "every element is somebody's");
         expect(!training->reduced(none).defined() && training->reduced(some).defined(), "who has a gradient");
-        // Clipped by value, in place, and once however many ranks look at the same memory.
+        // Clipped by value, in place, and once even if several ranks share the memory.
         seen.copy_from((clamp(seen, -0.5, 0.5) * 2).value());
         Tensor of_b = training->reduced(b);
         of_b.copy_from((Var(of_b) * 3).value());
@@ -252,8 +253,7 @@ TEST_CASE("between its two halves a step's gradients can be seen and changed, at
     });
 }
 
-TEST_CASE("a parameter that no rank's loss has reached is named on every rank, before anything is changed",
-          "[trainer]") {
+TEST_CASE("a parameter without a gradient on any rank is named on every rank before anything is changed", "[trainer]") {
   for (const int stage : stages)
     on_ranks({1, 3}, [&](Communicator& comm) {
       Parameter used("used", Tensor::full({2000}, 1)), some("some", Tensor::full({3}, 1)),
@@ -284,7 +284,7 @@ TEST_CASE("a parameter that no rank's loss has reached is named on every rank, b
     });
 }
 
-TEST_CASE("parameters are seen, used, asked about and changed in one way at every stage", "[trainer]") {
+TEST_CASE("parameters are read, used, queried and changed in the same way at every stage", "[trainer]") {
   for (const int stage : stages)
     for (const DType dtype : {DType::f64, DType::bf16})
       on_ranks([&](Communicator& comm) {

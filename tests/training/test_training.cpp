@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training on several ranks ends where one process with the whole batch does, and several ways of dividing the work end
-// at the same bits.
+// Training on several ranks ends with the weights of one process with the whole batch, and several ways to distribute
+// the work give the same bits.
 #include "tests/support/on_ranks.h"
 #include "tests/training/training_table.h"
 
 using namespace weft;
 
-TEST_CASE("training ends where one process with the whole batch does", "[r28][r29][r30][r32][r33]") {
+TEST_CASE("training on ranks ends with the weights of one process with the whole batch", "[r28][r29][r30][r32][r33]") {
   for (const TrainingRow& row : training_table()) {
     const auto check = [&](Communicator& comm) {
       const double difference = row.difference(comm);
@@ -16,7 +16,7 @@ TEST_CASE("training ends where one process with the whole batch does", "[r28][r2
   }
 }
 
-TEST_CASE("the samples of every step are divided unevenly, and some ranks have none", "[r34]") {
+TEST_CASE("the training cases divide samples unevenly, and some ranks have none", "[r34]") {
   on_ranks({2, 3, 4, 8}, [](Communicator& comm) {
     Gradients none;
     bool uneven = false, empty = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training of ranks as threads that have a card each, as far as there are cards.
+// Training on ranks as threads with a card each, as far as there are cards.
 #include "tests/support/on_cards.h"
 #include "tests/support/on_ranks.h"
 #include "weft/collectives/placement_conversions.h"
@@ -10,7 +10,7 @@
 namespace weft {
 namespace {
 
-// The weights after a few steps of contrastive learning, whose loss gathers features and reduces their cotangents.
+// The weights after a few steps of contrastive learning with a loss that gathers features and reduces their cotangents.
 std::vector<double> weights_after_training(int ranks, CardOf which, int stage) {
   std::vector<double> weights;
   on_threads_with_cards(
@@ -37,7 +37,7 @@ std::vector<double> weights_after_training(int ranks, CardOf which, int stage) {
   return weights;
 }
 
-TEST_CASE("training on several cards gives the weights that it gives on one") {
+TEST_CASE("training on several cards gives the same weights as on one") {
   if (!several_cards()) return;
   for (const int stage : {0, 1, 2})
     for (const int n : {2, 3, 4}) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a step of DataParallel does besides its sums.
+// Steps of DataParallel apart from the sums of gradients.
 #include <cmath>
 
 #include "tests/support/chosen_terms.h"
@@ -24,7 +24,7 @@ struct Pair {
 
 }  // namespace
 
-TEST_CASE("ranks that have no memory in common gather what each has updated") {
+TEST_CASE("ranks without shared memory gather the parameters that each has updated") {
   run_ranks(3, [](std::unique_ptr<Transport> transport) {
     Communicator comm(std::make_unique<ForwardingTransport>(std::move(transport)));
     const TrainingCase& c = training_case("MLP");
@@ -33,7 +33,7 @@ TEST_CASE("ranks that have no memory in common gather what each has updated") {
   });
 }
 
-TEST_CASE("tapes notice that a step has changed the parameters, also those that other ranks have updated") {
+TEST_CASE("tapes notice that a step has changed parameters, including those updated by other ranks") {
   on_ranks([](Communicator& comm) {
     for (const int number : {0, 1, 2}) {
       Pair pair;
@@ -49,7 +49,7 @@ TEST_CASE("tapes notice that a step has changed the parameters, also those that 
   });
 }
 
-TEST_CASE("a step whose gradients are not finite changes nothing, and the next begins after discard") {
+TEST_CASE("a step with non-finite gradients changes nothing, and discard allows the next one") {
   on_ranks([](Communicator& comm) {
     for (const int number : {0, 1, 2}) {
       Pair pair;
@@ -65,7 +65,7 @@ TEST_CASE("a step whose gradients are not finite changes nothing, and the next b
   });
 }
 
-TEST_CASE("parameters that differ between ranks, and stages that are not here, are refused") {
+TEST_CASE("differing parameters and unknown stages are refused") {
   run_ranks(2, [](Communicator& comm) {
     Pair pair;
     expect_refusal([&] { DataParallel(pair.groups(), comm, stage(3)); },
@@ -75,7 +75,7 @@ TEST_CASE("parameters that differ between ranks, and stages that are not here, a
   });
 }
 
-TEST_CASE("a rank whose loss depends on nothing takes part in a step") {
+TEST_CASE("a rank with a constant loss takes part in a step") {
   on_ranks([](Communicator& comm) {
     for (const int number : {0, 1, 2}) {
       Pair pair;

@@ -11,10 +11,10 @@
 namespace weft {
 namespace {
 
-// Where rank r's samples of a step begin.
+// The index of rank r's first sample of a step.
 int64_t boundary(int64_t samples, int64_t step, int rank, int ranks) {
   if (rank == 0 || rank == ranks) return rank == 0 ? 0 : samples;
-  const bool joined = step % 3 != 0 && rank == 1 + step % (ranks - 1);  // with the rank before, so one has none
+  const bool joined = step % 3 != 0 && rank == 1 + step % (ranks - 1);  // begins with the rank before, now empty
   const Random key = {51, static_cast<uint64_t>(step)};
   const double shift = uniform_draw<double>(key, static_cast<uint64_t>(rank)) - 0.5;
   if (joined) return boundary(samples, step, rank - 1, ranks);

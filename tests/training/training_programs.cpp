@@ -65,8 +65,8 @@ struct ConvNet final : Program {
   }
 };
 
-// Every sample belongs to an expert, so a rank uses those of its own samples only, with a backward pass for each. One
-// is used in every other step and one never.
+// Each sample belongs to an expert, and a rank uses only those of its own samples, with a backward pass for each. One
+// expert is used in every other step, and one never.
 struct Experts final : Program {
   static constexpr int64_t count = 5;
   Linear trunk{"trunk", 6, 8, init, tanh_activation};
@@ -81,7 +81,7 @@ struct Experts final : Program {
   static int64_t expert_of(int64_t sample, const Step& step) {
     return std::min<int64_t>(sample * 4 / step.samples, step.number % 2 == 0 ? 3 : 2);
   }
-  // Of this rank's rows that belong to an expert.
+  // This rank's rows that belong to an expert.
   Var loss(const Var& features, int64_t expert, const Step& step) {
     int64_t begin = 0, end = step.rows;
     while (begin < end && expert_of(step.first + begin, step) < expert) ++begin;
@@ -96,7 +96,7 @@ struct Experts final : Program {
       Tape tape;
       const Var mine = loss(trunk(inputs(tape, step, {6})), e, step);
       if (!mine.defined()) continue;
-      if (e == 1) step.last();  // on some ranks; not true on all of these
+      if (e == 1) step.last();  // some ranks never get here, and some continue
       tape.backward(mine, step.gradients);
     }
   }
@@ -136,7 +136,7 @@ struct TwoLosses final : Program {
   }
 };
 
-// As VQGAN balances its losses: by the gradients of the last layer that they share, over all ranks.
+// As in VQGAN, losses are balanced by the global gradients of the last layer that they share.
 struct AdaptiveWeight final : Program {
   Linear encoder{"encoder", 6, 8, init, tanh_activation}, decoder{"decoder", 8, 6, init};
   Linear critic{"critic", 6, 1, init, tanh_activation};
@@ -214,7 +214,7 @@ struct GradientPenalty final : Program {
   }
 };
 
-// The square of the gradient of the whole loss, which is itself a sum over ranks, is a second loss.
+// The second loss is the square of the gradient of the global loss.
 struct SynchronizedPenalty final : Program {
   Mlp network{"network", {5, 12, 3}, init, tanh_activation};
   SynchronizedPenalty() { register_module(network); }

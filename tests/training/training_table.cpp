@@ -12,7 +12,7 @@ using Run = std::function<Weights(const TrainingCase& c, Communicator& comm)>;
 using Chosen = std::function<bool(const TrainingCase& c)>;
 constexpr double close = 1e-12, to_the_bit = 0;
 
-// What the chosen cases come to, run in each of these ways, against what they should come to.
+// The largest differences of the chosen cases, run in each of these ways, from the expected weights.
 TrainingRow row(const std::string& name, double limit, const Chosen& chosen, const std::vector<Run>& runs,
                 const Run& expected) {
   return {name, limit, [=](Communicator& comm) {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What "equal to one process" means, row by row: each a difference between weights after training on the ranks of a
-// group and those that they should be.
+// The rows of "equal to one process": each is a difference between the weights after training on the ranks of a group
+// and the expected ones.
 #include "tests/training/training_cases.h"
 
 namespace weft {
 
 struct TrainingRow {
   std::string name;
-  double limit;  // zero: equal to the bit
+  double limit;  // 0: bit-identical
   std::function<double(Communicator& comm)> difference;
 };
 const std::vector<TrainingRow>& training_table();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What Weft calls of cuBLAS, on the emulated card. As in cuBLAS, matrices are stored column by column.
+// The part of cuBLAS that Weft calls, on the emulated card. Matrices are column-major, as in cuBLAS.
 #include <cuda_runtime_api.h>
 
 #include <cstdint>

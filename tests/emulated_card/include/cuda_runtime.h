@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// CUDA's language as Weft's kernels use it: a kernel is a function that each of a block's threads calls.
+// The part of CUDA's language that Weft's kernels use: a kernel is a function that each of a block's threads calls.
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
@@ -35,7 +35,7 @@ struct alignas(16) uint4 {
   unsigned x, y, z, w;
 };
 
-// To memory whose values may have another type than T.
+// To memory whose element type may differ from T.
 template <class T> void __stwb(T* to, T value) {
   if (reinterpret_cast<uintptr_t>(to) % alignof(T) != 0) __builtin_trap();
   __builtin_memcpy(to, &value, sizeof value);
@@ -43,7 +43,7 @@ template <class T> void __stwb(T* to, T value) {
 
 inline void __syncthreads() { weft::emulated::meet_block(); }
 
-// T is what CUDA has a shuffle for. All lanes must take part.
+// T has a shuffle in CUDA. All lanes must take part.
 template <class T> T weft_value_of_lane(unsigned mask, T mine, int lane) {
   static_assert(std::is_arithmetic_v<T>);
   uint64_t bits = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What Weft calls of CUDA's runtime, on the emulated card.
+// The part of CUDA's runtime that Weft calls, on the emulated card.
 #include <cstddef>
 
 #include "tests/emulated_card/stream.h"

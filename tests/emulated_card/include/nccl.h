@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What Weft calls of NCCL, between emulated cards.
+// The part of NCCL that Weft calls, between emulated cards.
 #include <cuda_runtime_api.h>
 
 #include <climits>
