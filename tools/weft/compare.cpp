@@ -83,13 +83,12 @@ Difference compare(const std::filesystem::path& ours, const std::filesystem::pat
 }
 
 std::string text_of(const Difference& difference) {
-  constexpr size_t most_rows = 20;
+  constexpr size_t max_rows = 20;
   std::vector<Comparison> rows;
   std::string text, mismatches;
   for (const Pair& pair : difference.pairs) {
     if (!pair.mismatch.empty()) mismatches += "  " + pair.numbers.tensor + ": " + pair.mismatch + "\n";
-    if (pair.mismatch.empty() && pair.differs(difference.limit) && rows.size() < most_rows)
-      rows.push_back(pair.numbers);
+    if (pair.mismatch.empty() && pair.differs(difference.limit) && rows.size() < max_rows) rows.push_back(pair.numbers);
   }
   if (const Pair* first = difference.first())
     text =

@@ -78,11 +78,11 @@ std::vector<Group> groups_of(const std::vector<Verdict>& verdicts) {
 }
 
 std::string text_of(const Group& group) {
-  constexpr size_t most_names = 4;
+  constexpr size_t max_names = 4;
   const Verdict& first = *group.front();
   std::string subject = first.subject;
-  for (size_t i = 1; i < std::min(group.size(), most_names); ++i) subject += ", " + group[i]->subject;
-  if (group.size() > most_names) subject += " and " + std::to_string(group.size() - most_names) + " more";
+  for (size_t i = 1; i < std::min(group.size(), max_names); ++i) subject += ", " + group[i]->subject;
+  if (group.size() > max_names) subject += " and " + std::to_string(group.size() - max_names) + " more";
   // The subject that is worst stands for all of them.
   const auto error = [](const Verdict* verdict) {
     double worst = 0;
