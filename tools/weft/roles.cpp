@@ -12,7 +12,9 @@ const std::map<std::string, Role::Kind>& kinds_by_name() {
                                                           {"scalar_gradient", Role::Kind::scalar_gradient},
                                                           {"local_gradient", Role::Kind::local_gradient},
                                                           {"reduced_gradient", Role::Kind::reduced_gradient},
-                                                          {"previous_gradient", Role::Kind::previous_gradient}};
+                                                          {"previous_gradient", Role::Kind::previous_gradient},
+                                                          {"repeated_gradient", Role::Kind::repeated_gradient},
+                                                          {"gradient_norm", Role::Kind::gradient_norm}};
   return kinds;
 }
 
@@ -27,11 +29,18 @@ Role role_by_name(const std::string& name, const Loss* loss) {
     const size_t slash = rest.rfind('/');
     const bool numbered = slash != std::string::npos && slash + 1 < rest.size() && rest.size() - slash <= 7 &&
                           rest.find_first_not_of("0123456789", slash + 1) == std::string::npos;
-    if (!numbered) return {Role::Kind::local_gradient, rest, 0};
-    return {Role::Kind::local_gradient, rest.substr(0, slash), std::stoul(rest.substr(slash + 1))};
+    Role role{Role::Kind::local_gradient, rest.substr(0, numbered ? slash : rest.size()),
+              numbered ? std::stoul(rest.substr(slash + 1)) : 0};
+    if (const size_t at = role.of.rfind('@'); at != std::string::npos) {
+      role.use = role.of.substr(at + 1);
+      role.of.resize(at);
+    }
+    return role;
   }
   if (name.starts_with("reduced/")) return {Role::Kind::reduced_gradient, behind("reduced/"), 0};
   if (name.starts_with("previous/")) return {Role::Kind::previous_gradient, behind("previous/"), 0};
+  if (name.starts_with("again/")) return {Role::Kind::repeated_gradient, behind("again/"), 0};
+  if (name == "gradient_norm") return {Role::Kind::gradient_norm, "", 0};
   if (!loss) return {};
   const bool gradient = name.ends_with(".grad");
   const std::string of = gradient ? name.substr(0, name.size() - 5) : name;
