@@ -161,25 +161,18 @@ TEST_CASE("a factor on one class of parameters is named, and not on the others")
 
 namespace {
 
-// Of parameters of all kinds; `count` says how often the squares of a parameter on a rank count in the norm of `rank`.
-verify::Dump with_norm(const Mesh& mesh, const std::vector<std::string>& layouts, DType dtype,
-                       const std::function<double(const Layout&, int of, int rank)>& count) {
-  std::vector<verify::ParameterEvidence> parameters;
-  for (size_t i = 0; i < layouts.size(); ++i)
-    parameters.push_back(correct_parameter("w" + std::to_string(i),
-                                           {mesh, layout_of(mesh, layouts[i]), {5, 4}, dtype, 2, static_cast<int>(i)}));
-  verify::Dump dump = dump_of(mesh, std::move(parameters));
+// `count` says how often the squares of a parameter on rank `of` count in the norm of `rank`.
+void add_norm(verify::Dump& dump, DType dtype, const std::function<double(const Layout&, int of, int rank)>& count) {
   dump.norm.emplace();
   dump.norm->precision = dump.parameters[0].precision;
-  for (int rank = 0; rank < mesh.ranks(); ++rank) {
+  for (int rank = 0; rank < dump.ranks; ++rank) {
     double sum = 0;
     for (const verify::ParameterEvidence& p : dump.parameters)
-      for (int q = 0; q < mesh.ranks(); ++q)
+      for (int q = 0; q < dump.ranks; ++q)
         sum += count(*p.layout, q, rank) * p.reduced[static_cast<size_t>(q)].squaredNorm();
     dump.norm->by_rank.push_back(dtype == DType::f32 ? static_cast<double>(static_cast<float>(std::sqrt(sum)))
                                                      : std::sqrt(sum));
   }
-  return dump;
 }
 
 // Whether rank q has the first of equal copies along all axes but these.
@@ -208,7 +201,11 @@ TEST_CASE("what counts more or less than once in the norm of all gradients is na
       const std::vector<std::string>& layouts = kind.layouts;
       const size_t axis = kind.axis;
       const auto named = [&](const auto& count) {
-        const verify::Dump dump = with_norm(mesh, layouts, dtype, count);
+        verify::Dump dump = dump_of(mesh, {});
+        for (size_t i = 0; i < layouts.size(); ++i)
+          dump.parameters.push_back(correct_parameter(
+              "w" + std::to_string(i), {mesh, layout_of(mesh, layouts[i]), {5, 4}, dtype, 2, static_cast<int>(i)}));
+        add_norm(dump, dtype, count);
         for (const verify::ParameterEvidence& p : dump.parameters) check_only(verify::verdict(p, dump), "S0");
         return verify::verdict(*dump.norm, dump);
       };
@@ -328,37 +325,48 @@ TEST_CASE("sums in a lower precision are named by their size, and other small di
     }
 }
 
+namespace {
+
+Layout random_layout(std::mt19937& random, const Mesh& mesh) {
+  using Kind = verify::Placement::Kind;
+  Layout layout;
+  const bool divides = random() % 2 == 0;
+  for (size_t axis = 0; axis < mesh.axes.size(); ++axis) {
+    const int dimension = static_cast<int>(random() % 2);
+    const verify::Placement all[] = {{}, {Kind::sum}, {Kind::mean, -1, true}, {Kind::shard, dimension}};
+    layout.local.push_back(all[random() % 4]);
+    layout.reduced.push_back(verify::settled(layout.local)[axis]);
+    if (divides && layout.reduced[axis] == verify::Placement()) layout.reduced[axis] = {Kind::shard, dimension};
+    if (!layout.local[axis].pending() && random() % 2 == 0) layout.averaged.push_back(axis);
+  }
+  return layout;
+}
+
+}  // namespace
+
 TEST_CASE("hundreds of random jobs on random meshes are called correct") {
+  const std::vector<int> meshes[] = {{3, 2}, {5}, {2, 2, 2}, {1, 3}, {2, 3}, {4}};
   std::mt19937 random(12);
-  const auto pick = [&](auto list) { return list[random() % list.size()]; };
   int wrong = 0;
   for (int i = 0; i < 300; ++i) {
     Mesh mesh;
-    for (const int size : pick(std::vector<std::vector<int>>{{3, 2}, {5}, {2, 2, 2}, {1, 3}, {2, 3}, {4}}))
+    for (const int size : meshes[random() % std::size(meshes)])
       mesh.axes.push_back({std::string(1, static_cast<char>('a' + mesh.axes.size())), size});
-    Layout layout;
-    const bool divides = random() % 2 == 0;
-    for (size_t axis = 0; axis < mesh.axes.size(); ++axis) {
-      const int dimension = static_cast<int>(random() % 2);
-      layout.local.push_back(pick(std::vector<verify::Placement>{{},
-                                                                 {verify::Placement::Kind::sum},
-                                                                 {verify::Placement::Kind::mean, -1, true},
-                                                                 {verify::Placement::Kind::shard, dimension}}));
-      layout.reduced.push_back(verify::settled(layout.local)[axis]);
-      if (divides && layout.reduced[axis].kind == verify::Placement::Kind::replicate)
-        layout.reduced[axis] = {verify::Placement::Kind::shard, dimension};
+    const DType dtype = random() % 2 == 0 ? DType::f32 : DType::f64;
+    const int passes = static_cast<int>(1 + random() % 3);
+    verify::Dump dump = dump_of(mesh, {});
+    for (int p = 0; p < 3; ++p) {
+      const Shape whole = {static_cast<int64_t>(3 + random() % 6), static_cast<int64_t>(1 + random() % 7)};
+      Planted planted{mesh, random_layout(random, mesh), whole, dtype, passes, 3 * i + p};
+      if (random() % 2 == 0) planted.uses = {"first", "second"};
+      dump.parameters.push_back(correct_parameter("w" + std::to_string(p), planted));
     }
-    const Planted planted{mesh,
-                          layout,
-                          {static_cast<int64_t>(3 + random() % 6), static_cast<int64_t>(1 + random() % 7)},
-                          random() % 2 == 0 ? DType::f32 : DType::f64,
-                          static_cast<int>(1 + random() % 3),
-                          i};
-    const verify::Dump dump = dump_of(mesh, {correct_parameter("w", planted)});
-    const Verdict verdict = verify::verdict(dump.parameters[0], dump);
-    INFO("job " << i << " on " << mesh.text() << ", " << verify::class_of(layout, mesh) << ": " << found(verdict));
-    CHECK(verdict.outcome == Outcome::correct);
-    wrong += verdict.outcome != Outcome::correct;
+    add_norm(dump, dtype, [&](const Layout& layout, int q, int) { return first_copy(mesh, layout, q); });
+    for (const Verdict& verdict : verify::verdicts(dump)) {
+      INFO("job " << i << " on " << mesh.text() << ", " << verdict.subject << ": " << found(verdict));
+      CHECK(verdict.outcome == Outcome::correct);
+      wrong += verdict.outcome != Outcome::correct;
+    }
   }
   CHECK(wrong == 0);
 }

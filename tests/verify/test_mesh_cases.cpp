@@ -176,7 +176,7 @@ TEST_CASE("experts that are not divided by the ranks that share them are named: 
       dump_of(mesh_case("experts"), [](const std::string&, Layout& layout) { layout.averaged = {}; });
   const auto all = found(dump);
   CHECK(all.at("parameter 'dense'") == "S0");
-  CHECK(all.at("parameter 'expert'") == "S30: dp:Partial(avg) ep:Partial(avg) 1x, dp:Partial(avg) ep:Shard(0) 2x");
+  CHECK(all.at("parameter 'expert'") == "S30: Shard(0) over ep 2x, data parallel 1x");
 }
 
 TEST_CASE("a gradient that every rank has, but which is summed over them, is named: Megatron-LM 7452") {

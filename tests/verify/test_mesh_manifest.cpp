@@ -104,6 +104,8 @@ TEST_CASE("a manifest that cannot be right is refused, and what is wrong is said
   refused(R"J({"names": ["dp"], "shape": [3, 2]})J", good, "the mesh has 1 names and 2 sizes");
   refused(R"J({"names": ["dp", "dp"], "shape": [3, 2]})J", good, "two axes of the mesh have the same name");
   refused(R"J({"names": ["dp", "tp"], "shape": [3, 0]})J", good, "the axis 'tp' of the mesh has 0 ranks");
+  refused(R"J({"names": ["dp", ""], "shape": [3, 2]})J", good, "an axis of the mesh has an empty name");
+  refused(R"J({"names": ["dp", "tp"], "shape": [65536, 65536]})J", good, "the mesh has more than 65536 ranks");
   refused(R"J({"names": ["dp", "tp"]})J", good, "shape");
   refused(good_mesh, R"J("v": {"local": ["R", "R"]})J", "places the parameter 'v', of which there are no gradients");
   placed(R"J({"local": ["Partial(avg)", "Sharded(1)"]})J", "parameter 'w': 'Sharded(1)' is no placement");

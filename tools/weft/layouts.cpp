@@ -59,11 +59,14 @@ Mesh mesh_in(const Json& manifest) {
   const auto names = entry.at("names").get<std::vector<std::string>>();
   const auto sizes = entry.at("shape").get<std::vector<int>>();
   require(names.size() == sizes.size() && !names.empty(), "the mesh has ", names.size(), " names and ", sizes.size(),
-          " sizes: it needs one of each for every axis");
+          " sizes: it needs a name and a size for each axis");
   require(std::set(names.begin(), names.end()).size() == names.size(), "two axes of the mesh have the same name");
+  constexpr int most_ranks = 1 << 16;
   Mesh mesh;
   for (size_t i = 0; i < names.size(); ++i) {
-    require(sizes[i] > 0 && sizes[i] <= 1 << 16, "the axis '", names[i], "' of the mesh has ", sizes[i], " ranks");
+    require(!names[i].empty(), "an axis of the mesh has an empty name");
+    require(sizes[i] > 0, "the axis '", names[i], "' of the mesh has ", sizes[i], " ranks");
+    require(sizes[i] <= most_ranks / mesh.ranks(), "the mesh has more than ", most_ranks, " ranks");
     mesh.axes.push_back({names[i], sizes[i]});
   }
   return mesh;

@@ -54,6 +54,8 @@ std::vector<int> Mesh::along(size_t axis, int rank) const {
   return ranks;
 }
 
+std::string Mesh::over(size_t axis) const { return axes[axis].name.empty() ? "" : " over " + axes[axis].name; }
+
 std::string Mesh::text() const {
   std::string all;
   for (const Axis& axis : axes) all += (all.empty() ? "" : " x ") + axis.name + " " + std::to_string(axis.size);
@@ -86,8 +88,8 @@ std::string class_of(const Layout& layout, const Mesh& mesh) {
   if (!layout.label.empty()) return layout.label;
   std::string all;
   for (size_t i = 0; i < layout.local.size(); ++i)
-    all += (i == 0 ? "" : " ") + mesh.axes[i].name + ":" + text(layout.local[i]);
-  return all;
+    if (!layout.local[i].data) all += (all.empty() ? "" : ", ") + text(layout.local[i]) + mesh.over(i);
+  return all.empty() ? "data parallel" : all;
 }
 
 Placement placement_named(const std::string& text) {
@@ -186,9 +188,8 @@ void Reduction::put_together(std::vector<Block>& of_ranks, size_t axis, const La
     for (size_t i = 0; i < ranks.size(); ++i) {
       const Block& term = of_ranks[static_cast<size_t>(ranks[i])];
       require(term.shape == one.shape, "is ", term.shape, " on rank ", ranks[i], " and ", one.shape, " on rank ", first,
-              ", but is ", text(layout_.local[axis]), mesh_.axes[axis].name.empty() ? "" : " over ",
-              mesh_.axes[axis].name);
-      if (lapse.axis != axis || !(lapse.missing >> i & 1)) sum += term.values;
+              ", but is ", text(layout_.local[axis]), mesh_.over(axis));
+      if (lapse.axis != axis || std::ranges::find(lapse.missing, i) == lapse.missing.end()) sum += term.values;
     }
     for (const int r : ranks) of_ranks[static_cast<size_t>(r)].values = unit * sum;
   }
@@ -223,8 +224,8 @@ void Reduction::divide(std::vector<Block>& of_ranks, size_t axis) const {
       if (q == r) begin = all, end = all + length;
       all += length;
     }
-    require(all == mine.shape[dimension], "is divided over ", mesh_.axes[axis].name, " into ", all, " along dimension ",
-            dimension, ", but there are ", mine.shape[dimension]);
+    require(all == mine.shape[dimension], "is divided", mesh_.over(axis), " into ", all, " along dimension ", dimension,
+            ", but there are ", mine.shape[dimension]);
     mine = slice(mine, dimension, begin, end);
   }
 }

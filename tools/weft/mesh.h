@@ -26,6 +26,7 @@ struct Mesh {
   size_t axis(const std::string& name) const;           // Error if there is none
   int coordinate(size_t axis, int rank) const;          // of a rank along an axis
   std::vector<int> along(size_t axis, int rank) const;  // the ranks that differ from this one in this axis only
+  std::string over(size_t axis) const;                  // " over tp"; nothing if the axis has no name
   std::string text() const;                             // "dp 3 x tp 2"
 };
 
@@ -80,7 +81,7 @@ class Reduction {
   struct Lapse {
     std::vector<size_t> skipped = {};  // axes along which nothing was put together: each rank keeps its own
     size_t axis = 0;                   // along this one,
-    size_t missing = 0;                // the terms of these coordinates are missing, one bit for each
+    std::vector<size_t> missing = {};  // the terms of these coordinates are missing
   };
   // By rank, from those of all ranks. An Error if their shapes do not fit the layout.
   std::vector<Block> operator()(std::vector<Block> of_ranks, const Lapse& lapse) const;

@@ -47,14 +47,12 @@ class NormModel {
     add("S0", "", [](const Squares&) { return 1.0; });
     add("S31", "every rank's copy counts", [](const Squares& p) { return p.copies; });
     for (size_t axis = 0; axis < mesh_.axes.size(); ++axis) {
-      const auto [name, size] = mesh_.axes[axis];
+      const int size = mesh_.axes[axis].size;
       const auto replicated = [axis](const Squares& p) { return p.layout.reduced[axis].kind == Kind::replicate; };
-      const std::string over = name.empty() ? "" : " over " + name;
-      add("S31", "replicated" + over + ": counted " + std::to_string(size) + " times",
-          [&](const Squares& p) { return replicated(p) ? size : 1.0; });
-      add("S31", "sharded" + over + ": counted " + std::to_string(size) + " times",
-          [&](const Squares& p) { return replicated(p) ? 1.0 : size; });
-      add_own_shards(axis, "sharded" + over + ": only the own shard counts");
+      const std::string times = mesh_.over(axis) + ": counted " + std::to_string(size) + " times";
+      add("S31", "replicated" + times, [&](const Squares& p) { return replicated(p) ? size : 1.0; });
+      add("S31", "sharded" + times, [&](const Squares& p) { return replicated(p) ? 1.0 : size; });
+      add_own_shards(axis, "sharded" + mesh_.over(axis) + ": only the own shard counts");
     }
     for (const std::string& name : classes_) add_class(name);
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What each mistake of a reducer makes of the gradient of a parameter.
+#include <algorithm>
 #include <cmath>
 
 #include "tools/weft/signatures.h"
@@ -33,11 +34,24 @@ ByRank times(double factor, ByRank all) {
   return all;
 }
 
-// The numbers of the bits of a set, "0, 2".
-std::string listed(size_t set) {
+// What could be missing of so many: every set but none and all; of more than eight only sets of one.
+std::vector<std::vector<size_t>> missing_of(size_t count) {
+  constexpr size_t most_of_which_all = 8;
+  std::vector<std::vector<size_t>> sets;
+  if (count > most_of_which_all)
+    for (size_t i = 0; i < count; ++i) sets.push_back({i});
+  else
+    for (size_t bits = 1; bits + 1 < size_t{1} << count; ++bits) {
+      sets.emplace_back();
+      for (size_t i = 0; i < count; ++i)
+        if (bits >> i & 1) sets.back().push_back(i);
+    }
+  return sets;
+}
+
+template <class Name> std::string listed(const std::vector<size_t>& set, Name name) {
   std::string names;
-  for (size_t i = 0; set >> i; ++i)
-    if (set >> i & 1) names += (names.empty() ? "" : ", ") + std::to_string(i);
+  for (const size_t i : set) names += (names.empty() ? "" : ", ") + name(i);
   return names;
 }
 
@@ -74,8 +88,7 @@ class ReducerModel {
       add("S8", "", times(samples_over(), truth_));
       add("S9", "", times(1 / samples_over(), truth_));
     }
-    for (const size_t axis : data_axes_) {
-      if (data_axes_.size() == 1) break;
+    for (const size_t axis : each_of_several(data_axes_)) {
       add("S8", over(axis), times(size(axis), truth_));
       add("S9", over(axis), times(1 / size(axis), truth_));
     }
@@ -110,43 +123,28 @@ class ReducerModel {
   // model, where the terms of all ranks belong to every copy.
   void add_axes_left_out() {
     if (divides_samples()) add("S22", "", reduced(whole_, {.skipped = data_axes_}));
-    for (const size_t axis : data_axes_)
-      if (data_axes_.size() > 1) add("S22", over(axis), reduced(whole_, {.skipped = {axis}}));
+    for (const size_t axis : each_of_several(data_axes_)) add("S22", over(axis), reduced(whole_, {.skipped = {axis}}));
     for (const size_t axis : model_axes_)
       if (layout_.local[axis].pending() || copies_differ(axis))
         add("S29", over(axis), reduced(whole_, {.skipped = {axis}}));
   }
 
   void add_lost_uses() {
-    constexpr size_t most_uses = 8;  // of which every set is tried
-    if (uses_.size() < 2) return;
-    const size_t sets = size_t{1} << uses_.size();
-    for (size_t lost = 1; lost + 1 < sets; ++lost) {
-      if (uses_.size() > most_uses && (lost & (lost - 1)) != 0) continue;
+    for (const std::vector<size_t>& lost : missing_of(uses_.size())) {
       std::vector<ByRank> rest;
-      std::string names;
       for (size_t i = 0; i < uses_.size(); ++i)
-        if (lost >> i & 1)
-          names += (names.empty() ? "" : ", ") + uses_[i].first;
-        else
-          rest.push_back(sum_of(uses_[i].second));
-      add("S32", "without " + names, reduced(sum_of(rest)));
+        if (std::ranges::find(lost, i) == lost.end()) rest.push_back(sum_of(uses_[i].second));
+      add("S32", "without " + listed(lost, [&](size_t i) { return uses_[i].first; }), reduced(sum_of(rest)));
     }
   }
 
-  // Every set of ranks could be missing; with more than eight of them, only sets of one are tried.
   void add_missing_ranks() {
     for (size_t axis = 0; axis < mesh_.axes.size(); ++axis) {
       if (!layout_.local[axis].pending()) continue;
-      const auto ranks = static_cast<size_t>(mesh_.axes[axis].size);
-      const auto add_without = [&](size_t missing) {
-        add("S24", "without rank " + listed(missing) + (over(axis).empty() ? "" : " of " + mesh_.axes[axis].name),
+      const std::string of_axis = mesh_.axes[axis].name.empty() ? "" : " of " + mesh_.axes[axis].name;
+      for (const std::vector<size_t>& missing : missing_of(static_cast<size_t>(mesh_.axes[axis].size)))
+        add("S24", "without rank " + listed(missing, [](size_t i) { return std::to_string(i); }) + of_axis,
             reduced(whole_, {.axis = axis, .missing = missing}));
-      };
-      if (ranks > 8)
-        for (size_t r = 0; r < std::min<size_t>(ranks, 64); ++r) add_without(size_t{1} << r);
-      else
-        for (size_t missing = 1; missing + 1 < size_t{1} << ranks; ++missing) add_without(missing);
     }
   }
 
@@ -157,7 +155,10 @@ class ReducerModel {
 
  private:
   double size(size_t axis) const { return mesh_.axes[axis].size; }
-  std::string over(size_t axis) const { return mesh_.axes[axis].name.empty() ? "" : "over " + mesh_.axes[axis].name; }
+  std::string over(size_t axis) const { return "over " + mesh_.axes[axis].name; }
+  static std::vector<size_t> each_of_several(const std::vector<size_t>& axes) {
+    return axes.size() > 1 ? axes : std::vector<size_t>();
+  }
   bool divides_samples() const { return !data_axes_.empty() || model_axes_.empty(); }
   double samples_over() const {
     double ranks = 1;
