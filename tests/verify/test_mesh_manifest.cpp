@@ -134,6 +134,16 @@ TEST_CASE("a manifest that cannot be right is refused, and what is wrong is said
   placed(R"J({"local": {"tp": "Shard(1)"}, "average": ["tp"]})J", "there is no entry 'average'");
 }
 
+TEST_CASE("without divided dimensions only the number of elements counts, as before and after flattening") {
+  const ScratchFolder scratch;
+  std::ofstream(scratch.path / "manifest.json") << R"J({"weft_manifest": 1})J";
+  const Tensor x = data_of(0, {2, 3});
+  const std::vector<NamedTensor> tensors = {{"local/w", x}, {"reduced/w", x.reshape({6})}};
+  for (const char* rank : {"rank0.safetensors", "rank1.safetensors", "rank2.safetensors"})
+    write_safetensors(scratch.path / rank, tensors, {});
+  CHECK(found(verify::read_dump(scratch.path)) == std::vector<std::string>{"S0"});
+}
+
 TEST_CASE("tensors of a job that contradict each other are refused") {
   const auto refused = [](const std::vector<NamedTensor>& tensors, const std::string& said) {
     const ScratchFolder scratch;
@@ -147,6 +157,8 @@ TEST_CASE("tensors of a job that contradict each other are refused") {
   refused({{"local/w@a", x}, {"local/w@b", data_of(0, {5})}, {"reduced/w", x}}, "there are two local gradients of 'w'");
   refused({{"gradient_norm", x}}, "'gradient_norm' is one number, not (4)");
   refused({{"local/w", x}}, "there is no 'reduced/w'");
+  refused({{"local/w", x}, {"reduced/w", data_of(0, {5})}},
+          "the gradient of 'w' is (5) on rank 0, but by its placements (4)");
   refused({{"local/w", x}, {"reduced/w", x}, {"again/w", data_of(0, {3})}},
           "the repeated gradient of 'w' has 3 elements, not 4");
 }

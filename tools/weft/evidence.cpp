@@ -2,7 +2,6 @@
 #include "tools/weft/evidence.h"
 
 #include <algorithm>
-#include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -153,8 +152,8 @@ class Reader {
     require(tensor.size() == 1, where(rank), ": '", name, "' is one number, not ", tensor.shape());
     if (!dump.norm) dump.norm.emplace();
     lower(dump.norm->precision, tensor.dtype());
-    dump.norm->by_rank.resize(rank + 1, std::numeric_limits<double>::quiet_NaN());
-    dump.norm->by_rank[rank] = tensor.to(DType::f64).values()[0];
+    dump.norm->by_rank.push_back(tensor.to(DType::f64).values()[0]);
+    require(dump.norm->by_rank.size() == rank + 1, where(rank), ": an earlier rank has no '", name, "'");
   }
 
   void place_parameter(const Role& role, const Tensor& tensor, size_t rank) {
@@ -220,9 +219,8 @@ class Reader {
   }
 
   void check_norm() {
-    for (size_t r = 0; r < dump.files.size(); ++r)
-      require(r < dump.norm->by_rank.size() && !std::isnan(dump.norm->by_rank[r]), where(r),
-              ": there is no 'gradient_norm'");
+    require(dump.norm->by_rank.size() == dump.files.size(), where(dump.files.size() - 1),
+            ": there is no gradient norm, which an earlier rank has");
     for (const ParameterEvidence& p : dump.parameters) lower(dump.norm->precision, p.precision);
   }
 

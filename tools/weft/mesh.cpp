@@ -166,8 +166,8 @@ std::vector<Block> Reduction::operator()(std::vector<Block> of_ranks, const Laps
   for (const size_t axis : layout_.averaged) divisor *= mesh_.axes[axis].size;
   for (size_t r = 0; r < of_ranks.size(); ++r) {
     if (divisor != 1) of_ranks[r].values /= divisor;
-    require(of_ranks[r].shape == shapes_[r], "is ", shapes_[r], " on rank ", r, ", but by its placements ",
-            of_ranks[r].shape);
+    require(of_ranks[r].shape.size() == shapes_[r].size(), "is ", shapes_[r], " on rank ", r,
+            ", but by its placements ", of_ranks[r].shape);
   }
   return of_ranks;
 }
@@ -187,8 +187,8 @@ void Reduction::put_together(std::vector<Block>& of_ranks, size_t axis, const La
     Matrix sum = Matrix::Zero(1, one.values.size());
     for (size_t i = 0; i < ranks.size(); ++i) {
       const Block& term = of_ranks[static_cast<size_t>(ranks[i])];
-      require(term.shape == one.shape, "is ", term.shape, " on rank ", ranks[i], " and ", one.shape, " on rank ", first,
-              ", but is ", text(layout_.local[axis]), mesh_.over(axis));
+      require(term.shape.size() == one.shape.size(), "is ", term.shape, " on rank ", ranks[i], " and ", one.shape,
+              " on rank ", first, ", but is ", text(layout_.local[axis]), mesh_.over(axis));
       if (lapse.axis != axis || std::ranges::find(lapse.missing, i) == lapse.missing.end()) sum += term.values;
     }
     for (const int r : ranks) of_ranks[static_cast<size_t>(r)].values = unit * sum;

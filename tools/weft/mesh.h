@@ -83,7 +83,7 @@ class Reduction {
     size_t axis = 0;                   // along this one,
     std::vector<size_t> missing = {};  // the terms of these coordinates are missing
   };
-  // By rank, from those of all ranks. An Error if their shapes do not fit the layout.
+  // By rank, from those of all ranks. An Error if their sizes do not fit the layout.
   std::vector<Block> operator()(std::vector<Block> of_ranks, const Lapse& lapse) const;
   std::vector<Block> operator()(std::vector<Block> of_ranks) const { return (*this)(std::move(of_ranks), Lapse()); }
 

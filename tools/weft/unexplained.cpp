@@ -95,10 +95,8 @@ void explain_by_repetition(Verdict& verdict, const ParameterEvidence& parameter,
     verdict.best = Explained{&signature("S27"), "", 0};
     verdict.runner_up.reset();
   } else if (absurd && !repeated) {
-    verdict.remarks.push_back(
-        "no sum of gradients is that large: S27, if repeating the step gives other numbers; dump "
-        "them as again/" +
-        parameter.name);
+    verdict.remarks.push_back("no sum of gradients is that large: S27, if again/" + parameter.name +
+                              ", from the same step run again, has other numbers");
   } else if (different) {
     verdict.remarks.push_back("repeating the step gave other numbers: something is read before it is complete");
   }
@@ -171,13 +169,12 @@ std::optional<double> explained_by(const LowPrecision& low, const Chain& chain, 
 }
 
 void explain_by_precision(Verdict& verdict, const ParameterEvidence& parameter, const Sums& sums) {
-  std::string where;  // empty if it could be either
   for (const Chain& chain : sums.chains) {
     const Difference difference(parameter.reduced, sums, chain);
     for (const LowPrecision& low : {LowPrecision{"f16", 0x1p-11}, LowPrecision{"bf16", 0x1p-8}}) {
       const auto error = explained_by(low, chain, difference);
       if (!error || parameter.precision.epsilon >= low.rounding) continue;
-      where = verdict.best ? "" : std::string(", ") + chain.where;
+      const std::string where = verdict.best ? "" : std::string(", ") + chain.where;  // or it could be either
       verdict.best = Explained{&signature("S28"), std::string("in ") + low.name + where, *error};
       verdict.runner_up.reset();
     }
