@@ -144,6 +144,17 @@ TEST_CASE("without divided dimensions only the number of elements counts, as bef
   CHECK(found(verify::read_dump(scratch.path)) == std::vector<std::string>{"S0"});
 }
 
+TEST_CASE("ranks may be without some uses of a parameter, as stages of a pipeline are") {
+  const ScratchFolder scratch;
+  std::ofstream(scratch.path / "manifest.json") << R"J({"weft_manifest": 1, "reducer": "sum"})J";
+  const Tensor first = data_of(0, {2, 3}), last = data_of(1, {2, 3}), sum = (Var(first) + last).value();
+  write_safetensors(scratch.path / "rank0.safetensors",
+                    std::vector<NamedTensor>{{"local/w@embedding", first}, {"reduced/w", sum}}, {});
+  write_safetensors(scratch.path / "rank1.safetensors",
+                    std::vector<NamedTensor>{{"local/w@head", last}, {"reduced/w", sum}}, {});
+  CHECK(found(verify::read_dump(scratch.path)) == std::vector<std::string>{"S0"});
+}
+
 TEST_CASE("tensors of a job that contradict each other are refused") {
   const auto refused = [](const std::vector<NamedTensor>& tensors, const std::string& said) {
     const ScratchFolder scratch;
