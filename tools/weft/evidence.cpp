@@ -5,6 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "tools/weft/layouts.h"
 #include "tools/weft/matrix_of.h"
 #include "weft/data/files/safetensors.h"
 #include "weft/data/idx.h"
@@ -24,10 +25,10 @@ Precision precision_of(DType dtype) {
   }
 }
 
-void lower(Precision& of_all, DType dtype) {
-  const Precision here = precision_of(dtype);
+void lower(Precision& of_all, const Precision& here) {
   if (here.epsilon > of_all.epsilon) of_all = here;
 }
+void lower(Precision& of_all, DType dtype) { lower(of_all, precision_of(dtype)); }
 
 // Puts the tensors of all files where they belong, and then checks that nothing is missing.
 class Reader {
@@ -38,11 +39,14 @@ class Reader {
   std::map<std::string, Role> roles;  // of the manifest
   std::map<std::string, std::vector<std::string>> hashes;
   std::optional<ScaleReader> scale;
+  std::map<std::string, Layout> layouts;
 
   void read(const std::vector<std::filesystem::path>& files) {
     require(!files.empty(), "verify: there is no dump of any rank");
     dump.files = files;
     dump.ranks = static_cast<int>(files.size());
+    require(mesh_of(dump).ranks() == dump.ranks, "verify: the mesh is ", mesh_of(dump).text(), ", which is ",
+            mesh_of(dump).ranks(), " ranks, but there are files of ", dump.ranks);
     if (loss) prepare_seam();
     for (size_t rank = 0; rank < files.size(); ++rank) {
       const SafetensorsFile file(files[rank]);
@@ -53,10 +57,14 @@ class Reader {
     }
     if (loss) check_seam();
     if (scale) dump.scale = scale->finish(dump.parameters);
-    std::erase_if(dump.parameters, [](const ParameterEvidence& p) {  // nothing to hold the reduced gradient against
-      return std::ranges::all_of(p.local, [](const auto& of_rank) { return of_rank.empty(); });
-    });
-    for (const ParameterEvidence& p : dump.parameters) check_parameter(p);
+    if (dump.norm)
+      check_norm();
+    else  // nothing to hold the reduced gradient against
+      std::erase_if(dump.parameters, [](const ParameterEvidence& p) { return !p.has_local(); });
+    for (const auto& [name, layout] : layouts)
+      require(std::ranges::find(dump.parameters, name, &ParameterEvidence::name) != dump.parameters.end(),
+              "verify: the manifest places the parameter '", name, "', of which there are no gradients");
+    for (ParameterEvidence& p : dump.parameters) check_parameter(p);
   }
 
  private:
@@ -87,7 +95,10 @@ class Reader {
     added.name = name;
     added.local.resize(dump.files.size());
     added.reduced.resize(dump.files.size());
+    added.local_shapes.resize(dump.files.size());
+    added.reduced_shapes.resize(dump.files.size());
     if (hashes.contains(name)) added.hashes = hashes.at(name);
+    if (layouts.contains(name)) added.layout = layouts.at(name);
     return added;
   }
 
@@ -101,6 +112,7 @@ class Reader {
       case Role::Kind::seam_gradient: return place_features(role, tensor, rank, name);
       case Role::Kind::scalar:
       case Role::Kind::scalar_gradient: return place_scalar(role, tensor, rank, name);
+      case Role::Kind::gradient_norm: return place_norm(tensor, rank, name);
       default: return place_parameter(role, tensor, rank);
     }
   }
@@ -132,23 +144,48 @@ class Reader {
             ": the replicas have diverged (S26)");
   }
 
+  void place_norm(const Tensor& tensor, size_t rank, const std::string& name) {
+    require(tensor.size() == 1, where(rank), ": '", name, "' is one number, not ", tensor.shape());
+    if (!dump.norm) dump.norm.emplace();
+    lower(dump.norm->precision, tensor.dtype());
+    dump.norm->by_rank.push_back(tensor.to(DType::f64).values()[0]);
+    require(dump.norm->by_rank.size() == rank + 1, where(rank), ": an earlier rank has no '", name, "'");
+  }
+
   void place_parameter(const Role& role, const Tensor& tensor, size_t rank) {
     ParameterEvidence& p = parameter(role.of);
     const Matrix values = matrix_of(tensor.reshape({1, tensor.size()}));
-    if (role.kind == Role::Kind::previous_gradient) {
-      p.previous.resize(dump.files.size());
-      p.previous[rank] = values;
-      return;
-    }
+    const auto place_in = [&](std::vector<Matrix>& by_rank) {
+      by_rank.resize(dump.files.size());
+      by_rank[rank] = values;
+    };
+    if (role.kind == Role::Kind::previous_gradient) return place_in(p.previous);
+    if (role.kind == Role::Kind::repeated_gradient) return place_in(p.again);
     lower(p.precision, tensor.dtype());
     if (role.kind == Role::Kind::reduced_gradient) {
-      p.reduced[rank] = values;
-      return;
+      p.reduced_shapes[rank] = tensor.shape();
+      return place_in(p.reduced);
     }
+    place_local(p, role, values, tensor.shape(), rank);
+  }
+
+  void place_local(ParameterEvidence& p, const Role& role, const Matrix& values, const Shape& shape, size_t rank) {
     require(role.micro_batch < max_micro_batches, where(rank), ": '", role.of, "' has a micro-batch ", role.micro_batch,
             ", but there are at most ", max_micro_batches);
-    if (p.local[rank].size() <= role.micro_batch) p.local[rank].resize(role.micro_batch + 1);
-    p.local[rank][role.micro_batch] = values;
+    const auto place_in = [&](std::vector<Matrix>& by_micro_batch) -> Matrix& {
+      if (by_micro_batch.size() <= role.micro_batch) by_micro_batch.resize(role.micro_batch + 1);
+      return by_micro_batch[role.micro_batch];
+    };
+    Matrix& sum = place_in(p.local[rank]);
+    const bool first = sum.rows() == 0;
+    require(first || (!role.use.empty() && !p.uses.empty() && p.local_shapes[rank] == shape), where(rank),
+            ": there are two local gradients of '", role.of, "', which are not those of two uses of one shape");
+    p.local_shapes[rank] = shape;
+    sum = first ? values : Matrix(sum + values);
+    if (role.use.empty()) return;
+    auto& use = p.uses[role.use];
+    use.resize(dump.files.size());
+    place_in(use[rank]) = values;
   }
 
   void check_seam() {
@@ -177,21 +214,63 @@ class Reader {
     require(x.allFinite(), where(r), ": '", name, "' has numbers that are not finite");
   }
 
-  void check_parameter(const ParameterEvidence& p) {
+  void check_norm() {
+    require(dump.norm->by_rank.size() == dump.files.size(), where(dump.files.size() - 1),
+            ": there is no gradient norm, which an earlier rank has");
+    for (const ParameterEvidence& p : dump.parameters) lower(dump.norm->precision, p.precision);
+  }
+
+  void check_parameter(ParameterEvidence& p) {
+    for (size_t r = 0; r < dump.files.size(); ++r)
+      require(p.reduced[r].rows() > 0, where(r), ": there is no 'reduced/", p.name, "'");
+    if (!p.has_local()) return;
     const size_t passes = p.local[0].size();
-    const Eigen::Index size = p.reduced[0].size();
     dump.micro_batches = std::max(dump.micro_batches, static_cast<int>(passes));
     for (size_t r = 0; r < dump.files.size(); ++r) {
-      require(p.reduced[r].rows() > 0, where(r), ": there is no 'reduced/", p.name, "'");
       require(passes > 0 && p.local[r].size() == passes, where(r), ": '", p.name, "' has local gradients of ",
               p.local[r].size(), " micro-batches, on rank 0 of ", passes);
-      const auto check_size = [&](const char* what, const Matrix& m) {
-        require(m.rows() > 0 && m.size() == size, where(r), ": the ", what, " gradient of '", p.name, "' has ",
-                m.size(), " elements, the reduced one of rank 0 ", size);
+      check_dimensions(p, r);
+      const auto check_size = [&](const char* what, const Matrix& m, const Shape& shape) {
+        require(m.rows() > 0 && m.size() == shape.size(), where(r), ": the ", what, " gradient of '", p.name, "' has ",
+                m.size(), " elements, not ", shape.size());
       };
-      check_size("reduced", p.reduced[r]);
-      for (const Matrix& m : p.local[r]) check_size("local", m);
-      if (!p.previous.empty()) check_size("previous", p.previous[r]);
+      for (const Matrix& m : p.local[r]) check_size("local", m, p.local_shapes[r]);
+      if (!p.previous.empty()) check_size("previous", p.previous[r], p.reduced_shapes[r]);
+      if (!p.again.empty()) check_size("repeated", p.again[r], p.reduced_shapes[r]);
+    }
+    fill_uses(p, passes);
+    check_reduction(p);
+  }
+
+  void check_dimensions(const ParameterEvidence& p, size_t r) const {
+    const Layout layout = layout_of(p, dump);
+    const auto check = [&](const char* what, const Placement& placement, const Shape& shape) {
+      require(placement.dimension < shape.rank(), where(r), ": the ", what, " gradient of '", p.name, "' is ", shape,
+              ", which has no dimension ", placement.dimension, " for its placement ", text(placement));
+    };
+    for (size_t axis = 0; axis < layout.local.size(); ++axis) {
+      check("local", layout.local[axis], p.local_shapes[r]);
+      check("reduced", layout.reduced[axis], p.reduced_shapes[r]);
+    }
+  }
+
+  // A rank without some use, such as a stage of a pipeline, adds nothing to it.
+  static void fill_uses(ParameterEvidence& p, size_t passes) {
+    for (auto& [name, by_rank] : p.uses)
+      for (size_t r = 0; r < by_rank.size(); ++r) {
+        by_rank[r].resize(passes);
+        for (size_t k = 0; k < passes; ++k)
+          if (by_rank[r][k].rows() == 0) by_rank[r][k] = Matrix::Zero(1, p.local[r][k].size());
+      }
+  }
+
+  void check_reduction(const ParameterEvidence& p) const {
+    std::vector<Block> blocks;
+    for (size_t r = 0; r < dump.files.size(); ++r) blocks.push_back(p.local_block(r, p.local[r][0]));
+    try {
+      Reduction(mesh_of(dump), layout_of(p, dump), p.shapes_of_reduced())(std::move(blocks));
+    } catch (const Error& error) {
+      throw Error("verify: the gradient of '" + p.name + "' " + error.what());
     }
   }
 };
@@ -220,7 +299,39 @@ ScaleReader scale_reader(const Json& section, const std::string& where,
   return {step, micro_batches, {files.begin(), files.end()}};
 }
 
+void read_layouts(const Json& manifest, Reader& reader, const std::string& where) {
+  try {
+    if (manifest.contains("mesh")) reader.dump.mesh = mesh_in(manifest);
+    if (manifest.contains("parameters"))
+      reader.layouts = layouts_in(manifest, mesh_of(reader.dump), reader.dump.reducer);
+  } catch (const Error& error) {
+    throw MalformedInput(where + ": " + error.what());
+  }
+}
+
 }  // namespace
+
+bool ParameterEvidence::has_local() const {
+  return std::ranges::any_of(local, [](const auto& of_rank) { return !of_rank.empty(); });
+}
+
+Block ParameterEvidence::local_block(size_t rank, Matrix values) const {
+  const Shape shape = local_shapes.empty() ? Shape{values.size()} : local_shapes[rank];
+  return {shape, std::move(values)};
+}
+
+std::vector<Shape> ParameterEvidence::shapes_of_reduced() const {
+  if (!reduced_shapes.empty()) return reduced_shapes;
+  std::vector<Shape> shapes;
+  for (const Matrix& m : reduced) shapes.push_back({m.size()});
+  return shapes;
+}
+
+Mesh mesh_of(const Dump& dump) { return dump.mesh.value_or(Mesh{{{"", dump.ranks}}}); }
+
+Layout layout_of(const ParameterEvidence& parameter, const Dump& dump) {
+  return parameter.layout ? *parameter.layout : plain_layout(mesh_of(dump), dump.reducer);
+}
 
 Dump read_dump(const std::filesystem::path& folder) {
   const std::filesystem::path file = folder / "manifest.json";
@@ -243,8 +354,10 @@ Dump read_dump(const std::filesystem::path& folder) {
     for (const auto& [name, tensor] : (manifest.contains("tensors") ? manifest.at("tensors") : none).items()) {
       const auto kind = tensor.at("role").template get<std::string>();
       require(kinds_by_name().contains(kind), where, ": tensor '", name, "' has the role '", kind, "', which is none");
-      reader.roles[name] = {kinds_by_name().at(kind), tensor.value("of", name), tensor.value("micro_batch", size_t{0})};
+      reader.roles[name] = {kinds_by_name().at(kind), tensor.value("of", name), tensor.value("micro_batch", size_t{0}),
+                            tensor.value("use", "")};
     }
+    read_layouts(manifest, reader, where);
     if (manifest.contains("hashes")) reader.hashes = manifest.at("hashes").get<decltype(reader.hashes)>();
     std::vector<std::filesystem::path> files;
     if (manifest.contains("files"))

@@ -4,11 +4,10 @@
 #include <filesystem>
 #include <optional>
 
+#include "tools/weft/mesh.h"
 #include "tools/weft/scale_evidence.h"
 
 namespace weft::verify {
-
-enum class Reducer { mean, sum };
 
 // The precision of dumped numbers: the relative distance of neighbours, and its name.
 struct Precision {
@@ -32,19 +31,40 @@ struct ParameterEvidence {
   std::vector<std::vector<Matrix>> local;  // by rank and micro-batch, before the reducer: (1, n)
   std::vector<Matrix> reduced;             // by rank, after it
   std::vector<Matrix> previous;            // by rank, what the reducer made in the step before; may be empty
+  std::vector<Matrix> again;               // by rank, what it made when the step was repeated; may be empty
   std::vector<std::string> hashes;         // by rank, of the parameter itself; may be empty
+  Precision precision;
+
+  std::optional<Layout> layout = {};  // none: terms on all ranks, which the reducer puts together
+  std::vector<Shape> local_shapes = {}, reduced_shapes = {};  // by rank; empty: flat
+  // What each use of the parameter adds to `local`, if there are several and they are known.
+  std::map<std::string, std::vector<std::vector<Matrix>>> uses = {};
+
+  bool has_local() const;
+  Block local_block(size_t rank, Matrix values) const;
+  std::vector<Shape> shapes_of_reduced() const;
+};
+
+// The norm of all reduced gradients that the job clips by.
+struct NormEvidence {
+  std::vector<double> by_rank;
   Precision precision;
 };
 
 struct Dump {
+  std::optional<Mesh> mesh;  // none: one axis without a name
   Reducer reducer = Reducer::mean;
   int ranks = 0, micro_batches = 1;
   std::vector<int64_t> rows;  // samples of each rank, over all micro-batches; empty if unknown
   std::optional<SeamEvidence> seam;
   std::vector<ParameterEvidence> parameters;
   std::optional<ScaleEvidence> scale;
+  std::optional<NormEvidence> norm;
   std::vector<std::filesystem::path> files;
 };
+
+Mesh mesh_of(const Dump& dump);
+Layout layout_of(const ParameterEvidence& parameter, const Dump& dump);
 
 // Reads a folder with a manifest.json (docs/manifest.md).
 Dump read_dump(const std::filesystem::path& folder);

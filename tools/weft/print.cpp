@@ -133,8 +133,8 @@ const char* name(Outcome outcome) {
 }
 
 std::string text_of(const std::vector<Verdict>& verdicts, const Dump& dump) {
-  std::string text = std::to_string(dump.ranks) + " ranks, the reducer takes the " +
-                     (dump.reducer == Reducer::mean ? "mean" : "sum") +
+  std::string text = std::to_string(dump.ranks) + " ranks" + (dump.mesh ? " (" + dump.mesh->text() + ")" : "") +
+                     ", the reducer takes the " + (dump.reducer == Reducer::mean ? "mean" : "sum") +
                      "; errors are multiples of expected rounding, up to " + format("%g", limit) + " count as equal\n";
   for (const auto& group : groups_of(verdicts)) text += "\n" + text_of(group);
   if (verdicts.empty())

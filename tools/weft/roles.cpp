@@ -13,6 +13,8 @@ const std::map<std::string, Role::Kind>& kinds_by_name() {
                                                           {"local_gradient", Role::Kind::local_gradient},
                                                           {"reduced_gradient", Role::Kind::reduced_gradient},
                                                           {"previous_gradient", Role::Kind::previous_gradient},
+                                                          {"repeated_gradient", Role::Kind::repeated_gradient},
+                                                          {"gradient_norm", Role::Kind::gradient_norm},
                                                           {"direction", Role::Kind::direction},
                                                           {"objective", Role::Kind::objective},
                                                           {"rank_loss", Role::Kind::rank_loss}};
@@ -30,16 +32,21 @@ Role role_by_name(const std::string& name, const Loss* loss) {
     const size_t slash = rest.rfind('/');
     const bool numbered = slash != std::string::npos && slash + 1 < rest.size() && rest.size() - slash <= 7 &&
                           rest.find_first_not_of("0123456789", slash + 1) == std::string::npos;
-    if (!numbered) return {Role::Kind::local_gradient, rest, 0};
-    return {Role::Kind::local_gradient, rest.substr(0, slash), std::stoul(rest.substr(slash + 1))};
+    Role role{Role::Kind::local_gradient, rest.substr(0, numbered ? slash : rest.size()),
+              numbered ? std::stoul(rest.substr(slash + 1)) : 0};
+    if (const size_t at = role.of.rfind('@'); at != std::string::npos) {
+      role.use = role.of.substr(at + 1);
+      role.of.resize(at);
+    }
+    return role;
   }
-  static const std::pair<std::string, Role::Kind> prefixes[] = {{"reduced/", Role::Kind::reduced_gradient},
-                                                                {"previous/", Role::Kind::previous_gradient},
-                                                                {"direction/", Role::Kind::direction},
-                                                                {"objective/", Role::Kind::objective},
-                                                                {"rank_loss/", Role::Kind::rank_loss}};
+  static const std::pair<std::string, Role::Kind> prefixes[] = {
+      {"reduced/", Role::Kind::reduced_gradient}, {"previous/", Role::Kind::previous_gradient},
+      {"again/", Role::Kind::repeated_gradient},  {"direction/", Role::Kind::direction},
+      {"objective/", Role::Kind::objective},      {"rank_loss/", Role::Kind::rank_loss}};
   for (const auto& [prefix, kind] : prefixes)
     if (name.starts_with(prefix)) return {kind, behind(prefix), 0};
+  if (name == "gradient_norm") return {Role::Kind::gradient_norm, "", 0};
   if (name == "objective") return {Role::Kind::objective, "", 0};
   if (name == "rank_loss") return {Role::Kind::rank_loss, "", 0};
   if (!loss) return {};

@@ -6,7 +6,9 @@ namespace weft::verify {
 
 // What a tensor of a dump is. By its name, unless a manifest says otherwise:
 //   images  images.grad  scale  scale.grad          features of a loss, its scalars, and their gradients
-//   local/NAME  local/NAME/K  reduced/NAME  previous/NAME   a parameter's gradient (of micro-batch K)
+//   local/NAME  local/NAME/K  local/NAME@USE  reduced/NAME  previous/NAME  again/NAME
+//                                                   a parameter's gradient (of micro-batch K, of one of its uses)
+//   gradient_norm                                   of all parameters
 //   direction/NAME  objective/NAME  rank_loss/NAME  objective  rank_loss   of a parameter that was moved, or of none
 struct Role {
   enum class Kind {
@@ -18,6 +20,8 @@ struct Role {
     local_gradient,
     reduced_gradient,
     previous_gradient,
+    repeated_gradient,
+    gradient_norm,
     direction,
     objective,
     rank_loss
@@ -25,6 +29,7 @@ struct Role {
   Kind kind = Kind::none;
   std::string of;
   size_t micro_batch = 0;
+  std::string use = {};
 };
 
 const std::map<std::string, Role::Kind>& kinds_by_name();  // as manifests name them

@@ -41,4 +41,7 @@ std::vector<Hypothesis> hypotheses(const SeamEvidence& seam, Reducer reducer, co
 Observed observed(const ParameterEvidence& parameter);
 std::vector<Hypothesis> hypotheses(const ParameterEvidence& parameter, const Dump& dump, const Rounding& rounding);
 
+Observed observed(const NormEvidence& norm);
+std::vector<Hypothesis> hypotheses(const NormEvidence& norm, const Dump& dump, const Rounding& rounding);
+
 }  // namespace weft::verify

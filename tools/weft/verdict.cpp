@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tools/weft/classes.h"
 #include "tools/weft/scale_verdict.h"
+#include "tools/weft/unexplained.h"
 
 namespace weft::verify {
 namespace {
@@ -64,6 +66,25 @@ std::string title(const Signature& signature, const std::string& variant) {
 
 namespace {
 
+// Nothing can be said of tensors with a single element, which are a multiple of any other.
+std::optional<double> common_factor(const Observed& dumped, const Hypothesis& truth,
+                                    const std::vector<double>& rounding) {
+  double product = 0, square = 0;
+  Eigen::Index elements = 0;
+  for (size_t t = 0; t < dumped.tensors.size(); ++t) {
+    const Matrix& exact = truth.prediction.tensors[t];
+    product += dumped.tensors[t].cwiseProduct(exact).sum();
+    square += exact.squaredNorm();
+    elements = std::max(elements, exact.size());
+  }
+  if (elements < 2 || square == 0 || product == 0 || !std::isfinite(product)) return std::nullopt;
+  const double factor = product / square;
+  for (size_t t = 0; t < dumped.tensors.size(); ++t)
+    if (error_of(dumped.tensors[t], factor * truth.prediction.tensors[t], std::abs(factor) * rounding[t]) > limit)
+      return std::nullopt;
+  return factor;
+}
+
 std::string title(const Hypothesis& h) { return title(*h.signature, h.variant); }
 
 struct Judged {
@@ -109,6 +130,7 @@ Verdict judge(std::string subject, const Observed& dumped, const Precision& prec
       result.remarks.push_back(dumped.names[t] + ": the dumped gradient is not finite");
   for (size_t h = 1; h < all.size(); ++h)
     if (judged.alike(0, h)) result.blind_to.push_back(title(all[h]));
+  result.factor = common_factor(dumped, all[0], rounding[0]);
   std::vector<std::pair<double, size_t>> errors;
   for (size_t h = 0; h < all.size(); ++h) errors.emplace_back(judged.error(h), h);
   const auto explained = [&](size_t h) { return Explained{all[h].signature, all[h].variant, judged.error(h)}; };
@@ -149,6 +171,7 @@ Verdict verdict(const SeamEvidence& seam, const Dump& dump) {
 Verdict verdict(const ParameterEvidence& parameter, const Dump& dump) {
   Verdict result = judge("parameter '" + parameter.name + "'", observed(parameter), parameter.precision, 4,
                          [&](const Rounding& rounding) { return hypotheses(parameter, dump, rounding); });
+  if (result.outcome == Outcome::wrong && !result.best) explain_without_formula(result, parameter, dump);
   for (const std::string& hash : parameter.hashes)
     if (hash != parameter.hashes[0]) {
       result.outcome = Outcome::wrong;
@@ -159,10 +182,22 @@ Verdict verdict(const ParameterEvidence& parameter, const Dump& dump) {
   return result;
 }
 
+Verdict verdict(const NormEvidence& norm, const Dump& dump) {
+  return judge("the norm of all gradients", observed(norm), norm.precision, 4,
+               [&](const Rounding& rounding) { return hypotheses(norm, dump, rounding); });
+}
+
 std::vector<Verdict> verdicts(const Dump& dump) {
   std::vector<Verdict> all;
   if (dump.seam) all.push_back(verdict(*dump.seam, dump));
-  for (const ParameterEvidence& parameter : dump.parameters) all.push_back(verdict(parameter, dump));
+  std::vector<Classified> classified;
+  for (const ParameterEvidence& parameter : dump.parameters)
+    if (parameter.has_local())
+      classified.push_back(
+          {class_of(layout_of(parameter, dump), mesh_of(dump)), parameter.precision, verdict(parameter, dump)});
+  compare_classes(classified);
+  for (Classified& each : classified) all.push_back(std::move(each.verdict));
+  if (dump.norm) all.push_back(verdict(*dump.norm, dump));
   if (dump.scale) std::ranges::move(scale_verdicts(dump), std::back_inserter(all));
   return all;
 }

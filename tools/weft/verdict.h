@@ -38,10 +38,12 @@ struct Verdict {
   std::vector<std::string> same_as_best;  // signatures that predict the same numbers here
   std::vector<std::string> blind_to;      // signatures whose numbers are those of the truth here
   std::vector<std::string> remarks;
+  std::optional<double> factor;  // by which the truth is to be multiplied, if that explains all tensors
 };
 
 Verdict verdict(const SeamEvidence& seam, const Dump& dump);
 Verdict verdict(const ParameterEvidence& parameter, const Dump& dump);
+Verdict verdict(const NormEvidence& norm, const Dump& dump);
 std::vector<Verdict> verdicts(const Dump& dump);
 Outcome overall(const std::vector<Verdict>& verdicts);
 
