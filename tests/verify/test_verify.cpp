@@ -101,12 +101,12 @@ verify::SeamEvidence planted_clip(const Features& features, const Mistake& mista
 
 }  // namespace
 
-TEST_CASE("correct gradients of every loss are called correct, in f64 and f32, with uneven and empty ranks") {
-  for (const verify::Loss& loss : verify::losses())
+TEST_CASE("correct gradients of contrastive losses are called correct, in f64 and f32, with uneven and empty ranks") {
+  for (const char* loss : {"clip", "siglip", "nt_xent", "info_nce", "dcl"})
     for (const DType dtype : {DType::f64, DType::f32})
       for (const auto& rows : {std::vector<int64_t>{5, 7, 4}, {6, 0, 3, 8, 2}}) {
-        const Verdict verdict = verdict_of(correct(loss.name, Features(rows, 6, dtype, 3)));
-        INFO(loss.name << " " << text(dtype) << " on " << rows.size() << " ranks: " << verdict.best->error);
+        const Verdict verdict = verdict_of(correct(loss, Features(rows, 6, dtype, 3)));
+        INFO(loss << " " << text(dtype) << " on " << rows.size() << " ranks: " << verdict.best->error);
         CHECK(verdict.outcome == Outcome::correct);
         CHECK(verdict.blind_to.empty());
       }

@@ -29,11 +29,11 @@ void lower(Precision& of_all, DType dtype) {
   if (here.epsilon > of_all.epsilon) of_all = here;
 }
 
-// Rows of the last axis; a vector is one row.
+// Rows of the last axis; of a vector, each element is a row.
 Matrix matrix_of(const Tensor& tensor) {
   const std::vector<double> values = tensor.to(DType::f64).values();
   const int axes = tensor.shape().rank();
-  const Eigen::Index columns = axes == 0 ? 1 : tensor.shape()[axes - 1];
+  const Eigen::Index columns = axes < 2 ? 1 : tensor.shape()[axes - 1];
   Matrix result(columns == 0 ? 1 : static_cast<Eigen::Index>(values.size()) / columns, columns);
   std::copy(values.begin(), values.end(), result.data());
   return result;
@@ -78,7 +78,9 @@ class Reader {
     seam.batch.options = loss->options;
     for (const auto& [name, value] : options) {
       require(loss->options.contains(name), "verify: ", loss->name, " has no option '", name, "'");
-      require(name != "temperature" || value > 0, "verify: a temperature is positive, not ", value);
+      require((name != "temperature" && name != "inverse_temperature") || value > 0,
+              "verify: a temperature is positive, not ", value);
+      require(name != "epsilon" || value >= 0, "verify: epsilon is not negative, as ", value, " is");
       seam.batch.options[name] = value;
     }
   }
@@ -159,7 +161,8 @@ class Reader {
     SeamEvidence& seam = *dump.seam;
     for (size_t tower = 0; tower < loss->towers.size(); ++tower)
       for (size_t r = 0; r < dump.files.size(); ++r) check_features(loss->towers[tower], tower, r);
-    require(seam.batch.all_rows() > 0, "verify: the batch of all ranks has no rows");
+    require(seam.batch.all_rows() >= loss->min_rows, "verify: the batch of all ranks has ", seam.batch.all_rows(),
+            " rows; ", loss->name, " needs at least ", loss->min_rows);
     for (const std::string& name : loss->scalars)
       require(seam.batch.scalars.contains(name), where(0), ": ", loss->name, " needs its scalar '", name, "'");
     for (const auto& [name, of_ranks] : seam.scalars)
@@ -173,12 +176,13 @@ class Reader {
     const SeamEvidence& seam = *dump.seam;
     const Matrix &x = seam.batch.features[tower][r], &g = seam.gradients[tower][r];
     require(x.cols() > 0, where(r), ": there are no features '", name, "' of ", loss->name);
-    require(g.cols() > 0, where(r), ": there is no gradient '", name, ".grad'");
-    require(x.rows() == g.rows() && x.cols() == g.cols(), where(r), ": '", name, "' has ", x.rows(), " x ", x.cols(),
-            " elements, its gradient ", g.rows(), " x ", g.cols());
     require(x.rows() == seam.batch.features[0][r].rows() && x.cols() == seam.batch.features[0][0].cols(), where(r),
             ": '", name, "' is ", x.rows(), " x ", x.cols(), ", unlike other features of this loss");
     require(x.allFinite(), where(r), ": '", name, "' has numbers that are not finite");
+    if (is_one_of(loss->targets, name) && g.cols() == 0 && !seam.has_gradient(tower)) return;
+    require(g.cols() > 0, where(r), ": there is no gradient '", name, ".grad'");
+    require(x.rows() == g.rows() && x.cols() == g.cols(), where(r), ": '", name, "' has ", x.rows(), " x ", x.cols(),
+            " elements, its gradient ", g.rows(), " x ", g.cols());
   }
 
   void check_parameter(const ParameterEvidence& p) {

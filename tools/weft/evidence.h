@@ -24,6 +24,8 @@ struct SeamEvidence {
   std::vector<std::vector<Matrix>> gradients;
   std::map<std::string, std::vector<double>> scalars;  // before the reducer
   Precision precision;
+
+  bool has_gradient(size_t tower) const { return gradients[tower][0].cols() > 0; }
 };
 
 // The gradient of one parameter on its way through the reducer. Flattened.

@@ -33,7 +33,7 @@ std::vector<std::vector<double>> expected_rounding(
 }
 
 double error_of(const Matrix& dumped, const Matrix& predicted, double rounding) {
-  if (!dumped.allFinite()) return std::numeric_limits<double>::infinity();
+  if (!dumped.allFinite() || !predicted.allFinite()) return std::numeric_limits<double>::infinity();
   const double distance = (dumped - predicted).norm();
   return distance == 0 ? 0 : distance / rounding;
 }
@@ -133,7 +133,7 @@ Verdict verdict(const SeamEvidence& seam, const Dump& dump) {
   // Large batches take long, and have elements enough to average over.
   const int repetitions = seam.batch.all_rows() <= 512 ? 8 : seam.batch.all_rows() <= 2048 ? 2 : 1;
   return judge("the loss '" + seam.loss->name + "'", observed(seam, dump.reducer), seam.precision, repetitions,
-               [&](const Rounding& rounding) { return hypotheses(seam, dump.reducer, rounding); });
+               [&](const Rounding& rounding) { return hypotheses(seam, dump, rounding); });
 }
 
 Verdict verdict(const ParameterEvidence& parameter, const Dump& dump) {
