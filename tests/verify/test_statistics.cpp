@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The verifier against losses of statistics over all ranks: gradients by Weft's engine, right ones and with mistakes.
+#include <fstream>
 #include <mutex>
-#include <numeric>
 
+#include "tests/support/scratch_folder.h"
 #include "tests/verify/planted.h"
 #include "weft/collectives/placement_conversions.h"
 #include "weft/collectives/run_ranks.h"
+#include "weft/data/files/safetensors.h"
 #include "weft/engine/ops/elementwise.h"
 #include "weft/engine/ops/matmul.h"
 #include "weft/engine/ops/normalize.h"
@@ -327,4 +329,47 @@ TEST_CASE("a raw all-reduce, and one whose result is discarded, are named in loo
     expect_found("S10 (batch entropy)", right, by(raw_all_reduce));
     expect_found("S11 (batch entropy)", right, by(result_discarded));
   });
+}
+
+TEST_CASE("targets need no gradient, and of a vector each element is a sample") {
+  const ScratchFolder scratch;
+  const Problem right("rmse", {5, 7, 4}, 1, DType::f32, 8);
+  const Seam dumped = scaled(3, gradients(right));
+  std::vector<std::filesystem::path> files;
+  for (size_t r = 0; r < 3; ++r) {
+    const auto flat = [&](const Tensor& x) { return x.reshape({x.size()}); };
+    files.push_back(scratch.path / ("rank" + std::to_string(r) + ".safetensors"));
+    write_safetensors(files.back(),
+                      std::vector<NamedTensor>{{"predictions", flat(right.towers[0][r])},
+                                               {"predictions.grad", flat(dumped[0][r])},
+                                               {"targets", flat(right.towers[1][r])}},
+                      {});
+  }
+  std::ofstream(scratch.path / "manifest.json") << R"({"weft_manifest": 1, "loss": {"name": "rmse"}})";
+  for (const verify::Dump& dump :
+       {verify::read_dump(scratch.path), verify::read_dump({"rmse", files, verify::Reducer::mean, {}})}) {
+    const std::vector<Verdict> all = verify::verdicts(dump);
+    REQUIRE(all.size() == 1);
+    CHECK(all[0].outcome == Outcome::correct);
+    CHECK(all[0].table.size() == 3);
+    CHECK(dump.rows == std::vector<int64_t>{5, 7, 4});
+  }
+  using Catch::Matchers::Contains;
+  const auto read = [&](const char* loss, const verify::Options& options) {
+    return verify::read_dump({loss, files, verify::Reducer::mean, options});
+  };
+  CHECK_THROWS_WITH(read("vicreg", {}), Contains("there are no features 'first' of vicreg"));
+  CHECK_THROWS_WITH(read("rmse", {{"epsilon", 1}}), Contains("rmse has no option 'epsilon'"));
+  CHECK_THROWS_WITH(read("barlow_twins", {{"epsilon", -1}}), Contains("epsilon is not negative, as -1 is"));
+  files.resize(1);
+  const std::vector<NamedTensor> single = {
+      {"predictions", Tensor::zeros({1})}, {"predictions.grad", Tensor::zeros({1})}, {"targets", Tensor::zeros({1})}};
+  write_safetensors(files[0], single, {});
+  CHECK_THROWS_WITH(read("pearson", {}), Contains("the batch of all ranks has 1 rows; pearson needs at least 2"));
+}
+
+TEST_CASE("lookup-free quantization of more codes than fit is refused") {
+  const Problem large("lfq", {3, 3, 3}, 23, DType::f32, 1);
+  CHECK_THROWS_WITH(verdict_of(large, Seam{large.towers}),
+                    Catch::Matchers::Contains("9 samples of 23 bits have more than 2^24 assignments"));
 }

@@ -144,6 +144,21 @@ TEST_CASE("means of uneven shards, counted padding and labels without an offset 
   }
 }
 
+TEST_CASE("scalars that accumulate in every pass over cached features are named, if the number of passes is known") {
+  for (const int ranks : {3, 5})
+    for (const int passes : {2, 4}) {
+      verify::SeamEvidence seam = correct("siglip", Features(uneven(ranks), 6, DType::f32, 9));
+      for (auto& [name, of_ranks] : seam.scalars)
+        for (double& gradient : of_ranks) gradient *= passes;
+      verify::Dump dump = dump_of(ranks);
+      CHECK(found(verify::verdict(seam, dump)) == "unknown");
+      dump.micro_batches = passes;
+      const Verdict verdict = verify::verdict(seam, dump);
+      CHECK(found(verdict) == "S19");
+      CHECK(verdict.same_as_best.empty());
+    }
+}
+
 TEST_CASE("a mistake without a name is called wrong, of unknown cause") {
   verify::SeamEvidence seam = correct("clip", Features({5, 7, 4}, 6, DType::f64, 6));
   seam.gradients[0][1](2, 3) *= -1;

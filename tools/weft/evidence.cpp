@@ -5,7 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "tools/weft/roles.h"
+#include "tools/weft/layer_evidence.h"
 #include "weft/data/files/safetensors.h"
 #include "weft/data/idx.h"
 
@@ -29,14 +29,19 @@ void lower(Precision& of_all, DType dtype) {
   if (here.epsilon > of_all.epsilon) of_all = here;
 }
 
-// Rows of the last axis; of a vector, each element is a row.
+// Rows of the last axis; a vector is one row.
 Matrix matrix_of(const Tensor& tensor) {
   const std::vector<double> values = tensor.to(DType::f64).values();
   const int axes = tensor.shape().rank();
-  const Eigen::Index columns = axes < 2 ? 1 : tensor.shape()[axes - 1];
+  const Eigen::Index columns = axes == 0 ? 1 : tensor.shape()[axes - 1];
   Matrix result(columns == 0 ? 1 : static_cast<Eigen::Index>(values.size()) / columns, columns);
   std::copy(values.begin(), values.end(), result.data());
   return result;
+}
+
+// A vector of features has one number for each sample.
+Matrix rows_of(const Tensor& tensor) {
+  return matrix_of(tensor.shape().rank() == 1 ? tensor.reshape({tensor.size(), 1}) : tensor);
 }
 
 // Puts the tensors of all files where they belong, and then checks that nothing is missing.
@@ -65,6 +70,7 @@ class Reader {
       return std::ranges::all_of(p.local, [](const auto& of_rank) { return of_rank.empty(); });
     });
     for (const ParameterEvidence& p : dump.parameters) check_parameter(p);
+    check_layers(dump);
   }
 
  private:
@@ -102,6 +108,7 @@ class Reader {
   }
 
   void place(const Role& role, const Tensor& tensor, size_t rank, const std::string& name) {
+    if (is_of_layer(role.kind)) return place_in_layer(dump, role, rows_of(tensor), precision_of(tensor.dtype()), rank);
     switch (role.kind) {
       case Role::Kind::feature:
       case Role::Kind::seam_gradient: return place_features(role, tensor, rank, name);
@@ -117,7 +124,7 @@ class Reader {
     const auto tower =
         static_cast<size_t>(std::find(loss->towers.begin(), loss->towers.end(), role.of) - loss->towers.begin());
     const bool gradient = role.kind == Role::Kind::seam_gradient;
-    (gradient ? dump.seam->gradients : dump.seam->batch.features)[tower][rank] = matrix_of(tensor);
+    (gradient ? dump.seam->gradients : dump.seam->batch.features)[tower][rank] = rows_of(tensor);
     if (gradient) lower(dump.seam->precision, tensor.dtype());
   }
 
@@ -230,6 +237,8 @@ Dump read_dump(const std::filesystem::path& folder) {
     require(manifest.value("weft_manifest", 0) == 1, where,
             ": \"weft_manifest\" is 1 in manifests that this version reads");
     reader.dump.reducer = reducer_named(manifest.value("reducer", "mean"), where);
+    reader.dump.micro_batches = manifest.value("micro_batches", 1);
+    require(reader.dump.micro_batches > 0, where, ": there are ", reader.dump.micro_batches, " micro-batches");
     if (manifest.contains("rows")) reader.dump.rows = manifest.at("rows").get<std::vector<int64_t>>();
     if (manifest.contains("loss")) {
       const Json& loss = manifest.at("loss");

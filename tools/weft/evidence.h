@@ -38,12 +38,23 @@ struct ParameterEvidence {
   Precision precision;
 };
 
+// A batch normalization over all ranks: by rank its input, the gradient at its output and that at its input, each
+// (rows, channels), where a row is a sample or a pixel of one.
+struct LayerEvidence {
+  std::string name;
+  std::vector<Matrix> x, by_y, by_x;
+  Matrix weight;  // (1, channels)
+  double epsilon = 1e-5;
+  Precision precision;
+};
+
 struct Dump {
   Reducer reducer = Reducer::mean;
   int ranks = 0, micro_batches = 1;
   std::vector<int64_t> rows;  // samples of each rank, over all micro-batches; empty if unknown
   std::optional<SeamEvidence> seam;
   std::vector<ParameterEvidence> parameters;
+  std::vector<LayerEvidence> layers;
   std::vector<std::filesystem::path> files;
 };
 

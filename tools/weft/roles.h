@@ -7,6 +7,7 @@ namespace weft::verify {
 // What a tensor of a dump is. By its name, unless a manifest says otherwise:
 //   images  images.grad  scale  scale.grad          features of a loss, its scalars, and their gradients
 //   local/NAME  local/NAME/K  reduced/NAME  previous/NAME   a parameter's gradient (of micro-batch K)
+//   batch_norm/NAME/x  .../x.grad  .../y.grad  .../weight  .../epsilon   of a layer
 struct Role {
   enum class Kind {
     none,
@@ -16,7 +17,12 @@ struct Role {
     scalar_gradient,
     local_gradient,
     reduced_gradient,
-    previous_gradient
+    previous_gradient,
+    layer_input,
+    layer_input_gradient,
+    layer_output_gradient,
+    layer_weight,
+    layer_epsilon
   };
   Kind kind = Kind::none;
   std::string of;

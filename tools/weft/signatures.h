@@ -40,6 +40,9 @@ std::vector<Hypothesis> hypotheses(const SeamEvidence& seam, const Dump& dump, c
 // Of a loss of statistics. What reaches the features is `factor` times the derivative of the loss.
 std::vector<Hypothesis> statistics_hypotheses(const SeamEvidence& seam, double factor, const Rounding& rounding);
 
+Observed observed(const LayerEvidence& layer);
+std::vector<Hypothesis> hypotheses(const LayerEvidence& layer, const Rounding& rounding);
+
 Observed observed(const ParameterEvidence& parameter);
 std::vector<Hypothesis> hypotheses(const ParameterEvidence& parameter, const Dump& dump, const Rounding& rounding);
 

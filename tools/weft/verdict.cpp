@@ -136,6 +136,11 @@ Verdict verdict(const SeamEvidence& seam, const Dump& dump) {
                [&](const Rounding& rounding) { return hypotheses(seam, dump, rounding); });
 }
 
+Verdict verdict(const LayerEvidence& layer) {
+  return judge("layer '" + layer.name + "'", observed(layer), layer.precision, 4,
+               [&](const Rounding& rounding) { return hypotheses(layer, rounding); });
+}
+
 Verdict verdict(const ParameterEvidence& parameter, const Dump& dump) {
   Verdict result = judge("parameter '" + parameter.name + "'", observed(parameter), parameter.precision, 4,
                          [&](const Rounding& rounding) { return hypotheses(parameter, dump, rounding); });
@@ -152,6 +157,7 @@ Verdict verdict(const ParameterEvidence& parameter, const Dump& dump) {
 std::vector<Verdict> verdicts(const Dump& dump) {
   std::vector<Verdict> all;
   if (dump.seam) all.push_back(verdict(*dump.seam, dump));
+  for (const LayerEvidence& layer : dump.layers) all.push_back(verdict(layer));
   for (const ParameterEvidence& parameter : dump.parameters) all.push_back(verdict(parameter, dump));
   return all;
 }

@@ -38,6 +38,7 @@ struct Verdict {
 };
 
 Verdict verdict(const SeamEvidence& seam, const Dump& dump);
+Verdict verdict(const LayerEvidence& layer);
 Verdict verdict(const ParameterEvidence& parameter, const Dump& dump);
 std::vector<Verdict> verdicts(const Dump& dump);
 Outcome overall(const std::vector<Verdict>& verdicts);
