@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What each mistake in a batch normalization over all ranks makes of the gradient at its input.
 //
-//   y = weight xhat + bias,   xhat = (x - mean) / sigma,   dx = 1 / sigma (g - w sum g - xhat w sum(g xhat)),   g = weight dy
+//   y = weight xhat + bias,   xhat = (x - mean) / sigma
+//   dx = 1 / sigma (g - w sum g - xhat w sum(g xhat)),   g = weight dy
 //
-// with a weight w of each row in the mean: 1 / B, if all is right.
+// where w is what each row weighs in a mean: 1 / B, if all is right.
 #include <algorithm>
 #include <functional>
 

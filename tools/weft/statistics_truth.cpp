@@ -124,6 +124,13 @@ Matrix log_softmax(Matrix logits) {
   return logits;
 }
 
+// The gradient of H(p) = -sum p log max(p, clamp) with respect to p.
+Matrix by_entropy(const Matrix& log_p, double clamp) {
+  return log_p.unaryExpr([least = std::log(clamp)](double x) {
+    return x < least ? -least : std::isinf(x) ? 0 : -x - 1;
+  });
+}
+
 // The gradient with respect to logits, of that with respect to p = softmax(logits).
 Matrix through_softmax(const Matrix& p, const Matrix& by_p, const Rounding& rounding) {
   Matrix products = p.cwiseProduct(by_p);
@@ -149,11 +156,12 @@ std::vector<Term> lfq(const Sample& sample, const Options& options, const Roundi
   const auto by_features = [&](const Matrix& by_p) -> Matrix {
     return slope * through_softmax(p, sample.weights.asDiagonal() * by_p, rounding) * corners;
   };
-  const Matrix by_mean = (mean_p.array() > 0).select(options.at("diversity") * weight * (mean_p.array().log() + 1), 0);
+  const double clamp = options.at("clamp");
+  const Matrix by_mean = by_entropy(mean_p.array().log(), clamp);
   const Matrix nearest = (x.array() > 0).select(scale, Matrix::Constant(x.rows(), x.cols(), -scale));
   const double commitment = 2 * options.at("commitment_weight") / static_cast<double>(x.cols());
-  return {{"sample entropy", true, {by_features(-weight * (log_p.array() + 1))}},
-          {"batch entropy", false, {by_features(by_mean.replicate(x.rows(), 1))}},
+  return {{"sample entropy", true, {by_features(weight * by_entropy(log_p, clamp))}},
+          {"batch entropy", false, {by_features(-options.at("diversity") * weight * by_mean.replicate(x.rows(), 1))}},
           {"commitment", true, {commitment * sample.weights.asDiagonal() * (x - nearest)}}};
 }
 
@@ -181,9 +189,10 @@ const std::vector<Loss>& losses_of_statistics() {
                    {"inverse_temperature", 100},
                    {"entropy_weight", 0.1},
                    {"diversity", 1},
-                   {"commitment_weight", 0.25}},
+                   {"commitment_weight", 0.25},
+                   {"clamp", 0}},
        .formula = "entropy_weight (mean H(p_i) - diversity H(mean p_i)) + commitment_weight mean |x - q(x)|^2 / D, "
-                  "p_i the soft assignment of sample i to the corners of a cube",
+                  "p_i the soft assignment of sample i to the corners of a cube, H(p) = -sum p log max(p, clamp)",
        .terms = lfq},
       {.name = "rmse",
        .towers = {"predictions", "targets"},
