@@ -319,6 +319,18 @@ Var result_discarded(const Var& sum_of_own, const Problem& problem, Communicator
 
 }  // namespace
 
+TEST_CASE("all-reduces of means and of moments whose results are discarded are named in a correlation") {
+  for_each_case([](int ranks, DType dtype) {
+    const Problem right = problem("pearson", uneven(ranks), dtype);
+    expect_found("S11 (correlation)", right, gradients(right, [&](const Inputs& x, Communicator& comm) {
+                   const auto average = [&](const Var& own) { return result_discarded(sum(own, 0), right, comm); };
+                   const Var a = sub_along(x[0], average(x[0]), -1), b = sub_along(x[1], average(x[1]), -1);
+                   const Var correlations = average(a * b) * rsqrt(average(square(a)) * average(square(b)));
+                   return (1 - mean(correlations)) / comm.size();
+                 }));
+  });
+}
+
 TEST_CASE("a raw all-reduce, and one whose result is discarded, are named in lookup-free quantization") {
   for_each_case([](int ranks, DType dtype) {
     const Problem right = problem("lfq", uneven(ranks), dtype).with({{"commitment_weight", 0}});
