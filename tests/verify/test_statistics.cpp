@@ -372,7 +372,7 @@ TEST_CASE("targets need no gradient, and of a vector each element is a sample") 
   };
   CHECK_THROWS_WITH(read("vicreg", {}), Contains("there are no features 'first' of vicreg"));
   CHECK_THROWS_WITH(read("rmse", {{"epsilon", 1}}), Contains("rmse has no option 'epsilon'"));
-  CHECK_THROWS_WITH(read("barlow_twins", {{"epsilon", -1}}), Contains("epsilon is not negative, as -1 is"));
+  CHECK_THROWS_WITH(read("barlow_twins", {{"epsilon", -1}}), Contains("epsilon is zero or more, not -1"));
   files.resize(1);
   const std::vector<NamedTensor> single = {
       {"predictions", Tensor::zeros({1})}, {"predictions.grad", Tensor::zeros({1})}, {"targets", Tensor::zeros({1})}};
@@ -383,5 +383,5 @@ TEST_CASE("targets need no gradient, and of a vector each element is a sample") 
 TEST_CASE("lookup-free quantization of more codes than fit is refused") {
   const Problem large("lfq", {3, 3, 3}, 23, DType::f32, 1);
   CHECK_THROWS_WITH(verdict_of(large, Seam{large.towers}),
-                    Catch::Matchers::Contains("9 samples of 23 bits have more than 2^24 assignments"));
+                    Catch::Matchers::Contains("9 samples of 23 bits have more than 2^22 assignments"));
 }

@@ -112,7 +112,8 @@ def save(loss=None, options=None, reducer="mean", micro_batches=1):
     place.mkdir(parents=True, exist_ok=True)
     save_file(tensors, place / f"rank{rank}.safetensors")
     if rank == 0:
-        manifest = {"weft_manifest": 1, "reducer": reducer, "micro_batches": micro_batches, "files": [f"rank{r}.safetensors" for r in range(ranks)]}
+        manifest = {"weft_manifest": 1, "reducer": reducer, "micro_batches": micro_batches,
+                    "files": [f"rank{r}.safetensors" for r in range(ranks)]}
         if loss:
             manifest["loss"] = {"name": loss, "options": options or {}}
         (place / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")

@@ -86,8 +86,7 @@ class Reader {
       require(loss->options.contains(name), "verify: ", loss->name, " has no option '", name, "'");
       require((name != "temperature" && name != "inverse_temperature") || value > 0,
               "verify: a temperature is positive, not ", value);
-      require((name != "epsilon" && name != "clamp") || value >= 0, "verify: ", name, " is not negative, as ", value,
-              " is");
+      require((name != "epsilon" && name != "clamp") || value >= 0, "verify: ", name, " is zero or more, not ", value);
       seam.batch.options[name] = value;
     }
   }

@@ -19,26 +19,27 @@ LayerEvidence& layer_named(Dump& dump, const std::string& name) {
 }
 
 void check_layer(LayerEvidence& layer, const Dump& dump) {
-  const Eigen::Index channels = layer.x[0].cols();
-  if (layer.weight.size() == 0) layer.weight = Matrix::Ones(1, channels);
-  require(layer.weight.size() == channels, "verify: the weight of '", layer.name, "' has ", layer.weight.size(),
-          " elements, its input ", channels, " channels");
-  require(layer.epsilon >= 0, "verify: epsilon of '", layer.name, "' is ", layer.epsilon, ", but is not negative");
   Eigen::Index rows = 0;
   for (size_t r = 0; r < dump.files.size(); ++r) {
+    const Matrix& x = layer.x[r];
     const auto check = [&](const char* what, const Matrix& m) {
-      require(m.cols() == channels && channels > 0 && m.rows() == layer.x[r].rows(), dump.files[r].string(), ": '",
-              layer.name, what, "' is ", m.rows(), " x ", m.cols(), ", not ", layer.x[r].rows(), " x ", channels,
-              ": one row for each value of a channel");
+      require(m.cols() > 0, dump.files[r].string(), ": there is no 'batch_norm/", layer.name, what, "'");
+      require(m.rows() == x.rows() && m.cols() == layer.x[0].cols(), dump.files[r].string(), ": 'batch_norm/",
+              layer.name, what, "' is ", m.rows(), " x ", m.cols(), ", not ", x.rows(), " x ", layer.x[0].cols());
     };
-    check("/x", layer.x[r]);
+    check("/x", x);
     check("/y.grad", layer.by_y[r]);
     check("/x.grad", layer.by_x[r]);
-    require(layer.x[r].allFinite() && layer.by_y[r].allFinite(), dump.files[r].string(), ": the layer '", layer.name,
+    require(x.allFinite() && layer.by_y[r].allFinite(), dump.files[r].string(), ": the layer '", layer.name,
             "' was given numbers that are not finite");
-    rows += layer.x[r].rows();
+    rows += x.rows();
   }
   require(rows > 1, "verify: the input of '", layer.name, "' has ", rows, " rows on all ranks; it needs at least 2");
+  const Eigen::Index channels = layer.x[0].cols();
+  if (layer.weight.size() == 0) layer.weight = Matrix::Ones(1, channels);
+  require(layer.weight.size() == channels && layer.weight.allFinite(), "verify: the weight of '", layer.name,
+          "' is not ", channels, " finite numbers");
+  require(layer.epsilon >= 0, "verify: epsilon of '", layer.name, "' is zero or more, not ", layer.epsilon);
 }
 
 }  // namespace

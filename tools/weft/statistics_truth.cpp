@@ -139,10 +139,10 @@ Matrix through_softmax(const Matrix& p, const Matrix& by_p, const Rounding& roun
 }
 
 std::vector<Term> lfq(const Sample& sample, const Options& options, const Rounding& rounding) {
-  constexpr double max_assignments = 1 << 24;
+  constexpr double max_assignments = 1 << 22;
   const Matrix& x = sample.towers[0];
   require(std::ldexp(static_cast<double>(x.rows()), static_cast<int>(x.cols())) <= max_assignments, "lfq: ", x.rows(),
-          " samples of ", x.cols(), " bits have more than 2^24 assignments; dump fewer samples, or fewer bits");
+          " samples of ", x.cols(), " bits have more than 2^22 assignments; dump fewer samples, or fewer bits");
   const double scale = options.at("scale"), weight = options.at("entropy_weight");
   const double slope = 2 * options.at("inverse_temperature");
   const Matrix corners = corners_of_cube(x.cols(), scale);
