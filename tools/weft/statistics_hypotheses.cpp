@@ -108,6 +108,7 @@ struct StatisticsModel {
     add("S9", "", all_terms(), truth, 1 / count());
     add("S33", "by the number of samples", all_terms(), truth, 1 / samples());
     add("S33", "multiplied by the number of samples", all_terms(), truth, samples());
+    if (width() == 1) return;
     add("S33", "by the number of features", all_terms(), truth, 1 / width());
     add("S33", "multiplied by the number of features", all_terms(), truth, width());
   }
