@@ -42,9 +42,15 @@ frameworks = {
                             "own_slot scale": "unknown"}),
     "JAX": (("jax",), devices, "train_shard_map.py", {"correct": "correct", "default": "S3", "local": "S1", "summed": "S8"}),
     "OpenCLIP": (("torch", "safetensors", "open_clip"), processes, "library_loss.py",
-                 {"openclip": "S3", "openclip_local": "S1", "openclip_gradient": "correct", "openclip_local_gradient": "correct"}),
+                 {"openclip": "S3", "openclip_local": "S1", "openclip_gradient": "correct", "openclip_local_gradient": "correct",
+                  "openclip_cached_old": "S19", "openclip_cached": "correct"}),
+    "torch.nn": (("torch", "safetensors"), processes, "library_loss.py", {"batch_norm": "S21a"}),
     "Lightly": (("torch", "safetensors", "lightly", "torchvision"), processes, "library_loss.py",
-                {"lightly": "correct", "lightly_old": "S2"})}
+                {"lightly": "correct", "lightly_old": "S2", "lightly_vicreg": "correct",
+                 "lightly_barlow_twins": "correct", "lightly_barlow_twins_old": "S3"}),
+    "vector-quantize-pytorch": (("torch", "safetensors", "vector_quantize_pytorch", "einops"), processes, "library_loss.py",
+                                {"lookup_free": "S11", "lookup_free_old": "S10", "lookup_free_repaired": "correct"}),
+    "TorchMetrics": (("torch", "safetensors", "torchmetrics"), processes, "library_loss.py", {"torchmetrics_rmse": "S3"})}
 
 failures = tried = 0
 with tempfile.TemporaryDirectory() as name:

@@ -24,11 +24,15 @@ Features::Features(const std::vector<int64_t>& rows, int64_t width, DType dtype,
       towers[tower].push_back(Tensor::uniform({rows[r], width}, {seed, 100 * r + tower}, -0.5, 0.5, dtype));
 }
 
-static Matrix matrix(const Tensor& x) {
+Matrix matrix_of(const Tensor& x) {
   const std::vector<double> values = x.to(DType::f64).values();
   Matrix result(x.shape()[0], x.shape()[1]);
   std::copy(values.begin(), values.end(), result.data());
   return result;
+}
+
+verify::Precision dumped_precision(DType dtype) {
+  return dtype == DType::f32 ? verify::Precision{"f32", 0x1p-23} : verify::Precision();
 }
 
 verify::SeamEvidence evidence(const std::string& loss, const Features& features, const verify::Options& options) {
@@ -39,16 +43,15 @@ verify::SeamEvidence evidence(const std::string& loss, const Features& features,
   seam.batch.scalars = {{"scale", features.scale}, {"bias", features.bias}};
   for (const auto& tower : features.towers) {
     seam.batch.features.emplace_back();
-    for (const Tensor& x : tower) seam.batch.features.back().push_back(matrix(x));
+    for (const Tensor& x : tower) seam.batch.features.back().push_back(matrix_of(x));
   }
   seam.gradients.assign(2, std::vector<Matrix>(static_cast<size_t>(features.ranks())));
-  seam.precision =
-      features.towers[0][0].dtype() == DType::f32 ? verify::Precision{"f32", 0x1p-23} : verify::Precision();
+  seam.precision = dumped_precision(features.towers[0][0].dtype());
   return seam;
 }
 
 void add(verify::SeamEvidence& seam, size_t tower, int rank, const Tensor& gradient) {
-  seam.gradients[tower][static_cast<size_t>(rank)] = matrix(gradient);
+  seam.gradients[tower][static_cast<size_t>(rank)] = matrix_of(gradient);
 }
 
 verify::SeamEvidence correct(const std::string& loss, const Features& features) {

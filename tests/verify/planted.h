@@ -20,6 +20,9 @@ struct Features {
   int ranks() const { return static_cast<int>(towers[0].size()); }
 };
 
+verify::Matrix matrix_of(const Tensor& x);
+verify::Precision dumped_precision(DType dtype);
+
 verify::SeamEvidence evidence(const std::string& loss, const Features& features, const verify::Options& options = {});
 void add(verify::SeamEvidence& seam, size_t tower, int rank, const Tensor& gradient);
 

@@ -3,6 +3,7 @@
 
     import weft_dump_torch as weft_dump
     model = weft_dump.parameters(DistributedDataParallel(model))  # their gradients, before and after the reducer
+    model = weft_dump.batch_norms(model)  # of each such layer
     images, texts = weft_dump.features(images=images, texts=texts)  # what goes into the loss
     (scale,) = weft_dump.scalars(scale=scale)
     loss(images, texts, scale).backward()
@@ -65,8 +66,36 @@ def parameters(model):
     return model
 
 
-def save(loss=None, options=None, reducer="mean"):
-    """Collective: every rank calls it after backward, and before the optimizer changes anything."""
+def batch_norms(model):
+    """The batch normalizations of a model: what they are given, and the gradients at their inputs and outputs."""
+    for name, layer in model.named_modules() if folder else ():
+        if isinstance(layer, torch.nn.modules.batchnorm._BatchNorm):
+            _watch_layer(f"batch_norm/{name.removeprefix('module.')}", layer)
+    return model
+
+
+def _watch_layer(name, layer):
+    def keep(what, tensor):
+        _keep(_seam, f"{name}/{what}", tensor.movedim(1, -1) if tensor.dim() > 1 else tensor)
+
+    def before(layer, inputs):
+        x = inputs[0].view_as(inputs[0]) if inputs[0].requires_grad else inputs[0].detach().requires_grad_()
+        keep("x", x)
+        keep("epsilon", torch.tensor(layer.eps, dtype=torch.float64))
+        if layer.weight is not None:
+            keep("weight", layer.weight)
+        x.register_hook(lambda gradient: keep("x.grad", gradient))
+        return (x, *inputs[1:])
+
+    def after(layer, inputs, y):
+        y.register_hook(lambda gradient: keep("y.grad", gradient))
+    layer.register_forward_pre_hook(before)
+    layer.register_forward_hook(after)
+
+
+def save(loss=None, options=None, reducer="mean", micro_batches=1):
+    """Collective: every rank calls it after backward, and before the optimizer changes anything. `micro_batches` says in
+    how many backward passes cached features got their gradients."""
     if not folder:
         return
     rank, ranks = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
@@ -83,7 +112,8 @@ def save(loss=None, options=None, reducer="mean"):
     place.mkdir(parents=True, exist_ok=True)
     save_file(tensors, place / f"rank{rank}.safetensors")
     if rank == 0:
-        manifest = {"weft_manifest": 1, "reducer": reducer, "files": [f"rank{r}.safetensors" for r in range(ranks)]}
+        manifest = {"weft_manifest": 1, "reducer": reducer, "micro_batches": micro_batches,
+                    "files": [f"rank{r}.safetensors" for r in range(ranks)]}
         if loss:
             manifest["loss"] = {"name": loss, "options": options or {}}
         (place / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "tools/weft/layer_evidence.h"
 #include "tools/weft/layouts.h"
 #include "tools/weft/matrix_of.h"
 #include "weft/data/files/safetensors.h"
@@ -29,6 +30,11 @@ void lower(Precision& of_all, const Precision& here) {
   if (here.epsilon > of_all.epsilon) of_all = here;
 }
 void lower(Precision& of_all, DType dtype) { lower(of_all, precision_of(dtype)); }
+
+// A vector of features has one number for each sample.
+Matrix rows_of(const Tensor& tensor) {
+  return matrix_of(tensor.shape().rank() == 1 ? tensor.reshape({tensor.size(), 1}) : tensor);
+}
 
 // Puts the tensors of all files where they belong, and then checks that nothing is missing.
 class Reader {
@@ -65,6 +71,7 @@ class Reader {
       require(std::ranges::find(dump.parameters, name, &ParameterEvidence::name) != dump.parameters.end(),
               "verify: the manifest places the parameter '", name, "', of which there are no gradients");
     for (ParameterEvidence& p : dump.parameters) check_parameter(p);
+    check_layers(dump);
   }
 
  private:
@@ -78,7 +85,9 @@ class Reader {
     seam.batch.options = loss->options;
     for (const auto& [name, value] : options) {
       require(loss->options.contains(name), "verify: ", loss->name, " has no option '", name, "'");
-      require(name != "temperature" || value > 0, "verify: a temperature is positive, not ", value);
+      require((name != "temperature" && name != "inverse_temperature") || value > 0,
+              "verify: a temperature is positive, not ", value);
+      require((name != "epsilon" && name != "clamp") || value >= 0, "verify: ", name, " is zero or more, not ", value);
       seam.batch.options[name] = value;
     }
   }
@@ -107,6 +116,7 @@ class Reader {
       require(scale.has_value(), where(rank), ": '", name, "' needs a section \"scale\" in manifest.json");
       return scale->place(role, tensor, rank);
     }
+    if (is_of_layer(role.kind)) return place_in_layer(dump, role, rows_of(tensor), precision_of(tensor.dtype()), rank);
     switch (role.kind) {
       case Role::Kind::feature:
       case Role::Kind::seam_gradient: return place_features(role, tensor, rank, name);
@@ -123,7 +133,7 @@ class Reader {
     const auto tower =
         static_cast<size_t>(std::find(loss->towers.begin(), loss->towers.end(), role.of) - loss->towers.begin());
     const bool gradient = role.kind == Role::Kind::seam_gradient;
-    (gradient ? dump.seam->gradients : dump.seam->batch.features)[tower][rank] = matrix_of(tensor);
+    (gradient ? dump.seam->gradients : dump.seam->batch.features)[tower][rank] = rows_of(tensor);
     if (gradient) lower(dump.seam->precision, tensor.dtype());
   }
 
@@ -192,7 +202,8 @@ class Reader {
     SeamEvidence& seam = *dump.seam;
     for (size_t tower = 0; tower < loss->towers.size(); ++tower)
       for (size_t r = 0; r < dump.files.size(); ++r) check_features(loss->towers[tower], tower, r);
-    require(seam.batch.all_rows() > 0, "verify: the batch of all ranks has no rows");
+    require(seam.batch.all_rows() >= loss->min_rows, "verify: the batch of all ranks has ", seam.batch.all_rows(),
+            " rows; ", loss->name, " needs at least ", loss->min_rows);
     for (const std::string& name : loss->scalars)
       require(seam.batch.scalars.contains(name), where(0), ": ", loss->name, " needs its scalar '", name, "'");
     for (const auto& [name, of_ranks] : seam.scalars)
@@ -206,12 +217,13 @@ class Reader {
     const SeamEvidence& seam = *dump.seam;
     const Matrix &x = seam.batch.features[tower][r], &g = seam.gradients[tower][r];
     require(x.cols() > 0, where(r), ": there are no features '", name, "' of ", loss->name);
-    require(g.cols() > 0, where(r), ": there is no gradient '", name, ".grad'");
-    require(x.rows() == g.rows() && x.cols() == g.cols(), where(r), ": '", name, "' has ", x.rows(), " x ", x.cols(),
-            " elements, its gradient ", g.rows(), " x ", g.cols());
     require(x.rows() == seam.batch.features[0][r].rows() && x.cols() == seam.batch.features[0][0].cols(), where(r),
             ": '", name, "' is ", x.rows(), " x ", x.cols(), ", unlike other features of this loss");
     require(x.allFinite(), where(r), ": '", name, "' has numbers that are not finite");
+    if (is_one_of(loss->targets, name) && g.cols() == 0 && !seam.has_gradient(tower)) return;
+    require(g.cols() > 0, where(r), ": there is no gradient '", name, ".grad'");
+    require(x.rows() == g.rows() && x.cols() == g.cols(), where(r), ": '", name, "' has ", x.rows(), " x ", x.cols(),
+            " elements, its gradient ", g.rows(), " x ", g.cols());
   }
 
   void check_norm() {
@@ -342,6 +354,8 @@ Dump read_dump(const std::filesystem::path& folder) {
     require(manifest.value("weft_manifest", 0) == 1, where,
             ": \"weft_manifest\" is 1 in manifests that this version reads");
     reader.dump.reducer = reducer_named(manifest.value("reducer", "mean"), where);
+    reader.dump.micro_batches = manifest.value("micro_batches", 1);
+    require(reader.dump.micro_batches > 0, where, ": there are ", reader.dump.micro_batches, " micro-batches");
     if (manifest.contains("rows")) reader.dump.rows = manifest.at("rows").get<std::vector<int64_t>>();
     if (manifest.contains("loss")) {
       const Json& loss = manifest.at("loss");

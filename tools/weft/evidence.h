@@ -23,6 +23,8 @@ struct SeamEvidence {
   std::vector<std::vector<Matrix>> gradients;
   std::map<std::string, std::vector<double>> scalars;  // before the reducer
   Precision precision;
+
+  bool has_gradient(size_t tower) const { return gradients[tower][0].cols() > 0; }
 };
 
 // The gradient of one parameter on its way through the reducer. Flattened.
@@ -51,6 +53,16 @@ struct NormEvidence {
   Precision precision;
 };
 
+// A batch normalization over all ranks: by rank its input, the gradient at its output and that at its input, each
+// (rows, channels), where a row is a sample or a pixel of one.
+struct LayerEvidence {
+  std::string name;
+  std::vector<Matrix> x, by_y, by_x;
+  Matrix weight;  // (1, channels)
+  double epsilon = 1e-5;
+  Precision precision;
+};
+
 struct Dump {
   std::optional<Mesh> mesh;  // none: one axis without a name
   Reducer reducer = Reducer::mean;
@@ -60,6 +72,7 @@ struct Dump {
   std::vector<ParameterEvidence> parameters;
   std::optional<ScaleEvidence> scale;
   std::optional<NormEvidence> norm;
+  std::vector<LayerEvidence> layers;
   std::vector<std::filesystem::path> files;
 };
 

@@ -9,6 +9,7 @@
 #include "tools/weft/certificate.h"
 #include "tools/weft/compare.h"
 #include "tools/weft/print.h"
+#include "tools/weft/roles.h"
 #include "tools/weft/run_case.h"
 #include "tools/weft/tensor_files.h"
 #include "weft/data/files/durable_file.h"
@@ -139,7 +140,8 @@ int list_cases(bool json) {
   }
   for (const Loss& loss : losses()) {
     std::cout << loss.name << "\n  " << loss.formula << "\n  features:";
-    for (const std::string& tower : loss.towers) std::cout << ' ' << tower;
+    for (const std::string& tower : loss.towers)
+      std::cout << ' ' << tower << (is_one_of(loss.targets, tower) ? " (may have no gradient)" : "");
     for (const std::string& scalar : loss.scalars) std::cout << "  scalar: " << scalar;
     for (const auto& [name, value] : loss.options) std::cout << "  option: " << name << "=" << value;
     std::cout << "\n";

@@ -138,7 +138,7 @@ std::string text_of(const std::vector<Verdict>& verdicts, const Dump& dump) {
                      "; errors are multiples of expected rounding, up to " + format("%g", limit) + " count as equal\n";
   for (const auto& group : groups_of(verdicts)) text += "\n" + text_of(group);
   if (verdicts.empty())
-    text += "nothing was compared: the dump has neither features of a loss nor gradients of a parameter\n";
+    text += "nothing was compared: the dump has no features of a loss, no layer, and no gradients of a parameter\n";
   return text + "\nverdict: " + name(overall(verdicts)) + "\n";
 }
 

@@ -17,8 +17,26 @@ const std::map<std::string, Role::Kind>& kinds_by_name() {
                                                           {"gradient_norm", Role::Kind::gradient_norm},
                                                           {"direction", Role::Kind::direction},
                                                           {"objective", Role::Kind::objective},
-                                                          {"rank_loss", Role::Kind::rank_loss}};
+                                                          {"rank_loss", Role::Kind::rank_loss},
+                                                          {"layer_input", Role::Kind::layer_input},
+                                                          {"layer_input_gradient", Role::Kind::layer_input_gradient},
+                                                          {"layer_output_gradient", Role::Kind::layer_output_gradient},
+                                                          {"layer_weight", Role::Kind::layer_weight},
+                                                          {"layer_epsilon", Role::Kind::layer_epsilon}};
   return kinds;
+}
+
+// "batch_norm/NAME/x.grad"
+static Role role_in_layer(const std::string& name) {
+  static const std::map<std::string, Role::Kind> parts = {{"x", Role::Kind::layer_input},
+                                                          {"x.grad", Role::Kind::layer_input_gradient},
+                                                          {"y.grad", Role::Kind::layer_output_gradient},
+                                                          {"weight", Role::Kind::layer_weight},
+                                                          {"epsilon", Role::Kind::layer_epsilon}};
+  const size_t first = name.find('/'), last = name.rfind('/');
+  const auto part = parts.find(name.substr(last + 1));
+  if (first == last || part == parts.end()) return {};
+  return {part->second, name.substr(first + 1, last - first - 1), 0};
 }
 
 bool is_one_of(const std::vector<std::string>& names, const std::string& name) {
@@ -49,6 +67,7 @@ Role role_by_name(const std::string& name, const Loss* loss) {
   if (name == "gradient_norm") return {Role::Kind::gradient_norm, "", 0};
   if (name == "objective") return {Role::Kind::objective, "", 0};
   if (name == "rank_loss") return {Role::Kind::rank_loss, "", 0};
+  if (name.starts_with("batch_norm/")) return role_in_layer(name);
   if (!loss) return {};
   const bool gradient = name.ends_with(".grad");
   const std::string of = gradient ? name.substr(0, name.size() - 5) : name;

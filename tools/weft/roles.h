@@ -10,6 +10,7 @@ namespace weft::verify {
 //                                                   a parameter's gradient (of micro-batch K, of one of its uses)
 //   gradient_norm                                   of all parameters
 //   direction/NAME  objective/NAME  rank_loss/NAME  objective  rank_loss   of a parameter that was moved, or of none
+//   batch_norm/NAME/x  .../x.grad  .../y.grad  .../weight  .../epsilon   of a layer
 struct Role {
   enum class Kind {
     none,
@@ -24,7 +25,12 @@ struct Role {
     gradient_norm,
     direction,
     objective,
-    rank_loss
+    rank_loss,
+    layer_input,
+    layer_input_gradient,
+    layer_output_gradient,
+    layer_weight,
+    layer_epsilon
   };
   Kind kind = Kind::none;
   std::string of;

@@ -127,7 +127,7 @@ void add_weights(std::vector<Hypothesis>& all, const SeamModel& model) {
 Observed observed(const SeamEvidence& seam, Reducer reducer) {
   Observed result;
   for (size_t tower = 0; tower < seam.loss->towers.size(); ++tower)
-    for (int r = 0; r < seam.batch.ranks(); ++r) {
+    for (int r = 0; seam.has_gradient(tower) && r < seam.batch.ranks(); ++r) {
       result.names.push_back(seam.loss->towers[tower] + " of rank " + std::to_string(r));
       result.tensors.push_back(seam.gradients[tower][static_cast<size_t>(r)]);
     }
@@ -142,19 +142,23 @@ Observed observed(const SeamEvidence& seam, Reducer reducer) {
   return result;
 }
 
-std::vector<Hypothesis> hypotheses(const SeamEvidence& given, Reducer reducer, const Rounding& rounding) {
+std::vector<Hypothesis> hypotheses(const SeamEvidence& given, const Dump& dump, const Rounding& rounding) {
   SeamEvidence seam = given;
   for (auto& tower : seam.batch.features)
     for (Matrix& m : tower) rounding.apply(m);
   for (auto& [name, value] : seam.batch.scalars) value = rounding(value);
+  const double factor = factor_of(dump.reducer, seam.batch.ranks());
+  if (seam.loss->terms) return statistics_hypotheses(seam, factor, rounding);
   const auto model = [&](Labels labels) {
-    return SeamModel{seam, factor_of(reducer, seam.batch.ranks()), seam.loss->parts(seam.batch, rounding, labels)};
+    return SeamModel{seam, factor, seam.loss->parts(seam.batch, rounding, labels)};
   };
   const SeamModel correct = model(Labels::global);
   std::vector<Hypothesis> all;
   add(all, "S0", "", correct.predict(Shares()));
   add_adjoints(all, correct);
   add_weights(all, correct);
+  if (dump.micro_batches > 1 && !seam.scalars.empty())
+    add(all, "S19", "", correct.predict({.scalars = static_cast<double>(dump.micro_batches)}));
   add(all, "S25", "", model(Labels::local).predict(Shares()));
   return all;
 }

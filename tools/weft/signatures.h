@@ -36,7 +36,12 @@ struct Observed {
 
 Observed observed(const SeamEvidence& seam, Reducer reducer);
 // The first is S0, the truth.
-std::vector<Hypothesis> hypotheses(const SeamEvidence& seam, Reducer reducer, const Rounding& rounding);
+std::vector<Hypothesis> hypotheses(const SeamEvidence& seam, const Dump& dump, const Rounding& rounding);
+// Of a loss of statistics. What reaches the features is `factor` times the derivative of the loss.
+std::vector<Hypothesis> statistics_hypotheses(const SeamEvidence& seam, double factor, const Rounding& rounding);
+
+Observed observed(const LayerEvidence& layer);
+std::vector<Hypothesis> hypotheses(const LayerEvidence& layer, const Rounding& rounding);
 
 Observed observed(const ParameterEvidence& parameter);
 std::vector<Hypothesis> hypotheses(const ParameterEvidence& parameter, const Dump& dump, const Rounding& rounding);

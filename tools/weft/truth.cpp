@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include "tools/weft/statistics_truth.h"
+
 namespace weft::verify {
 
 Eigen::Index Batch::first_row(int rank) const {
@@ -28,19 +30,6 @@ void Rounding::apply(Matrix& x) const {
 }
 
 namespace {
-
-// All ranks' rows of one tower.
-Matrix stacked(const std::vector<Matrix>& of_ranks) {
-  Eigen::Index rows = 0;
-  for (const Matrix& m : of_ranks) rows += m.rows();
-  Matrix all(rows, of_ranks[0].cols());
-  rows = 0;
-  for (const Matrix& m : of_ranks) {
-    all.middleRows(rows, m.rows()) = m;
-    rows += m.rows();
-  }
-  return all;
-}
 
 // u = x / |x|, row by row, and the gradient with respect to x of what is g with respect to u.
 Matrix normalized(const Matrix& x) { return x.rowwise().normalized(); }
@@ -228,10 +217,8 @@ std::vector<Part> siglip(const Batch& batch, const Rounding& rounding, Labels la
   return parts;
 }
 
-}  // namespace
-
-const std::vector<Loss>& losses() {
-  static const std::vector<Loss> all = {
+std::vector<Loss> contrastive_losses() {
+  return {
       {"nt_xent",
        {"first", "second"},
        {},
@@ -263,6 +250,16 @@ const std::vector<Loss>& losses() {
        "1/B sum_ij log(1 + exp(-(s x_i.y_j + c) if i = j, else +))",
        siglip},
   };
+}
+
+}  // namespace
+
+const std::vector<Loss>& losses() {
+  static const std::vector<Loss> all = [] {
+    std::vector<Loss> every = contrastive_losses();
+    every.insert(every.end(), losses_of_statistics().begin(), losses_of_statistics().end());
+    return every;
+  }();
   return all;
 }
 

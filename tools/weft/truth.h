@@ -2,20 +2,20 @@
 #pragma once
 // The truth: what a loss and its gradients are on one process with the whole batch, in f64, by Eigen. Nothing here is
 // shared with Weft's engine, so a mistake there cannot hide here.
-#include <Eigen/Core>
 #include <map>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "tools/weft/sample.h"
+
 namespace weft::verify {
 
-using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 using Options = std::map<std::string, double>;
 
 // What all ranks gave to a loss: features by tower and rank, (b_r, D) each, and numbers that all ranks have.
 struct Batch {
-  std::vector<std::vector<Matrix>> features;
+  ByTowerAndRank features;
   std::map<std::string, double> scalars;  // "scale", "bias"
   Options options;                        // of the loss: "temperature", "normalize", ...
 
@@ -43,15 +43,26 @@ struct Rounding {
   void apply(Matrix& x) const;
 };
 
+// A term of a loss that is a function of statistics of the whole batch, and its gradient by tower: (n, D).
+struct Term {
+  std::string name;
+  bool of_rows;  // a mean of what each row says alone: ranks need nothing from each other
+  std::vector<Matrix> gradients;
+};
+
 enum class Labels { global, local };  // `local`: every rank takes its first label for 0, a known mistake
 
 struct Loss {
   std::string name;
-  std::vector<std::string> towers;   // the names of its features
-  std::vector<std::string> scalars;  // that gradients flow to
-  Options options;                   // and their defaults
+  std::vector<std::string> towers;        // the names of its features
+  std::vector<std::string> scalars = {};  // that gradients flow to
+  Options options = {};                   // and their defaults
   std::string formula;
-  std::vector<Part> (*parts)(const Batch&, const Rounding&, Labels);
+  // One of these: of losses whose rows are divided among ranks, or of those that are functions of statistics.
+  std::vector<Part> (*parts)(const Batch&, const Rounding&, Labels) = nullptr;
+  std::vector<Term> (*terms)(const Sample&, const Options&, const Rounding&) = nullptr;
+  std::vector<std::string> targets = {};  // towers that may have no gradient
+  Eigen::Index min_rows = 1;              // that it needs
 };
 
 const std::vector<Loss>& losses();

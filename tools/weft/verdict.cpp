@@ -37,7 +37,7 @@ std::vector<std::vector<double>> expected_rounding(
 }
 
 double error_of(const Matrix& dumped, const Matrix& predicted, double rounding) {
-  if (!dumped.allFinite()) return std::numeric_limits<double>::infinity();
+  if (!dumped.allFinite() || !predicted.allFinite()) return std::numeric_limits<double>::infinity();
   const double distance = (dumped - predicted).norm();
   return distance == 0 ? 0 : distance / rounding;
 }
@@ -165,7 +165,12 @@ Verdict verdict(const SeamEvidence& seam, const Dump& dump) {
   // Large batches take long, and have elements enough to average over.
   const int repetitions = seam.batch.all_rows() <= 512 ? 8 : seam.batch.all_rows() <= 2048 ? 2 : 1;
   return judge("the loss '" + seam.loss->name + "'", observed(seam, dump.reducer), seam.precision, repetitions,
-               [&](const Rounding& rounding) { return hypotheses(seam, dump.reducer, rounding); });
+               [&](const Rounding& rounding) { return hypotheses(seam, dump, rounding); });
+}
+
+Verdict verdict(const LayerEvidence& layer) {
+  return judge("layer '" + layer.name + "'", observed(layer), layer.precision, 4,
+               [&](const Rounding& rounding) { return hypotheses(layer, rounding); });
 }
 
 Verdict verdict(const ParameterEvidence& parameter, const Dump& dump) {
@@ -190,6 +195,7 @@ Verdict verdict(const NormEvidence& norm, const Dump& dump) {
 std::vector<Verdict> verdicts(const Dump& dump) {
   std::vector<Verdict> all;
   if (dump.seam) all.push_back(verdict(*dump.seam, dump));
+  for (const LayerEvidence& layer : dump.layers) all.push_back(verdict(layer));
   std::vector<Classified> classified;
   for (const ParameterEvidence& parameter : dump.parameters)
     if (parameter.has_local())

@@ -42,6 +42,7 @@ struct Verdict {
 };
 
 Verdict verdict(const SeamEvidence& seam, const Dump& dump);
+Verdict verdict(const LayerEvidence& layer);
 Verdict verdict(const ParameterEvidence& parameter, const Dump& dump);
 Verdict verdict(const NormEvidence& norm, const Dump& dump);
 std::vector<Verdict> verdicts(const Dump& dump);
