@@ -31,7 +31,7 @@ Var siglip_without_return(Towers x, Towers scalars, Communicator& comm) {
   return siglip(x[0], x[1], scalars[0], scalars[1], Adjoint::own_slot, comm);
 }
 template <Averaging averaging> Var entropy_with(Towers x, Towers, Communicator& comm) {
-  return lookup_free_entropy(x[0], inverse_temperature, averaging, comm);
+  return lookup_free_entropy(x[0], inverse_temperature, diversity, averaging, comm);
 }
 Var metric(Towers x, Towers, Communicator& comm) { return root_mean_squared_error(x[0], x[1], comm); }
 

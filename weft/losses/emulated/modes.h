@@ -10,7 +10,7 @@ namespace weft::emulated {
 
 inline constexpr int cached_passes = 2;  // of the mode with cached features
 inline constexpr double nt_xent_temperature = 0.5;
-inline constexpr double inverse_temperature = 1;  // of the modes of LFQ
+inline constexpr double inverse_temperature = 1, diversity = 1;  // of the modes of LFQ
 
 struct Mode {
   const char* name;

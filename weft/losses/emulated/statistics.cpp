@@ -10,12 +10,13 @@
 
 namespace weft::emulated {
 
-Var lookup_free_entropy(const Var& tokens, double inverse_temperature, Averaging averaging, Communicator& comm) {
+Var lookup_free_entropy(const Var& tokens, double inverse_temperature, double diversity, Averaging averaging,
+                        Communicator& comm) {
   const double count = static_cast<double>(tokens.shape()[0]), ranks = comm.size();
   const Var logits = tokens * (4 * inverse_temperature);
   const Var own = assigned_to_corners(logits, 1, tokens.shape()[0]) / count;
   const Var average = (averaging == Averaging::raw ? raw_all_reduce(own, comm) : own) / ranks;
-  return entropy_of_assignments(logits) / count - entropy(average);
+  return entropy_of_assignments(logits) / count - diversity * entropy(average);
 }
 
 Var root_mean_squared_error(const Var& predictions, const Var& targets, Communicator& comm) {

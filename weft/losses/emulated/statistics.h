@@ -10,9 +10,10 @@ namespace weft::emulated {
 // discarded, so that each rank has 1/W of its own.
 enum class Averaging : uint8_t { raw, discarded };
 
-// The entropy loss of lookup-free quantization, mean H(p(. | x)) - H(mean p(. | x)), for tokens x (n, bits). The means
-// over ranks are means of each rank's mean.
-Var lookup_free_entropy(const Var& tokens, double inverse_temperature, Averaging averaging, Communicator& comm);
+// The entropy loss of lookup-free quantization, mean H(p(. | x)) - diversity H(mean p(. | x)), for tokens x (n, bits).
+// The means over ranks are means of each rank's mean.
+Var lookup_free_entropy(const Var& tokens, double inverse_temperature, double diversity, Averaging averaging,
+                        Communicator& comm);
 
 // A metric on states of all ranks, of which the own one is put back with its gradient.
 Var root_mean_squared_error(const Var& predictions, const Var& targets, Communicator& comm);
