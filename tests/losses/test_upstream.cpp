@@ -20,6 +20,8 @@
 #include "weft/losses/contrastive/info_nce.h"
 #include "weft/losses/contrastive/nt_xent.h"
 #include "weft/losses/contrastive/siglip.h"
+#include "weft/losses/emulated/contrastive.h"
+#include "weft/losses/emulated/statistics.h"
 #include "weft/losses/metrics/cross_entropy.h"
 #include "weft/losses/metrics/regression_metrics.h"
 #include "weft/losses/metrics/structural_similarity.h"
@@ -214,18 +216,32 @@ TEST_CASE("OpenCLIP's local loss without a gradient through the gather lacks the
   const Graded ours = on_ranks_of(c, clip);
   CHECK(features_factor(c, ours) == Approx(0.493).epsilon(1e-3));
   CHECK(scalars_apart(c, ours) <= exact);
+}
 
-  const Graded anchors = on_ranks_of(c, [](Inputs x, Inputs shared, Communicator& comm) {
-    const Var images = l2_normalize(x[0]), texts = l2_normalize(x[1]);
-    const auto half = [&](const Var& own, const Var& others) {
-      const Var keys = replicated_constant(comm.all_gather(detach(others).value()));
-      const Var logits = mul_along(matmul(own, keys, Transpose::no, Transpose::yes), repeat(shared[0], 0, 12), -1);
-      const Tensor labels = Tensor::arange(12).slice(4 * comm.rank().value, 4 * comm.rank().value + 4);
-      return sum(cross_entropy(logits, constant_like(labels, own)));
-    };
-    return share(half(images, texts) + half(texts, images), 24, comm);
-  });
-  CHECK(features_apart(c, anchors) <= exact);
+TEST_CASE("the emulated modes of OpenCLIP have its values and gradients") {
+  using emulated::Adjoint;
+  const auto check = [](const char* mode, auto loss, Adjoint adjoint) {
+    const UpstreamCase& c = upstream("CLIP", mode);
+    const Graded emulated = on_ranks_of(c, [&](Inputs x, Inputs shared, Communicator& comm) {
+      return loss(l2_normalize(x[0]), l2_normalize(x[1]), shared[0], adjoint, comm) / W;
+    });
+    INFO(mode);
+    CHECK(value_apart(c, emulated) <= exact);
+    CHECK(features_apart(c, emulated) <= exact);
+    CHECK(scalars_apart(c, emulated) <= exact);
+  };
+  check("local_loss=False, gather_with_grad=False", emulated::clip_of_all_rows, Adjoint::own_slot);
+  check("local_loss=False, gather_with_grad=True", emulated::clip_of_all_rows, Adjoint::sum);
+  check("local_loss=True, gather_with_grad=False", emulated::clip_of_own_rows, Adjoint::none);
+  check("local_loss=True, gather_with_grad=True", emulated::clip_of_own_rows, Adjoint::sum);
+}
+
+TEST_CASE("the emulated metric of TorchMetrics has its value and gradients") {
+  const UpstreamCase& c = upstream("root mean squared error", "dist_sync_on_step");
+  const Graded emulated = on_ranks_of(
+      c, [](Inputs x, Inputs, Communicator& comm) { return emulated::root_mean_squared_error(x[0], x[1], comm) / W; });
+  CHECK(value_apart(c, emulated) <= exact);
+  CHECK(features_apart(c, emulated) <= exact);
 }
 
 TEST_CASE("OpenCLIP's SigLIP equals ours in each of its four exchanges") {

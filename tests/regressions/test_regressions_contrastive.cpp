@@ -2,19 +2,15 @@
 // Contrastive losses whose gradients were wrong in other libraries. Tags such as [r15] are those of README.md; tags
 // such as [S3] are the signatures of docs/losses.md.
 #include "tests/support/on_ranks.h"
-#include "weft/collectives/collectives.h"
 #include "weft/collectives/placement_conversions.h"
-#include "weft/collectives/share.h"
 #include "weft/engine/ops/matmul.h"
-#include "weft/engine/ops/normalize.h"
 #include "weft/engine/ops/reduce.h"
-#include "weft/engine/ops/scores.h"
-#include "weft/losses/common/division.h"
 #include "weft/losses/contrastive/clip.h"
 #include "weft/losses/contrastive/dcl.h"
 #include "weft/losses/contrastive/info_nce.h"
 #include "weft/losses/contrastive/nt_xent.h"
 #include "weft/losses/contrastive/siglip.h"
+#include "weft/losses/emulated/contrastive.h"
 
 using namespace weft;
 
@@ -22,11 +18,6 @@ namespace {
 
 Tensor images_of(int rank) { return data_of(rank, {1 + (rank + 1) % 3, 4}, 1); }
 Tensor texts_of(int rank) { return data_of(rank, {1 + (rank + 1) % 3, 4}, 2); }
-Rows rows_of(const Communicator& comm) {
-  Rows rows;
-  for (int r = 0; r < comm.size(); ++r) rows.push_back(images_of(r).shape()[0]);
-  return rows;
-}
 
 // The gradients of this rank's images and texts, and of the scale summed over ranks.
 struct Step {
@@ -44,14 +35,6 @@ Step step(const ClipLike& loss, Communicator& comm) {
 
 double inner(const Tensor& a, const Tensor& b, Communicator& comm) {
   return comm.all_reduce(sum(Var(a) * b).value()).item();
-}
-
-// All ranks' rows, with only this rank's not constant.
-Var own_slot_alone(const Var& x, Communicator& comm) {
-  const Division division(x.shape()[0], comm);
-  const Var all = constant_like(comm.all_gather_v(detach(x).value(), division.rows), x);
-  const int64_t first = division.first, last = first + division.mine();
-  return concat({slice(all, 0, 0, first), x, slice(all, 0, last, division.total)}, 0);
 }
 
 }  // namespace
@@ -99,33 +82,25 @@ TEST_CASE("every contrastive loss through an encoder has one process's gradient,
 // open_clip 3.3.0, local_loss and gather_with_grad (docs/losses.md, "What the libraries do").
 TEST_CASE("two of OpenCLIP's four modes train its loss, one gives the towers 1/W of it, one about half", "[S1][S3]") {
   on_ranks({2, 3, 5}, [](Communicator& comm) {
-    const auto alone = comm.split(number(comm));
     const Step right =
         step([&](auto& x, auto& y, auto& s) { return clip_loss(x, y, s, {ClipForm::local_rows}, comm); }, comm);
-    // Every rank has the whole loss, and the mean over ranks is trained.
-    const auto replicated_with = [&](auto gathered) {
+    using emulated::Adjoint;
+    const auto whole = [&](Adjoint adjoint) {
       return step(
-          [&](const Var& x, const Var& y, const Var& s) {
-            const Var whole = clip_loss(gathered(x), gathered(y), s, {}, *alone) / comm.size();
-            return as_partial(with_placement(whole, comm, Placement::varying), comm);
-          },
+          [&](auto& x, auto& y, auto& s) { return emulated::clip_of_all_rows(x, y, s, adjoint, comm) / comm.size(); },
           comm);
     };
-    const Step with_gradient = replicated_with([&](const Var& x) { return all_gather_v(x, rows_of(comm), comm); });
-    const Step own_slot = replicated_with([&](const Var& x) { return own_slot_alone(x, comm); });
-    for (const auto& [wrong, factor] : {std::pair(with_gradient, 1.0), std::pair(own_slot, 1.0 / comm.size())}) {
-      expect_close(wrong.images, Var(right.images) * factor);
-      expect_close(wrong.texts, Var(right.texts) * factor);
-      expect_close(wrong.scale, right.scale);
+    for (const auto& [adjoint, factor] :
+         {std::pair(Adjoint::sum, 1.0), std::pair(Adjoint::own_slot, 1.0 / comm.size())}) {
+      const Step other = whole(adjoint);
+      expect_close(other.images, Var(right.images) * factor);
+      expect_close(other.texts, Var(right.texts) * factor);
+      expect_close(other.scale, right.scale);
     }
-    const Step none = step(
-        [&](const Var& x, const Var& y, const Var& s) {
-          const Var all_x = detach(own_slot_alone(x, comm)), all_y = detach(own_slot_alone(y, comm));
-          const Var own = sum(x * detach(y)) + sum(y * detach(x));
-          return share(sum(score_log_sum_exp(x, all_y, s) + score_log_sum_exp(y, all_x, s)) - s * own,
-                       2 * all_x.shape()[0], comm);
-        },
-        comm);
+    const Step none =
+        step([&](auto& x, auto& y,
+                 auto& s) { return emulated::clip_of_own_rows(x, y, s, Adjoint::none, comm) / comm.size(); },
+             comm);
     expect_close(none.scale, right.scale);
     const double ratio = std::sqrt(inner(none.images, none.images, comm) / inner(right.images, right.images, comm));
     expect(ratio > 0.4 && ratio < 0.7, "about half of the gradient: " + std::to_string(ratio));
@@ -151,9 +126,8 @@ TEST_CASE("the gradient of a text that travels between ranks is complete", "[S20
     }
     const Step lost = step(
         [&](auto& x, auto& y, auto& s) {
-          const Var all = own_slot_alone(y, comm), bias = replicated_constant(scalar(-1));
-          const int64_t total = all.shape()[0];
-          return share(sum(score_softplus_sum(x, all, s, bias)) - s * sum(x * y), total, comm);
+          const Var bias = replicated_constant(scalar(-1));
+          return emulated::siglip(x, y, s, bias, emulated::Adjoint::own_slot, comm) / comm.size();
         },
         comm);
     expect_close(lost.images, right.images);

@@ -54,35 +54,45 @@ void add(verify::SeamEvidence& seam, size_t tower, int rank, const Tensor& gradi
   seam.gradients[tower][static_cast<size_t>(rank)] = matrix_of(gradient);
 }
 
-verify::SeamEvidence correct(const std::string& loss, const Features& features) {
-  verify::SeamEvidence seam = evidence(loss, features);
+Dumped dumped(const std::string& loss, const Features& features, const LossOfRank& of_rank,
+              const verify::Options& options) {
   const int ranks = features.ranks();
+  Dumped result{evidence(loss, features, options), std::vector<double>(static_cast<size_t>(ranks))};
+  verify::SeamEvidence& seam = result.seam;
   for (const std::string& name : seam.loss->scalars) seam.scalars[name].resize(static_cast<size_t>(ranks));
   const DType dtype = features.towers[0][0].dtype();
   std::mutex mutex;
   run_ranks(ranks, [&](Communicator& comm) {
-    const int r = comm.rank().value;
+    const auto r = static_cast<size_t>(comm.rank().value);
     Tape tape;
-    const Var x = tape.watch(features.towers[0][static_cast<size_t>(r)]),
-              y = tape.watch(features.towers[1][static_cast<size_t>(r)]);
-    const auto shared = [&](double value) {
-      return with_placement(tape.watch(Tensor::full({}, value, dtype)), comm, Placement::replicated);
-    };
-    const Var scale = shared(features.scale), bias = shared(features.bias);
-    const Var share = loss == "nt_xent"    ? nt_xent(x, y, {.temperature = seam.batch.options.at("temperature")}, comm)
-                      : loss == "dcl"      ? dcl(x, y, {.temperature = seam.batch.options.at("temperature")}, comm)
-                      : loss == "info_nce" ? info_nce(x, y, {.temperature = seam.batch.options.at("temperature")}, comm)
-                      : loss == "clip"     ? clip_loss(x, y, scale, {}, comm)
-                                           : siglip_loss(x, y, scale, bias, {}, comm);
-    const std::vector<Var> gradients = tape.gradient(share, {x, y, scale, bias});
+    Vars towers, scalars;
+    for (const auto& tower : features.towers) towers.push_back(tape.watch(tower[r]));
+    for (const double value : {features.scale, features.bias})
+      scalars.push_back(with_placement(tape.watch(Tensor::full({}, value, dtype)), comm, Placement::replicated));
+    const Var own = of_rank(towers, scalars, comm);
+    const std::vector<Var> gradients = tape.gradient(own, {towers[0], towers[1], scalars[0], scalars[1]});
     const std::lock_guard lock(mutex);
-    // Our objective is the sum over ranks, theirs the mean: each of their losses is W times ours.
-    for (size_t tower = 0; tower < 2; ++tower)
-      add(seam, tower, r, (gradients[tower] * static_cast<double>(ranks)).value());
+    result.losses[r] = own.value().item();
+    for (size_t tower = 0; tower < 2; ++tower) add(seam, tower, static_cast<int>(r), gradients[tower].value());
     for (size_t i = 0; i < seam.loss->scalars.size(); ++i)
-      seam.scalars[seam.loss->scalars[i]][static_cast<size_t>(r)] = ranks * gradients[2 + i].value().item();
+      seam.scalars[seam.loss->scalars[i]][r] = gradients[2 + i].value().item();
   });
-  return seam;
+  return result;
+}
+
+verify::SeamEvidence correct(const std::string& loss, const Features& features) {
+  const verify::Options options = evidence(loss, features).batch.options;
+  const auto share = [&](const Var& x, const Var& y, const Vars& scalars, Communicator& comm) {
+    return loss == "nt_xent"    ? nt_xent(x, y, {.temperature = options.at("temperature")}, comm)
+           : loss == "dcl"      ? dcl(x, y, {.temperature = options.at("temperature")}, comm)
+           : loss == "info_nce" ? info_nce(x, y, {.temperature = options.at("temperature")}, comm)
+           : loss == "clip"     ? clip_loss(x, y, scalars[0], {}, comm)
+                                : siglip_loss(x, y, scalars[0], scalars[1], {}, comm);
+  };
+  const auto of_rank = [&](const Vars& towers, const Vars& scalars, Communicator& comm) {
+    return share(towers[0], towers[1], scalars, comm) * static_cast<double>(comm.size());
+  };
+  return dumped(loss, features, of_rank).seam;
 }
 
 Slots slots_of_clip(const Features& features, int q, double weight, int64_t first_label) {

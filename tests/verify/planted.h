@@ -26,7 +26,16 @@ verify::Precision dumped_precision(DType dtype);
 verify::SeamEvidence evidence(const std::string& loss, const Features& features, const verify::Options& options = {});
 void add(verify::SeamEvidence& seam, size_t tower, int rank, const Tensor& gradient);
 
-// What a correct framework whose reducer averages dumps.
+// What a framework whose reducer averages dumps, from the loss of each rank, and the values of these losses.
+struct Dumped {
+  verify::SeamEvidence seam;
+  std::vector<double> losses;  // by rank
+};
+using LossOfRank = std::function<Var(const Vars& towers, const Vars& scalars, Communicator& comm)>;
+Dumped dumped(const std::string& loss, const Features& features, const LossOfRank& of_rank,
+              const verify::Options& options = {});
+
+// The same of Weft's own loss. Weft's objective is the sum over ranks, so each rank's loss is W times its share.
 verify::SeamEvidence correct(const std::string& loss, const Features& features);
 
 // CLIP with local rows, taken apart: what the loss of rank q says of its own features as queries, and of each slot of
