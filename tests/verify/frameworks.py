@@ -39,7 +39,7 @@ frameworks = {
                 {"correct": "correct", "default": "S3", "local": "S1", "own_slot": "S2", "summed": "S8"}),
     "PyTorch, any model": (("torch", "safetensors"), processes, "train_ddp.py",
                            {"correct scale": "correct", "default scale": "S3", "summed scale": "S8", "local scale": "unknown",
-                            "own_slot scale": "unknown"}),
+                            "own_slot scale": "unknown", "correct fsdp2": "correct", "default fsdp2": "S3"}),
     "JAX": (("jax",), devices, "train_shard_map.py", {"correct": "correct", "default": "S3", "local": "S1", "summed": "S8"}),
     "OpenCLIP": (("torch", "safetensors", "open_clip"), processes, "library_loss.py",
                  {"openclip": "S3", "openclip_local": "S1", "openclip_gradient": "correct", "openclip_local_gradient": "correct",

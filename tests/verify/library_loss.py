@@ -15,6 +15,7 @@ import torch.distributed as dist
 import torch.distributed.nn
 import torch.nn.functional as F
 import weft_dump_torch as weft_dump
+import weft_layers_torch as weft_layers
 
 
 def module_of(name):
@@ -58,7 +59,7 @@ def openclip_cached(detaches_scale):
 def batch_norm(draw):
     """Of each rank's own rows, as DDP leaves it unless SyncBatchNorm takes its place."""
     layer = torch.nn.BatchNorm1d(8)
-    weft_dump.batch_norms(torch.nn.Sequential(layer))
+    weft_layers.batch_norms(torch.nn.Sequential(layer))
     layer(draw()).sin().sum().backward()
     return ()
 

@@ -3,13 +3,15 @@
 
     WEFT_DUMP=folder torchrun --nproc-per-node 3 tests/verify/train_ddp.py correct
 
-With a second word, scale, the loss is moved instead, as if the verifier knew nothing of it. The first word says how the features of all ranks are gathered, or what is wrong besides:
+With a second word the parameters are moved instead, as if the verifier knew nothing of the loss: "scale" under DDP, "fsdp2"
+under FSDP2. The first word says how the features of all ranks are gathered, or what is wrong besides:
     correct    by a collective whose adjoint is a reduce-scatter; each rank's loss is of its own rows
     default    as OpenCLIP by default: own features are put back into what was gathered, every rank has the whole loss
     local      as OpenCLIP with local_loss alone: own rows against columns that have no gradient
     own_slot   as Lightly before May 2024: the gradient of a rank's own slot, without those of the others
     summed     correct, but DDP's hook sums where it should average
 """
+import copy
 import pathlib
 import sys
 
@@ -20,6 +22,8 @@ import torch.distributed.nn.functional as differentiable
 import torch.nn.functional as F
 import weft_dump_torch as weft_dump
 import weft_scale_torch as weft_scale
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 
@@ -28,7 +32,7 @@ class Towers(torch.nn.Module):
         super().__init__()
         self.images = torch.nn.Sequential(torch.nn.Linear(12, 16), torch.nn.Tanh(), torch.nn.Linear(16, 8))
         self.texts = torch.nn.Linear(6, 8)
-        self.log_scale = torch.nn.Parameter(torch.tensor(1.5))
+        self.log_scale = torch.nn.Parameter(torch.tensor([1.5]))
 
     def forward(self, images, texts):
         return F.normalize(self.images(images), dim=1), F.normalize(self.texts(texts), dim=1), self.log_scale.exp()
@@ -67,20 +71,23 @@ def loss(images, texts, scale, how):
     return (F.cross_entropy(scale * images @ all_texts.T, labels) + F.cross_entropy(scale * texts @ all_images.T, labels)) / 2
 
 
-def main(how, scale_only=False):
+def main(how, moved=None):
     dist.init_process_group("gloo")
-    torch.set_default_dtype(torch.float64 if scale_only else torch.float32)
+    torch.set_default_dtype(torch.float64 if moved else torch.float32)
     torch.manual_seed(0)
-    model = DistributedDataParallel(Towers())
+    if moved == "fsdp2":
+        model = fully_shard(Towers(), mesh=init_device_mesh("cpu", (dist.get_world_size(),)))
+    else:
+        model = DistributedDataParallel(Towers())
     if how == "summed":
         model.register_comm_hook(None, lambda _, bucket: dist.all_reduce(bucket.buffer(), async_op=True).get_future().then(
             lambda done: done.value()[0]))
     torch.manual_seed(1 + dist.get_rank())
     pictures, sentences = torch.randn(5, 12), torch.randn(5, 6)
-    if scale_only:
-        before = [parameter.clone() for parameter in model.parameters()]
+    if moved:
+        before = copy.deepcopy(model.state_dict())
         weft_scale.dump(lambda: loss(*model(pictures, sentences), how), model, rows=5)
-        assert all(map(torch.equal, before, model.parameters()))
+        assert all((before[name] == now).all() for name, now in model.state_dict().items())
     else:
         weft_dump.parameters(model)
         images, texts, scale = model(pictures, sentences)
@@ -91,4 +98,4 @@ def main(how, scale_only=False):
     dist.destroy_process_group()
 
 
-main(sys.argv[1], sys.argv[2:] == ["scale"])
+main(*sys.argv[1:])

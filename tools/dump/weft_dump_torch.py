@@ -3,7 +3,6 @@
 
     import weft_dump_torch as weft_dump
     model = weft_dump.parameters(DistributedDataParallel(model))  # their gradients, before and after the reducer
-    model = weft_dump.batch_norms(model)  # of each such layer
     images, texts = weft_dump.features(images=images, texts=texts)  # what goes into the loss
     (scale,) = weft_dump.scalars(scale=scale)
     loss(images, texts, scale).backward()
@@ -12,7 +11,7 @@
     WEFT_DUMP=folder torchrun --nproc-per-node 3 train.py; weft verify folder
 
 Works with one process per rank: plain, DDP, or FSDP2, of whose parameters only the reduced gradients can be seen (for
-`weft compare`). Gradients of parameters are dumped for those whose names contain $WEFT_DUMP_PARAMETERS, or all. A later
+`weft compare`; weft_scale_torch.py verifies them). Gradients of parameters are dumped for those whose names contain $WEFT_DUMP_PARAMETERS, or all. A later
 step replaces an earlier one, and of several micro-batches the features of the last are kept.
 """
 import atexit
@@ -29,18 +28,19 @@ chosen = os.environ.get("WEFT_DUMP_PARAMETERS", "")
 _seam, _local, _watched = {}, {}, []
 
 
-def _keep(tensors, name, tensor):
+def keep(name, tensor, tensors=_seam):
+    """Puts a tensor into the dump."""
     tensors[name] = tensor.detach().clone().contiguous().cpu()
 
 
 def _watch(name, tensor):
     """The tensor, whose gradient is kept as it reaches what computed it: the sum, if several backward passes add to it."""
-    _keep(_seam, name, tensor)
+    keep(name, tensor)
     _seam.pop(f"{name}.grad", None)
 
     def add(gradient):
         before = _seam.get(f"{name}.grad", torch.zeros((), dtype=gradient.dtype))
-        _keep(_seam, f"{name}.grad", before + gradient.cpu())
+        keep(f"{name}.grad", before + gradient.cpu())
     if tensor.requires_grad:
         tensor.register_hook(add)
     return tensor
@@ -66,33 +66,6 @@ def parameters(model):
     return model
 
 
-def batch_norms(model):
-    """The batch normalizations of a model: what they are given, and the gradients at their inputs and outputs."""
-    for name, layer in model.named_modules() if folder else ():
-        if isinstance(layer, torch.nn.modules.batchnorm._BatchNorm):
-            _watch_layer(f"batch_norm/{name.removeprefix('module.')}", layer)
-    return model
-
-
-def _watch_layer(name, layer):
-    def keep(what, tensor):
-        _keep(_seam, f"{name}/{what}", tensor.movedim(1, -1) if tensor.dim() > 1 else tensor)
-
-    def before(layer, inputs):
-        x = inputs[0].view_as(inputs[0]) if inputs[0].requires_grad else inputs[0].detach().requires_grad_()
-        keep("x", x)
-        keep("epsilon", torch.tensor(layer.eps, dtype=torch.float64))
-        if layer.weight is not None:
-            keep("weight", layer.weight)
-        x.register_hook(lambda gradient: keep("x.grad", gradient))
-        return (x, *inputs[1:])
-
-    def after(layer, inputs, y):
-        y.register_hook(lambda gradient: keep("y.grad", gradient))
-    layer.register_forward_pre_hook(before)
-    layer.register_forward_hook(after)
-
-
 def save(loss=None, options=None, reducer="mean", micro_batches=1):
     """Collective: every rank calls it after backward, and before the optimizer changes anything. `micro_batches` says in
     how many backward passes cached features got their gradients."""
@@ -105,9 +78,9 @@ def save(loss=None, options=None, reducer="mean", micro_batches=1):
         if gradient is None or not (_local[name] or hasattr(gradient, "full_tensor")):
             continue
         whole = gradient.full_tensor() if hasattr(gradient, "full_tensor") else gradient  # waits for FSDP2's reduction
-        _keep(tensors, f"reduced/{name}", whole)
+        keep(f"reduced/{name}", whole, tensors)
         for k, local in enumerate(_local[name]):
-            _keep(tensors, f"local/{name}/{k}", local)
+            keep(f"local/{name}/{k}", local, tensors)
     place = pathlib.Path(folder)
     place.mkdir(parents=True, exist_ok=True)
     save_file(tensors, place / f"rank{rank}.safetensors")

@@ -7,7 +7,7 @@ a folder; otherwise does nothing.
 
     WEFT_DUMP=folder torchrun --nproc-per-node 3 train.py; weft verify folder
 
-Works with one process per rank, plain or under DDP. The function returns the loss of this rank, and is called once for
+Works with one process per rank: plain, DDP or FSDP2. The function returns the loss of this rank, and is called once for
 backward, and twelve times for each parameter whose name contains $WEFT_DUMP_PARAMETERS, or for each of all. Random
 numbers, parameters and buffers are the same in each call, and afterwards what they were. Use model.double(): in f32 many
 differences are too inexact.
@@ -20,31 +20,27 @@ import zlib
 import torch
 import torch.distributed as dist
 from safetensors.torch import save_file
+from torch.distributed.fsdp import FSDPModule
+from torch.distributed.tensor import DTensor, distribute_tensor
 
 folder = os.environ.get("WEFT_DUMP")
 chosen = os.environ.get("WEFT_DUMP_PARAMETERS", "")
-
-
-class _Rest:
-    """Everything that a step can change besides gradients, as it was."""
-
-    def __init__(self, model):
-        self.before = [(x, x.detach().clone()) for x in (*model.parameters(), *model.buffers())]
-        self.random = torch.get_rng_state(), torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
-
-    def restore(self):
-        with torch.no_grad():
-            for x, before in self.before:
-                x.copy_(before)
-        torch.set_rng_state(self.random[0])
-        if self.random[1]:
-            torch.cuda.set_rng_state_all(self.random[1])
 
 
 def _directions(name, parameter, count):
     """Of length one and exact in bf16, and the same on all ranks."""
     draw = torch.randn(count, parameter.numel(), generator=torch.Generator().manual_seed(zlib.crc32(name.encode())))
     return (draw / draw.norm(dim=1, keepdim=True)).bfloat16()
+
+
+def _like(p, values):
+    """In the form of the parameter, which FSDP2 divides among ranks."""
+    values = values.to(p.device, p.dtype).reshape(p.shape)
+    return distribute_tensor(values, p.device_mesh, p.placements) if isinstance(p, DTensor) else values
+
+
+def _whole(x):
+    return (x.full_tensor() if isinstance(x, DTensor) else x).detach().clone().contiguous().cpu()
 
 
 def dump(loss, model, objective=None, rows=None, reducer="mean", micro_batches=1, step=None, backward=None, directions=3):
@@ -56,19 +52,27 @@ def dump(loss, model, objective=None, rows=None, reducer="mean", micro_batches=1
     watched = [(name.removeprefix("module."), p) for name, p in model.named_parameters() if p.requires_grad and chosen in name]
     step = step or (1e-3 if all(p.dtype == torch.float64 for _, p in watched) else 2**-5)
     functions = {"rank_loss": loss} | ({"objective": objective} if objective else {})
-    rest, tensors = _Rest(model), {}
+    before, tensors = [(x, x.detach().clone()) for x in (*model.parameters(), *model.buffers())], {}
 
     model.zero_grad()
-    (backward or (lambda: loss().backward()))()
+    with torch.random.fork_rng():
+        (backward or (lambda: loss().backward()))()
     for name, p in watched:
-        tensors[f"reduced/{name}"] = torch.zeros_like(p).cpu() if p.grad is None else p.grad.detach().clone().contiguous().cpu()
+        tensors[f"reduced/{name}"] = _whole(torch.zeros_like(p) if p.grad is None else p.grad)
     model.zero_grad()
 
+    def restore():
+        for module in model.modules():
+            if isinstance(module, FSDPModule):
+                module.reshard()  # otherwise the next call takes what this one has gathered
+        for x, value in before:
+            x.copy_(value)
     def value(kind, p=None, offset=0):
-        rest.restore()
+        restore()
         if p is not None:
             p.add_(offset)
-        return functions[kind]().item()
+        with torch.random.fork_rng():
+            return functions[kind]().item()
 
     with torch.no_grad():
         for kind in functions:
@@ -77,17 +81,16 @@ def dump(loss, model, objective=None, rows=None, reducer="mean", micro_batches=1
             along = _directions(name, p, directions)
             for kind in functions:
                 tensors[f"{kind}/{name}"] = torch.tensor(
-                    [[value(kind, p, (by * step * d.to(p)).reshape(p.shape)) for by in (-1, -0.5, 0.5, 1)] for d in along],
+                    [[value(kind, p, _like(p, by * step * d.to(p.dtype))) for by in (-1, -0.5, 0.5, 1)] for d in along],
                     dtype=torch.float64)
             if rank == 0:
                 tensors[f"direction/{name}"] = along
-    rest.restore()
+        restore()
 
     all_rows = [rows] * ranks
     if dist.is_initialized():
         dist.all_gather_object(all_rows, rows)
-    place = pathlib.Path(folder)
-    place.mkdir(parents=True, exist_ok=True)
+    (place := pathlib.Path(folder)).mkdir(parents=True, exist_ok=True)
     save_file(tensors, place / f"rank{rank}.safetensors")
     if rank == 0:
         manifest = {"weft_manifest": 1, "reducer": reducer, "files": [f"rank{r}.safetensors" for r in range(ranks)],
