@@ -5,7 +5,7 @@
 #include <functional>
 
 #include "tests/support/on_ranks.h"
-#include "tools/weft/verdict.h"
+#include "tools/weft/verdict/verdict.h"
 #include "weft/collectives/communicator.h"
 #include "weft/engine/tape/tape.h"
 

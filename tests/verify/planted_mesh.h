@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "tests/support/on_ranks.h"
-#include "tools/weft/verdict.h"
+#include "tools/weft/verdict/verdict.h"
 
 namespace weft::planted {
 

@@ -5,7 +5,7 @@
 
 #include "tests/support/catch.h"
 #include "tests/verify/planted.h"
-#include "tools/weft/verdict.h"
+#include "tools/weft/verdict/verdict.h"
 
 using namespace weft;
 using namespace weft::planted;

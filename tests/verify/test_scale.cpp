@@ -6,8 +6,8 @@
 
 #include "tests/support/on_ranks.h"
 #include "tests/support/scratch_folder.h"
-#include "tools/weft/matrix_of.h"
-#include "tools/weft/print.h"
+#include "tools/weft/dump/matrix_of.h"
+#include "tools/weft/verdict/print.h"
 #include "weft/collectives/verbs.h"
 #include "weft/data/files/safetensors.h"
 #include "weft/engine/ops/matmul.h"

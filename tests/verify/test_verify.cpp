@@ -5,7 +5,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/verify/planted.h"
-#include "tools/weft/print.h"
+#include "tools/weft/verdict/print.h"
 #include "weft/data/files/safetensors.h"
 #include "weft/engine/ops/elementwise.h"
 

@@ -6,12 +6,12 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "tools/weft/certificate.h"
-#include "tools/weft/compare.h"
-#include "tools/weft/print.h"
-#include "tools/weft/roles.h"
+#include "tools/weft/dump/roles.h"
+#include "tools/weft/dump/tensor_files.h"
 #include "tools/weft/run_case.h"
-#include "tools/weft/tensor_files.h"
+#include "tools/weft/verdict/certificate.h"
+#include "tools/weft/verdict/compare.h"
+#include "tools/weft/verdict/print.h"
 #include "weft/data/files/durable_file.h"
 #include "weft/data/idx.h"
 #include "weft/engine/tensor/error.h"

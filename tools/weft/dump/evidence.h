@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What a framework has dumped, in a form that hypotheses can be held against.
+#include <filesystem>
+#include <optional>
+
+#include "tools/weft/dump/mesh.h"
+#include "tools/weft/dump/scale_evidence.h"
+
+namespace weft::verify {
+
+inline constexpr double limit = 8;  // multiples of expected rounding that still count as equal
+
+// The precision of dumped numbers: the relative distance of neighbours, and its name.
+struct Precision {
+  std::string name = "f64";
+  double epsilon = 0x1p-52;
+};
+
+// Gradients at the features of a loss, by tower and rank, as they reach the encoder, and of its shared scalars, by
+// rank.
+struct SeamEvidence {
+  const Loss* loss = nullptr;
+  Batch batch;
+  std::vector<std::vector<Matrix>> gradients;
+  std::map<std::string, std::vector<double>> scalars;  // before the reducer
+  Precision precision;
+
+  bool has_gradient(size_t tower) const { return gradients[tower][0].cols() > 0; }
+};
+
+// The gradient of one parameter on its way through the reducer. Flattened.
+struct ParameterEvidence {
+  std::string name;
+  std::vector<std::vector<Matrix>> local;  // by rank and micro-batch, before the reducer: (1, n)
+  std::vector<Matrix> reduced;             // by rank, after it
+  std::vector<Matrix> previous;            // by rank, what the reducer made in the step before; may be empty
+  std::vector<Matrix> again;               // by rank, what it made when the step was repeated; may be empty
+  std::vector<std::string> hashes;         // by rank, of the parameter itself; may be empty
+  Precision precision;
+
+  std::optional<Layout> layout = {};  // none: terms on all ranks, which the reducer puts together
+  std::vector<Shape> local_shapes = {}, reduced_shapes = {};  // by rank; empty: flat
+  // What each use of the parameter adds to `local`, if there are several and they are known.
+  std::map<std::string, std::vector<std::vector<Matrix>>> uses = {};
+
+  bool has_local() const;
+  Block local_block(size_t rank, Matrix values) const;
+  std::vector<Shape> shapes_of_reduced() const;
+};
+
+// The norm of all reduced gradients that the job clips by.
+struct NormEvidence {
+  std::vector<double> by_rank;
+  Precision precision;
+};
+
+// A batch normalization over all ranks: by rank its input, the gradient at its output and that at its input, each
+// (rows, channels), where a row is a sample or a pixel of one.
+struct LayerEvidence {
+  std::string name;
+  std::vector<Matrix> x, by_y, by_x;
+  Matrix weight;  // (1, channels)
+  double epsilon = 1e-5;
+  Precision precision;
+};
+
+struct Dump {
+  std::optional<Mesh> mesh;  // none: one axis without a name
+  Reducer reducer = Reducer::mean;
+  int ranks = 0, micro_batches = 1;
+  std::vector<int64_t> rows;  // samples of each rank, over all micro-batches; empty if unknown
+  std::optional<SeamEvidence> seam;
+  std::vector<ParameterEvidence> parameters;
+  std::optional<ScaleEvidence> scale;
+  std::optional<NormEvidence> norm;
+  std::vector<LayerEvidence> layers;
+  std::vector<std::filesystem::path> files;
+};
+
+Mesh mesh_of(const Dump& dump);
+Layout layout_of(const ParameterEvidence& parameter, const Dump& dump);
+
+// Reads a folder with a manifest.json (docs/manifest.md).
+Dump read_dump(const std::filesystem::path& folder);
+// Reads files without a manifest, of a loss that the caller names.
+struct NamedDump {
+  std::string loss;
+  std::vector<std::filesystem::path> files;  // of each rank, in rank order
+  Reducer reducer = Reducer::mean;
+  Options options;
+};
+Dump read_dump(const NamedDump& named);
+
+}  // namespace weft::verify

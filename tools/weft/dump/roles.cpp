@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/weft/dump/roles.h"
+
+#include <algorithm>
+
+namespace weft::verify {
+
+const std::map<std::string, Role::Kind>& kinds_by_name() {
+  static const std::map<std::string, Role::Kind> kinds = {{"feature", Role::Kind::feature},
+                                                          {"seam_gradient", Role::Kind::seam_gradient},
+                                                          {"scalar", Role::Kind::scalar},
+                                                          {"scalar_gradient", Role::Kind::scalar_gradient},
+                                                          {"local_gradient", Role::Kind::local_gradient},
+                                                          {"reduced_gradient", Role::Kind::reduced_gradient},
+                                                          {"previous_gradient", Role::Kind::previous_gradient},
+                                                          {"repeated_gradient", Role::Kind::repeated_gradient},
+                                                          {"gradient_norm", Role::Kind::gradient_norm},
+                                                          {"direction", Role::Kind::direction},
+                                                          {"objective", Role::Kind::objective},
+                                                          {"rank_loss", Role::Kind::rank_loss},
+                                                          {"layer_input", Role::Kind::layer_input},
+                                                          {"layer_input_gradient", Role::Kind::layer_input_gradient},
+                                                          {"layer_output_gradient", Role::Kind::layer_output_gradient},
+                                                          {"layer_weight", Role::Kind::layer_weight},
+                                                          {"layer_epsilon", Role::Kind::layer_epsilon}};
+  return kinds;
+}
+
+// "batch_norm/NAME/x.grad"
+static Role role_in_layer(const std::string& name) {
+  static const std::map<std::string, Role::Kind> parts = {{"x", Role::Kind::layer_input},
+                                                          {"x.grad", Role::Kind::layer_input_gradient},
+                                                          {"y.grad", Role::Kind::layer_output_gradient},
+                                                          {"weight", Role::Kind::layer_weight},
+                                                          {"epsilon", Role::Kind::layer_epsilon}};
+  const size_t first = name.find('/'), last = name.rfind('/');
+  const auto part = parts.find(name.substr(last + 1));
+  if (first == last || part == parts.end()) return {};
+  return {part->second, name.substr(first + 1, last - first - 1), 0};
+}
+
+bool is_one_of(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+Role role_by_name(const std::string& name, const Loss* loss) {
+  const auto behind = [&](std::string_view prefix) { return name.substr(prefix.size()); };
+  if (name.starts_with("local/")) {
+    const std::string rest = behind("local/");
+    const size_t slash = rest.rfind('/');
+    const bool numbered = slash != std::string::npos && slash + 1 < rest.size() && rest.size() - slash <= 7 &&
+                          rest.find_first_not_of("0123456789", slash + 1) == std::string::npos;
+    Role role{Role::Kind::local_gradient, rest.substr(0, numbered ? slash : rest.size()),
+              numbered ? std::stoul(rest.substr(slash + 1)) : 0};
+    if (const size_t at = role.of.rfind('@'); at != std::string::npos) {
+      role.use = role.of.substr(at + 1);
+      role.of.resize(at);
+    }
+    return role;
+  }
+  static const std::pair<std::string, Role::Kind> prefixes[] = {
+      {"reduced/", Role::Kind::reduced_gradient}, {"previous/", Role::Kind::previous_gradient},
+      {"again/", Role::Kind::repeated_gradient},  {"direction/", Role::Kind::direction},
+      {"objective/", Role::Kind::objective},      {"rank_loss/", Role::Kind::rank_loss}};
+  for (const auto& [prefix, kind] : prefixes)
+    if (name.starts_with(prefix)) return {kind, behind(prefix), 0};
+  if (name == "gradient_norm") return {Role::Kind::gradient_norm, "", 0};
+  if (name == "objective") return {Role::Kind::objective, "", 0};
+  if (name == "rank_loss") return {Role::Kind::rank_loss, "", 0};
+  if (name.starts_with("batch_norm/")) return role_in_layer(name);
+  if (!loss) return {};
+  const bool gradient = name.ends_with(".grad");
+  const std::string of = gradient ? name.substr(0, name.size() - 5) : name;
+  if (is_one_of(loss->towers, of)) return {gradient ? Role::Kind::seam_gradient : Role::Kind::feature, of, 0};
+  if (is_one_of(loss->scalars, of)) return {gradient ? Role::Kind::scalar_gradient : Role::Kind::scalar, of, 0};
+  return {};
+}
+
+}  // namespace weft::verify

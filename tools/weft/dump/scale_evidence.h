@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What a framework has dumped to check the gradients of any model: its objective at parameters that were moved along
+// random directions, those directions, and the gradients that its optimizer gets.
+#include <optional>
+
+#include "tools/weft/dump/roles.h"
+#include "weft/engine/tensor/tensor.h"
+
+namespace weft::verify {
+
+// Values of a function at the parameters themselves, and moved by -e, -e/2, e/2 and e along each direction: (K, 4).
+struct MovedValues {
+  double at_rest = 0;
+  Matrix moved;
+};
+
+// One parameter that was moved, while the others rested.
+struct MovedParameter {
+  std::string name;
+  Matrix directions;                     // (K, n)
+  std::optional<MovedValues> objective;  // of the whole batch
+  std::vector<MovedValues> losses;       // by rank; may be empty
+  std::vector<Matrix> gradients;         // by rank, after the reducer: (1, n)
+  double epsilon = 0;                    // the precision of the gradients
+};
+
+struct ScaleEvidence {
+  double step = 0;        // e
+  int micro_batches = 1;  // of a step of the optimizer
+  double epsilon = 0;     // the precision of the values, by the digits that they have
+  std::vector<MovedParameter> parameters;
+};
+
+struct ParameterEvidence;
+
+// Collects the tensors of a dump that belong to ScaleEvidence. `step` and `micro_batches` are the manifest's.
+class ScaleReader {
+ public:
+  ScaleReader(double step, int micro_batches, std::vector<std::string> files);
+
+  static bool reads(Role::Kind kind);
+  void place(const Role& role, const Tensor& tensor, size_t rank);
+  // With the reduced gradients of `parameters`.
+  ScaleEvidence finish(const std::vector<ParameterEvidence>& parameters);
+
+ private:
+  struct Values {
+    std::optional<double> at_rest;
+    std::map<std::string, Matrix> moved;  // by parameter
+  };
+  void place_values(Values& values, const Role& role, const Tensor& tensor, size_t rank);
+  void check_directions(const std::string& name, const Matrix& directions) const;
+  MovedValues values_of(const Values& values, const std::string& parameter, size_t rank) const;
+
+  ScaleEvidence evidence_;
+  std::vector<std::string> files_;
+  std::map<std::string, Matrix> directions_;
+  Values objective_;
+  std::vector<Values> losses_;  // by rank
+};
+
+}  // namespace weft::verify

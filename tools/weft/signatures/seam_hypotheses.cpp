@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// What each mistake in a gather or in its adjoint makes of the gradients at the features of a loss.
+#include <algorithm>
+
+#include "tools/weft/signatures/signatures.h"
+
+namespace weft::verify {
+namespace {
+
+double factor_of(Reducer reducer, int ranks) { return reducer == Reducer::mean ? ranks : 1; }
+
+// How much of each part of the gradient reaches a feature.
+struct Shares {
+  double direct = 1, own_slot = 1, other_slots = 1, others_own_slots = 0, scalars = 1;
+};
+
+struct SeamModel {
+  const SeamEvidence& seam;
+  double factor;
+  std::vector<Part> parts;
+
+  size_t towers() const { return seam.loss->towers.size(); }
+  int ranks() const { return seam.batch.ranks(); }
+
+  // `shares` by tower; rank q's rows weigh `weights[q]` times what they should.
+  Prediction predict(const std::function<Shares(size_t tower)>& shares, const std::vector<double>& weights = {}) const {
+    Prediction result;
+    const auto weight = [&](int q) { return weights.empty() ? 1 : weights[static_cast<size_t>(q)]; };
+    for (size_t tower = 0; tower < towers(); ++tower) {
+      const Shares share = shares(tower);
+      for (int r = 0; r < ranks(); ++r) {
+        const auto& part = parts[static_cast<size_t>(r)];
+        Matrix g =
+            share.direct * weight(r) * part.own[tower] + share.own_slot * weight(r) * part.slot(seam.batch, tower, r);
+        for (int q = 0; q < ranks(); ++q) {
+          if (q == r) continue;
+          const auto& other = parts[static_cast<size_t>(q)];
+          if (share.other_slots != 0) g += share.other_slots * weight(q) * other.slot(seam.batch, tower, r);
+          if (share.others_own_slots != 0) {
+            if (seam.batch.rows(q) != seam.batch.rows(r)) return {{}, false};
+            g += share.others_own_slots * weight(q) * other.slot(seam.batch, tower, q);
+          }
+        }
+        result.tensors.push_back(factor * g);
+      }
+    }
+    for (const auto& name : seam.loss->scalars) {
+      if (!seam.scalars.contains(name)) continue;
+      double sum = 0;
+      for (int q = 0; q < ranks(); ++q) sum += weight(q) * parts[static_cast<size_t>(q)].scalars.at(name);
+      result.tensors.push_back(Matrix::Constant(1, 1, shares(0).scalars * sum));
+    }
+    return result;
+  }
+  // Of a loss that every rank computes whole, where each adds up the gradients of all ranks' own rows.
+  Prediction all_reduced_slices() const {
+    Prediction result = predict(Shares());
+    for (size_t tower = 0; tower < towers(); ++tower) {
+      const auto of_rank = [&](int r) -> Matrix& {
+        return result.tensors[tower * static_cast<size_t>(ranks()) + static_cast<size_t>(r)];
+      };
+      for (int r = 1; r < ranks(); ++r)
+        if (of_rank(r).rows() != of_rank(0).rows()) return {{}, false};
+      Matrix sum = of_rank(0) / ranks();
+      for (int r = 1; r < ranks(); ++r) sum += of_rank(r) / ranks();
+      for (int r = 0; r < ranks(); ++r) of_rank(r) = sum;
+    }
+    return result;
+  }
+  bool has_keys(size_t tower) const {
+    return std::any_of(parts.begin(), parts.end(), [&](const Part& part) { return !part.keys[tower].isZero(0); });
+  }
+  Prediction predict(const Shares& shares) const {
+    return predict([&](size_t) { return shares; });
+  }
+};
+
+void add(std::vector<Hypothesis>& all, const char* id, std::string variant, Prediction prediction) {
+  if (prediction.applies) all.push_back({&signature(id), std::move(variant), std::move(prediction)});
+}
+
+// In what a rank does with the gradient of the gathered features.
+void add_adjoints(std::vector<Hypothesis>& all, const SeamModel& model) {
+  const char *own_rows = "each rank computes its own rows", *whole_loss = "every rank computes the whole loss";
+  const double w = model.ranks();
+  add(all, "S1", own_rows, model.predict({.own_slot = 0, .other_slots = 0}));
+  add(all, "S1", whole_loss, model.predict({.direct = 0, .own_slot = 0, .other_slots = 0}));
+  add(all, "S2", "", model.predict({.other_slots = 0}));
+  add(all, "S3", "", model.predict({1 / w, 1 / w, 1 / w}));
+  add(all, "S4", "", model.predict({.own_slot = w, .other_slots = 0}));
+  add(all, "S5", own_rows, model.predict({.other_slots = 0, .others_own_slots = 1}));
+  add(all, "S5", whole_loss, model.all_reduced_slices());
+  add(all, "S6", "", model.predict({1, 1 / w, 1 / w}));
+  add(all, "S7", own_rows, model.predict({1, w, w}));
+  add(all, "S7", whole_loss, model.predict({w, w, w}));
+  add(all, "S8", "", model.predict({w, w, w, 0, w}));
+  add(all, "S9", "", model.predict({1 / w, 1 / w, 1 / w, 0, 1 / w}));
+  for (size_t tower = 0; tower < model.towers(); ++tower) {
+    if (!model.has_keys(tower)) continue;
+    const auto kept = [&](size_t t) { return t == tower ? Shares{.other_slots = 0} : Shares(); };
+    add(all, "S20", model.seam.loss->towers[tower] + " stay without it", model.predict(kept));
+  }
+}
+
+// In what the rows of a rank weigh, where ranks have different numbers of them.
+void add_weights(std::vector<Hypothesis>& all, const SeamModel& model) {
+  const Batch& batch = model.seam.batch;
+  Eigen::Index longest = 0;
+  for (int r = 0; r < model.ranks(); ++r) longest = std::max(longest, batch.rows(r));
+  if (longest * model.ranks() == batch.all_rows()) return;
+  const auto weight = [&](Eigen::Index rows) {
+    return rows == 0 ? 0 : static_cast<double>(batch.all_rows()) / (model.ranks() * static_cast<double>(rows));
+  };
+  std::vector<double> of_means, padded;
+  for (int r = 0; r < model.ranks(); ++r) {
+    of_means.push_back(weight(batch.rows(r)));
+    padded.push_back(weight(longest));
+  }
+  const auto correct = [](size_t) { return Shares(); };
+  add(all, "S12", "", model.predict(correct, of_means));
+  add(all, "S13", "", model.predict(correct, padded));
+}
+
+}  // namespace
+
+// Scalars are compared after the reducer: ranks may share a loss or each have all of it.
+Observed observed(const SeamEvidence& seam, Reducer reducer) {
+  Observed result;
+  for (size_t tower = 0; tower < seam.loss->towers.size(); ++tower)
+    for (int r = 0; seam.has_gradient(tower) && r < seam.batch.ranks(); ++r) {
+      result.names.push_back(seam.loss->towers[tower] + " of rank " + std::to_string(r));
+      result.tensors.push_back(seam.gradients[tower][static_cast<size_t>(r)]);
+    }
+  for (const auto& name : seam.loss->scalars) {
+    const auto found = seam.scalars.find(name);
+    if (found == seam.scalars.end()) continue;
+    double sum = 0;
+    for (const double g : found->second) sum += g;
+    result.names.push_back(name);
+    result.tensors.push_back(Matrix::Constant(1, 1, reducer == Reducer::mean ? sum / seam.batch.ranks() : sum));
+  }
+  return result;
+}
+
+std::vector<Hypothesis> hypotheses(const SeamEvidence& given, const Dump& dump, const Rounding& rounding) {
+  SeamEvidence seam = given;
+  for (auto& tower : seam.batch.features)
+    for (Matrix& m : tower) rounding.apply(m);
+  for (auto& [name, value] : seam.batch.scalars) value = rounding(value);
+  const double factor = factor_of(dump.reducer, seam.batch.ranks());
+  if (seam.loss->terms) return statistics_hypotheses(seam, factor, rounding);
+  const auto model = [&](Labels labels) {
+    return SeamModel{seam, factor, seam.loss->parts(seam.batch, rounding, labels)};
+  };
+  const SeamModel correct = model(Labels::global);
+  std::vector<Hypothesis> all;
+  add(all, "S0", "", correct.predict(Shares()));
+  add_adjoints(all, correct);
+  add_weights(all, correct);
+  if (dump.micro_batches > 1 && !seam.scalars.empty())
+    add(all, "S19", "", correct.predict({.scalars = static_cast<double>(dump.micro_batches)}));
+  add(all, "S25", "", model(Labels::local).predict(Shares()));
+  return all;
+}
+
+}  // namespace weft::verify

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The truth: what a loss and its gradients are on one process with the whole batch, in f64, by Eigen. Nothing here is
+// shared with Weft's engine, so a mistake there cannot hide here.
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tools/weft/truth/sample.h"
+
+namespace weft::verify {
+
+using Options = std::map<std::string, double>;
+
+// What all ranks gave to a loss: features by tower and rank, (b_r, D) each, and numbers that all ranks have.
+struct Batch {
+  ByTowerAndRank features;
+  std::map<std::string, double> scalars;  // "scale", "bias"
+  Options options;                        // of the loss: "temperature", "normalize", ...
+
+  int ranks() const { return static_cast<int>(features[0].size()); }
+  Eigen::Index rows(int rank) const { return features[0][static_cast<size_t>(rank)].rows(); }
+  Eigen::Index first_row(int rank) const;  // in the whole batch
+  Eigen::Index all_rows() const { return first_row(ranks()); }
+};
+
+// What the rows of one rank contribute to the loss of the whole batch; the sum over ranks is the loss.
+struct Part {
+  double value = 0;
+  std::vector<Matrix> own;   // gradient with respect to this rank's features as queries, by tower: (b_r, D)
+  std::vector<Matrix> keys;  // gradient with respect to all features as keys, by tower: (B, D), in rank order
+  std::map<std::string, double> scalars;
+
+  Matrix slot(const Batch& batch, size_t tower, int rank) const;  // of `keys`
+};
+
+// Rounds as a lower precision would: every intermediate result is off by up to `epsilon`, relatively. None by default.
+struct Rounding {
+  double epsilon = 0;
+  mutable std::mt19937_64 generator{0};
+  double operator()(double x) const;
+  void apply(Matrix& x) const;
+};
+
+// A term of a loss that is a function of statistics of the whole batch, and its gradient by tower: (n, D).
+struct Term {
+  std::string name;
+  bool of_rows;  // a mean of what each row says alone: ranks need nothing from each other
+  std::vector<Matrix> gradients;
+};
+
+enum class Labels { global, local };  // `local`: every rank takes its first label for 0, a known mistake
+
+struct Loss {
+  std::string name;
+  std::vector<std::string> towers;        // the names of its features
+  std::vector<std::string> scalars = {};  // that gradients flow to
+  Options options = {};                   // and their defaults
+  std::string formula;
+  // One of these: of losses whose rows are divided among ranks, or of those that are functions of statistics.
+  std::vector<Part> (*parts)(const Batch&, const Rounding&, Labels) = nullptr;
+  std::vector<Term> (*terms)(const Sample&, const Options&, const Rounding&) = nullptr;
+  std::vector<std::string> targets = {};  // towers that may have no gradient
+  Eigen::Index min_rows = 1;              // that it needs
+};
+
+const std::vector<Loss>& losses();
+const Loss* find_loss(const std::string& name);
+
+}  // namespace weft::verify

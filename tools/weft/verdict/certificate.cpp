@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/weft/verdict/certificate.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "tools/weft/verdict/print.h"
+#include "weft/data/files/checksum.h"
+#include "weft/data/files/input_file.h"
+
+namespace weft::verify {
+namespace {
+
+std::string hash_of(const InputFile& file) {
+  Checksum sum;
+  std::vector<std::byte> piece(size_t{1} << 20);  // whole stripes
+  for (uint64_t at = 0; at < file.bytes(); at += piece.size()) {
+    const size_t bytes = std::min<uint64_t>(piece.size(), file.bytes() - at);
+    file.read(at, piece.data(), bytes);
+    sum.add(piece.data(), bytes);
+  }
+  char digits[20];
+  std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(sum.value()));
+  return digits;
+}
+
+std::string escaped(const std::string& text) {
+  std::string result;
+  for (const char c : text) {
+    switch (c) {
+      case '<': result += "&lt;"; break;
+      case '>': result += "&gt;"; break;
+      case '&': result += "&amp;"; break;
+      default: result += c;
+    }
+  }
+  return result;
+}
+
+std::string versions() {
+  return "Weft " WEFT_VERSION ", truth in f64 by Eigen " + std::to_string(EIGEN_WORLD_VERSION) + "." +
+         std::to_string(EIGEN_MAJOR_VERSION) + "." + std::to_string(EIGEN_MINOR_VERSION);
+}
+
+}  // namespace
+
+Certificate certificate_of(const std::filesystem::path& folder) {
+  const Dump dump = read_dump(folder);
+  const std::vector<Verdict> all = verdicts(dump);
+  const Outcome outcome = overall(all);
+  std::vector<std::filesystem::path> files = dump.files;
+  files.insert(files.begin(), folder / "manifest.json");
+
+  nlohmann::ordered_json json = {{"weft_certificate", 1}, {"made_by", versions()}};
+  std::string rows;
+  for (const std::filesystem::path& path : files) {
+    const InputFile file(path);
+    const std::string name = path.lexically_relative(folder).generic_string(), hash = hash_of(file);
+    json["files"].push_back({{"name", name}, {"bytes", file.bytes()}, {"xxh64", hash}});
+    rows += "<tr><td>" + escaped(name) + "<td>" + std::to_string(file.bytes()) + "<td><code>" + hash + "</code>\n";
+  }
+  json.update(nlohmann::ordered_json::parse(json_of(all, dump)));
+
+  const std::string page =
+      "<!doctype html>\n<html lang='en'>\n<meta charset='utf-8'>\n<title>Distributed gradients: " +
+      std::string(name(outcome)) +
+      "</title>\n<style>body { font: 16px/1.5 sans-serif; max-width: 75em; margin: 2em auto; padding: 0 1em }\n"
+      "pre { overflow-x: auto; background: #f4f4f4; padding: 1em } td { padding-right: 2em }</style>\n"
+      "<h1>Distributed gradients: " +
+      name(outcome) + "</h1>\n<p>" + versions() + "</p>\n<h2>Verdict</h2>\n<pre>" + escaped(text_of(all, dump)) +
+      "</pre>\n<h2>What this dump could not tell</h2>\n<pre>" + escaped(power_of(all, dump)) +
+      "</pre>\n<h2>Files</h2>\n<table>\n<tr><th align='left'>name<th align='left'>bytes<th align='left'>XXH64\n" +
+      rows + "</table>\n</html>\n";
+  return {outcome, json.dump(2) + "\n", page};
+}
+
+}  // namespace weft::verify

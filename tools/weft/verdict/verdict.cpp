@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/weft/verdict/verdict.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "tools/weft/verdict/classes.h"
+#include "tools/weft/verdict/scale_verdict.h"
+#include "tools/weft/verdict/unexplained.h"
+
+namespace weft::verify {
+namespace {
+
+double norm(const Matrix& m) { return m.norm(); }
+
+// How far off the prediction of each tensor may be by rounding alone: the root mean square over repetitions of how far
+// rounded predictions are from exact ones, and at least what storing the numbers costs.
+std::vector<std::vector<double>> expected_rounding(
+    const std::vector<Hypothesis>& exact, const std::function<std::vector<Hypothesis>(const Rounding&)>& predict,
+    double epsilon, int repetitions) {
+  std::vector<std::vector<double>> squares(exact.size());
+  for (size_t h = 0; h < exact.size(); ++h) squares[h].assign(exact[h].prediction.tensors.size(), 0);
+  for (int k = 0; k < repetitions; ++k) {
+    const Rounding rounding{epsilon, std::mt19937_64(static_cast<uint64_t>(k) + 1)};
+    const std::vector<Hypothesis> rounded = predict(rounding);
+    for (size_t h = 0; h < exact.size(); ++h)
+      for (size_t t = 0; t < squares[h].size(); ++t)
+        squares[h][t] +=
+            (rounded[h].prediction.tensors[t] - exact[h].prediction.tensors[t]).squaredNorm() / repetitions;
+  }
+  for (size_t h = 0; h < exact.size(); ++h)
+    for (size_t t = 0; t < squares[h].size(); ++t) {
+      const double stored = epsilon * norm(exact[h].prediction.tensors[t]);
+      squares[h][t] = std::max(std::sqrt(squares[h][t]), stored);
+    }
+  return squares;
+}
+
+double error_of(const Matrix& dumped, const Matrix& predicted, double rounding) {
+  if (!dumped.allFinite() || !predicted.allFinite()) return std::numeric_limits<double>::infinity();
+  const double distance = (dumped - predicted).norm();
+  return distance == 0 ? 0 : distance / rounding;
+}
+
+}  // namespace
+
+Comparison compared(const std::string& name, const Matrix& dumped, const Matrix& truth, double rounding) {
+  Comparison result{name, dumped.size()};
+  if (dumped.size() == 0) return result;
+  result.error = error_of(dumped, truth, rounding);
+  const double product = norm(dumped) * norm(truth);
+  result.cosine = product == 0 ? (norm(dumped) == norm(truth) ? 1 : 0) : dumped.cwiseProduct(truth).sum() / product;
+  result.ratio =
+      norm(truth) == 0 ? (norm(dumped) == 0 ? 1 : std::numeric_limits<double>::infinity()) : norm(dumped) / norm(truth);
+  Eigen::Index row = 0, column = 0;
+  (dumped - truth).cwiseAbs().maxCoeff(&row, &column);
+  result.worst_element = row * dumped.cols() + column;
+  result.dumped = dumped(row, column);
+  result.expected = truth(row, column);
+  return result;
+}
+
+std::string title(const Signature& signature, const std::string& variant) {
+  return signature.id + (variant.empty() ? "" : " (" + variant + ")");
+}
+
+namespace {
+
+// Nothing can be said of tensors with a single element, which are a multiple of any other.
+std::optional<double> common_factor(const Observed& dumped, const Hypothesis& truth,
+                                    const std::vector<double>& rounding) {
+  double product = 0, square = 0;
+  Eigen::Index elements = 0;
+  for (size_t t = 0; t < dumped.tensors.size(); ++t) {
+    const Matrix& exact = truth.prediction.tensors[t];
+    product += dumped.tensors[t].cwiseProduct(exact).sum();
+    square += exact.squaredNorm();
+    elements = std::max(elements, exact.size());
+  }
+  if (elements < 2 || square == 0 || product == 0 || !std::isfinite(product)) return std::nullopt;
+  const double factor = product / square;
+  for (size_t t = 0; t < dumped.tensors.size(); ++t)
+    if (error_of(dumped.tensors[t], factor * truth.prediction.tensors[t], std::abs(factor) * rounding[t]) > limit)
+      return std::nullopt;
+  return factor;
+}
+
+std::string title(const Hypothesis& h) { return title(*h.signature, h.variant); }
+
+struct Judged {
+  const Observed& dumped;
+  const std::vector<Hypothesis>& all;
+  const std::vector<std::vector<double>>& rounding;
+
+  double error(size_t h) const {
+    double worst = 0;
+    for (size_t t = 0; t < dumped.tensors.size(); ++t)
+      worst = std::max(worst, error_of(dumped.tensors[t], all[h].prediction.tensors[t], rounding[h][t]));
+    return worst;
+  }
+  // Whether two hypotheses predict the same numbers, as far as this precision can tell.
+  bool alike(size_t a, size_t b) const {
+    for (size_t t = 0; t < dumped.tensors.size(); ++t)
+      if (error_of(all[a].prediction.tensors[t], all[b].prediction.tensors[t],
+                   std::max(rounding[a][t], rounding[b][t])) > limit)
+        return false;
+    return true;
+  }
+};
+
+Verdict judge(std::string subject, const Observed& dumped, const Precision& precision, int repetitions,
+              const std::function<std::vector<Hypothesis>(const Rounding&)>& predict) {
+  const std::vector<Hypothesis> all = predict(Rounding());
+  const auto rounding = expected_rounding(all, predict, precision.epsilon, repetitions);
+  const Judged judged{dumped, all, rounding};
+  Verdict result;
+  result.subject = std::move(subject);
+  int64_t elements = 0;
+  for (size_t t = 0; t < dumped.tensors.size(); ++t) {
+    elements += dumped.tensors[t].size();
+    result.table.push_back(compared(dumped.names[t], dumped.tensors[t], all[0].prediction.tensors[t], rounding[0][t]));
+  }
+  if (elements == 0) {
+    result.outcome = Outcome::cannot_tell;
+    result.remarks.push_back("no elements were compared: dump gradients of at least one feature or parameter");
+    return result;
+  }
+  for (size_t t = 0; t < dumped.tensors.size(); ++t)
+    if (!dumped.tensors[t].allFinite())
+      result.remarks.push_back(dumped.names[t] + ": the dumped gradient is not finite");
+  for (size_t h = 1; h < all.size(); ++h)
+    if (judged.alike(0, h)) result.blind_to.push_back(title(all[h]));
+  result.factor = common_factor(dumped, all[0], rounding[0]);
+  std::vector<std::pair<double, size_t>> errors;
+  for (size_t h = 0; h < all.size(); ++h) errors.emplace_back(judged.error(h), h);
+  const auto explained = [&](size_t h) { return Explained{all[h].signature, all[h].variant, judged.error(h)}; };
+  if (errors[0].first <= limit) {
+    result.best = explained(0);
+    return result;
+  }
+  result.outcome = Outcome::wrong;
+  std::sort(errors.begin(), errors.end());
+  const auto [error, best] = errors[0];
+  if (error > limit) {
+    result.runner_up = explained(best);
+    return result;
+  }
+  result.best = explained(best);
+  for (size_t i = 1; i < errors.size(); ++i) {
+    const size_t h = errors[i].second;
+    if (h == 0) continue;
+    if (judged.alike(best, h)) {
+      result.same_as_best.push_back(title(all[h]));
+    } else {
+      result.runner_up = explained(h);
+      break;
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+Verdict verdict(const SeamEvidence& seam, const Dump& dump) {
+  // Large batches take long, and have elements enough to average over.
+  const int repetitions = seam.batch.all_rows() <= 512 ? 8 : seam.batch.all_rows() <= 2048 ? 2 : 1;
+  return judge("the loss '" + seam.loss->name + "'", observed(seam, dump.reducer), seam.precision, repetitions,
+               [&](const Rounding& rounding) { return hypotheses(seam, dump, rounding); });
+}
+
+Verdict verdict(const LayerEvidence& layer) {
+  return judge("layer '" + layer.name + "'", observed(layer), layer.precision, 4,
+               [&](const Rounding& rounding) { return hypotheses(layer, rounding); });
+}
+
+Verdict verdict(const ParameterEvidence& parameter, const Dump& dump) {
+  Verdict result = judge("parameter '" + parameter.name + "'", observed(parameter), parameter.precision, 4,
+                         [&](const Rounding& rounding) { return hypotheses(parameter, dump, rounding); });
+  if (result.outcome == Outcome::wrong && !result.best) explain_without_formula(result, parameter, dump);
+  for (const std::string& hash : parameter.hashes)
+    if (hash != parameter.hashes[0]) {
+      result.outcome = Outcome::wrong;
+      result.best = Explained{&signature("S26"), "the hashes of the parameter differ between ranks", 0};
+      result.runner_up.reset();
+      result.same_as_best.clear();
+    }
+  return result;
+}
+
+Verdict verdict(const NormEvidence& norm, const Dump& dump) {
+  return judge("the norm of all gradients", observed(norm), norm.precision, 4,
+               [&](const Rounding& rounding) { return hypotheses(norm, dump, rounding); });
+}
+
+std::vector<Verdict> verdicts(const Dump& dump) {
+  std::vector<Verdict> all;
+  if (dump.seam) all.push_back(verdict(*dump.seam, dump));
+  for (const LayerEvidence& layer : dump.layers) all.push_back(verdict(layer));
+  std::vector<Classified> classified;
+  for (const ParameterEvidence& parameter : dump.parameters)
+    if (parameter.has_local())
+      classified.push_back(
+          {class_of(layout_of(parameter, dump), mesh_of(dump)), parameter.precision, verdict(parameter, dump)});
+  compare_classes(classified);
+  for (Classified& each : classified) all.push_back(std::move(each.verdict));
+  if (dump.norm) all.push_back(verdict(*dump.norm, dump));
+  if (dump.scale) std::ranges::move(scale_verdicts(dump), std::back_inserter(all));
+  return all;
+}
+
+Outcome overall(const std::vector<Verdict>& verdicts) {
+  const auto any = [&](Outcome outcome) {
+    return std::any_of(verdicts.begin(), verdicts.end(), [=](const Verdict& v) { return v.outcome == outcome; });
+  };
+  if (any(Outcome::wrong)) return Outcome::wrong;
+  return verdicts.empty() || any(Outcome::cannot_tell) ? Outcome::cannot_tell : Outcome::correct;
+}
+
+}  // namespace weft::verify

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Which hypothesis explains a dump. Errors are told as multiples of expected rounding, which is found by computing the
+// prediction again with inputs and intermediate results off by the precision of the dump: there is no tolerance to set.
+#include <optional>
+
+#include "tools/weft/signatures/signatures.h"
+
+namespace weft::verify {
+
+struct Comparison {
+  std::string tensor;
+  int64_t elements = 0;
+  double error = 0;  // in multiples of expected rounding
+  double cosine = 1, ratio = 1;
+  int64_t worst_element = 0;
+  double dumped = 0, expected = 0;  // there
+};
+// `rounding`: how far apart the two may be expected to be.
+Comparison compared(const std::string& name, const Matrix& dumped, const Matrix& truth, double rounding);
+
+struct Explained {
+  const Signature* signature;
+  std::string variant;
+  double error;  // the largest of its tensors
+};
+std::string title(const Signature& signature, const std::string& variant);  // "S33 (by the number of samples)"
+
+enum class Outcome { correct, wrong, cannot_tell };
+
+struct Verdict {
+  std::string subject;  // "the loss 'clip'", "parameter 'encoder.weight'"
+  Outcome outcome = Outcome::correct;
+  std::vector<Comparison> table;  // against the truth
+  std::optional<Explained> best, runner_up;
+  std::vector<std::string> same_as_best;  // signatures that predict the same numbers here
+  std::vector<std::string> blind_to;      // signatures whose numbers are those of the truth here
+  std::vector<std::string> remarks;
+  std::optional<double> factor;  // by which the truth is to be multiplied, if that explains all tensors
+};
+
+Verdict verdict(const SeamEvidence& seam, const Dump& dump);
+Verdict verdict(const LayerEvidence& layer);
+Verdict verdict(const ParameterEvidence& parameter, const Dump& dump);
+Verdict verdict(const NormEvidence& norm, const Dump& dump);
+std::vector<Verdict> verdicts(const Dump& dump);
+Outcome overall(const std::vector<Verdict>& verdicts);
+
+}  // namespace weft::verify
