@@ -214,8 +214,8 @@ TEST_CASE("a collective started on one rank but called blocking on another is re
                                   const Tensor x = data_of(0, {comm.rank().value == 1 ? 3 : 4});
                                   comm.start(AllReduce{}, x).wait();
                                 }),
-                      Catch::Contains("rank 0 has started call 1 of group 0") && Catch::Contains("f64 (4)") &&
-                          Catch::Contains("rank 1 has started call 1 of group 0") && Catch::Contains("f64 (3)"));
+                      Catch::Contains("rank 1 has started call 1 of group 0") && Catch::Contains("f64 (3)") &&
+                          Catch::Contains("f64 (4)"));  // of whichever rank came first
     CHECK_THROWS_WITH(run_ranks(n,
                                 [](Communicator& comm) {
                                   const Tensor x = data_of(0, {4});
