@@ -127,6 +127,31 @@ TEST_CASE("every mistake at the seam of CLIP is named, and nothing else explains
       }
 }
 
+namespace {
+
+verify::SeamEvidence in_bf16(verify::SeamEvidence seam) {
+  const auto rounded = [](double x) { return Tensor::full({}, x, DType::f32).to(DType::bf16).to(DType::f64).item(); };
+  for (auto& tower : seam.gradients)
+    for (verify::Matrix& gradient : tower) gradient = gradient.unaryExpr(rounded);
+  for (double& g : seam.scalars.at("scale")) g = rounded(g);
+  seam.precision = {"bf16", 0x1p-8};
+  return seam;
+}
+
+}  // namespace
+
+TEST_CASE("gradients in bf16 still name every mistake at the seam of CLIP, and right ones are called correct") {
+  for (const int ranks : {3, 5})
+    for (const Mistake& mistake : mistakes) {
+      const std::vector<int64_t> rows =
+          mistake.needs_equal_rows ? std::vector<int64_t>(static_cast<size_t>(ranks), 5) : uneven(ranks);
+      const Verdict verdict = verdict_of(in_bf16(planted_clip(Features(rows, 6, DType::f32, 4), mistake)));
+      INFO(mistake.id << " on " << ranks << " ranks, found " << found(verdict));
+      CHECK(found(verdict) == mistake.id);
+      CHECK(verdict.same_as_best.empty());
+    }
+}
+
 TEST_CASE("means of uneven shards, counted padding and labels without an offset are named") {
   for (const int ranks : {3, 5}) {
     const std::vector<int64_t> rows = uneven(ranks);
