@@ -44,7 +44,7 @@ frameworks = {
     "OpenCLIP": (("torch", "safetensors", "open_clip"), processes, "library_loss.py",
                  {"openclip": "S3", "openclip_local": "S1", "openclip_gradient": "correct", "openclip_local_gradient": "correct",
                   "openclip_cached_old": "S19", "openclip_cached": "correct"}),
-    "torch.nn": (("torch", "safetensors"), processes, "library_loss.py", {"batch_norm": "S21a"}),
+    "torch.nn": (("torch", "safetensors"), processes, "library_loss.py", {"batch_norm": "S21a", "tied": "correct", "tied_lost": "S32"}),
     "Lightly": (("torch", "safetensors", "lightly", "torchvision"), processes, "library_loss.py",
                 {"lightly": "correct", "lightly_old": "S2", "lightly_vicreg": "correct",
                  "lightly_barlow_twins": "correct", "lightly_barlow_twins_old": "S3"}),

@@ -64,6 +64,20 @@ def batch_norm(draw):
     return ()
 
 
+def tied(lost):
+    """An embedding that is the output layer, too. An engine that reduces gradients by itself may take one use for all."""
+    def step(draw):
+        weight = torch.linspace(-1, 1, 80).reshape(10, 8).requires_grad_()
+        tokens, head = (weft_layers.use(weight, "embedding.weight", how) for how in ("input", "output"))
+        head.retain_grad()
+        (tokens[torch.randint(10, (5,))].sin() @ head.T).logsumexp(1).sum().backward()
+        gradient = head.grad if lost else weight.grad
+        dist.all_reduce(gradient)
+        weft_dump.keep("reduced/embedding.weight", gradient / dist.get_world_size())
+        return ()
+    return step
+
+
 def lightly(old_gather):
     def step(draw):
         loss = module_of("lightly.loss.ntx_ent_loss").NTXentLoss(temperature=0.5, gather_distributed=True)
@@ -121,6 +135,7 @@ def torchmetrics_rmse(draw):
 steps = {"openclip": openclip(False, False), "openclip_local": openclip(True, False),
          "openclip_gradient": openclip(False, True), "openclip_local_gradient": openclip(True, True),
          "openclip_cached_old": openclip_cached(False), "openclip_cached": openclip_cached(True), "batch_norm": batch_norm,
+         "tied": tied(False), "tied_lost": tied(True),
          "lightly": lightly(False), "lightly_old": lightly(True), "lightly_vicreg": lightly_vicreg,
          "lightly_barlow_twins": lightly_barlow_twins(False), "lightly_barlow_twins_old": lightly_barlow_twins(True),
          "lookup_free": lookup_free(None), "lookup_free_old": lookup_free(in_place),

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dumps the batch normalizations of a PyTorch model for `weft verify`, beside what weft_dump_torch.py dumps:
+"""Dumps the batch normalizations of a PyTorch model for `weft verify`, and the uses of tied parameters, beside what
+weft_dump_torch.py dumps:
 
     import weft_dump_torch as weft_dump
     import weft_layers_torch as weft_layers
     model = weft_layers.batch_norms(model)
-    loss(model(inputs)).backward()
+    logits = features @ weft_layers.use(embedding.weight, "embedding.weight", "output").T
+    loss(logits).backward()
     weft_dump.save()
 """
 import torch
@@ -36,3 +38,11 @@ def batch_norms(model):
         if isinstance(layer, torch.nn.modules.batchnorm._BatchNorm):
             watch(f"batch_norm/{name.removeprefix('module.')}", layer)
     return model
+
+
+def use(parameter, name, how):
+    """A tied parameter as one of its users gets it, whose part of the gradient is dumped. Give each user its own."""
+    view = parameter.view_as(parameter)
+    if weft_dump.folder:
+        view.register_hook(lambda gradient: weft_dump.keep(f"local/{name}@{how}", gradient))
+    return view
