@@ -103,8 +103,9 @@ struct Planted {
   verify::Dump dump() const {
     verify::Dump dump;
     dump.ranks = model.ranks();
+    dump.micro_batches = micro_batches;
     dump.rows.assign(model.rows.begin(), model.rows.end());
-    verify::ScaleReader reader(step, micro_batches, std::vector<std::string>(weights.size(), "a file"));
+    verify::ScaleReader reader(step, std::vector<std::string>(weights.size(), "a file"));
     const auto all = tensors();
     for (const char* name : {"encoder", "temperature"}) {
       verify::ParameterEvidence& p = dump.parameters.emplace_back();
@@ -361,7 +362,7 @@ TEST_CASE("malformed sections are refused in one sentence") {
   const std::tuple<std::string, std::string> sections[] = {
       {R"("scale": {"step": 0})", "the step is between 1e-12 and 1e12, not 0"},
       {R"("scale": {})", "'step' not found"},
-      {R"("scale": {"step": 0.1, "micro_batches": 0})", "there are 0 micro-batches"},
+      {R"("scale": {"step": 0.1}, "micro_batches": 0)", "there are 0 micro-batches"},
       {R"("reducer": "mean")", "needs a section \"scale\""}};
   for (const auto& [manifest, words] : sections)
     CHECK_THAT(refusal(manifest, nothing), Catch::Matchers::Contains(words));

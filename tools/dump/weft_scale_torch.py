@@ -93,8 +93,8 @@ def dump(loss, model, objective=None, rows=None, reducer="mean", micro_batches=1
     (place := pathlib.Path(folder)).mkdir(parents=True, exist_ok=True)
     save_file(tensors, place / f"rank{rank}.safetensors")
     if rank == 0:
-        manifest = {"weft_manifest": 1, "reducer": reducer, "files": [f"rank{r}.safetensors" for r in range(ranks)],
-                    "scale": {"step": step, "micro_batches": micro_batches}}
+        manifest = {"weft_manifest": 1, "reducer": reducer, "micro_batches": micro_batches, "scale": {"step": step},
+                    "files": [f"rank{r}.safetensors" for r in range(ranks)]}
         if rows is not None:
             manifest["rows"] = all_rows
         (place / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")

@@ -41,10 +41,9 @@ bool parallel(const Matrix& directions) {
 
 }  // namespace
 
-ScaleReader::ScaleReader(double step, int micro_batches, std::vector<std::string> files)
+ScaleReader::ScaleReader(double step, std::vector<std::string> files)
     : files_(std::move(files)), losses_(files_.size()) {
   evidence_.step = step;
-  evidence_.micro_batches = micro_batches;
 }
 
 bool ScaleReader::reads(Role::Kind kind) {

@@ -26,18 +26,17 @@ struct MovedParameter {
 };
 
 struct ScaleEvidence {
-  double step = 0;        // e
-  int micro_batches = 1;  // of a step of the optimizer
-  double epsilon = 0;     // the precision of the values, by the digits that they have
+  double step = 0;     // e
+  double epsilon = 0;  // the precision of the values, by the digits that they have
   std::vector<MovedParameter> parameters;
 };
 
 struct ParameterEvidence;
 
-// Collects the tensors of a dump that belong to ScaleEvidence. `step` and `micro_batches` are the manifest's.
+// Collects the tensors of a dump that belong to ScaleEvidence. `step` is the manifest's.
 class ScaleReader {
  public:
-  ScaleReader(double step, int micro_batches, std::vector<std::string> files);
+  ScaleReader(double step, std::vector<std::string> files);
 
   static bool reads(Role::Kind kind);
   void place(const Role& role, const Tensor& tensor, size_t rank);

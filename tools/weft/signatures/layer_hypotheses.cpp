@@ -109,14 +109,7 @@ struct LayerModel {
 
 }  // namespace
 
-Observed observed(const LayerEvidence& layer) {
-  Observed result;
-  for (size_t r = 0; r < layer.by_x.size(); ++r) {
-    result.names.push_back(layer.name + ", input of rank " + std::to_string(r));
-    result.tensors.push_back(layer.by_x[r]);
-  }
-  return result;
-}
+Observed observed(const LayerEvidence& layer) { return observed(layer.name + ", input of rank ", layer.by_x); }
 
 std::vector<Hypothesis> hypotheses(const LayerEvidence& given, const Rounding& rounding) {
   LayerEvidence layer = given;

@@ -212,12 +212,7 @@ class ReducerModel {
 }  // namespace
 
 Observed observed(const ParameterEvidence& parameter) {
-  Observed result;
-  for (size_t r = 0; r < parameter.reduced.size(); ++r) {
-    result.names.push_back(parameter.name + " on rank " + std::to_string(r));
-    result.tensors.push_back(parameter.reduced[r]);
-  }
-  return result;
+  return observed(parameter.name + " on rank ", parameter.reduced);
 }
 
 std::vector<Hypothesis> hypotheses(const ParameterEvidence& parameter, const Dump& dump, const Rounding& rounding) {

@@ -92,4 +92,13 @@ const Signature& signature(const std::string& id) {
   throw std::logic_error("no signature is called " + id);
 }
 
+Observed observed(const std::string& name, const std::vector<Matrix>& of_ranks) {
+  Observed result;
+  for (const Matrix& tensor : of_ranks) {
+    result.names.push_back(name + std::to_string(result.names.size()));
+    result.tensors.push_back(tensor);
+  }
+  return result;
+}
+
 }  // namespace weft::verify

@@ -34,6 +34,9 @@ struct Observed {
   std::vector<Matrix> tensors;
 };
 
+// One tensor for each rank, called NAME and the rank.
+Observed observed(const std::string& name, const std::vector<Matrix>& of_ranks);
+
 Observed observed(const SeamEvidence& seam, Reducer reducer);
 // The first is S0, the truth.
 std::vector<Hypothesis> hypotheses(const SeamEvidence& seam, const Dump& dump, const Rounding& rounding);

@@ -13,11 +13,9 @@ struct NamedFactor {
   double value;
 };
 
-double passes_of(const Dump& dump) { return std::max(dump.micro_batches, dump.scale->micro_batches); }
-
 // Factors that a mistake gives to everything alike.
 std::vector<NamedFactor> factors_of_all(const Dump& dump) {
-  const double ranks = dump.ranks, passes = passes_of(dump);
+  const double ranks = dump.ranks, passes = dump.micro_batches;
   std::vector<NamedFactor> all = {{"S8", "", ranks}, {"S9", "", 1 / ranks}};
   if (passes > 1) {
     all.push_back({"S16", "multiplied by A", passes});
@@ -64,7 +62,7 @@ Causes causes_of_different_gradients(const MeasuredParameter& of, const Dump& du
   const bool mean = dump.reducer == Reducer::mean;
   const Factor& reduced = mean ? of.of_mean : of.of_sum;
   if (reduced.is(1)) add("S22", reduced);
-  if (reduced.is(1) && passes_of(dump) > 1) add("S17", reduced);
+  if (reduced.is(1) && dump.micro_batches > 1) add("S17", reduced);
   if (of.of_sum.is(1)) add("S29", of.of_sum);
   return causes;
 }
@@ -94,7 +92,7 @@ Causes causes_of_gradient(const MeasuredParameter& of, const std::vector<Measure
     if (mine.is(named.value) && spares_scalars(named, all) &&
         every([&](const MeasuredParameter& p) { return gradient(p).is(1) || gradient(p).is(named.value); }))
       causes.push_back(explained(named, mine));
-  const double passes = passes_of(dump);
+  const double passes = dump.micro_batches;
   if (of.single() && every([&](const MeasuredParameter& p) { return gradient(p).is(p.single() ? passes : 1); }))
     causes.push_back(explained({"S19", "", passes}, mine));
   const auto by_elements = [](const MeasuredParameter& p) {
