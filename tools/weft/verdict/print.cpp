@@ -41,8 +41,9 @@ std::string conclusion(const Verdict& verdict) {
         break;
       }
       text = "wrong: signature " + title(*verdict.best) + "\n    effect: " + verdict.best->signature->effect +
-             "\n    repair: " + verdict.best->signature->repair + "\n    explains the dump to " +
-             multiple(verdict.best->error) + " expected rounding";
+             "\n    repair: " + verdict.best->signature->repair;
+      if (verdict.best->error > 0)  // known by its numbers
+        text += "\n    explains the dump to " + multiple(verdict.best->error) + " expected rounding";
       if (!verdict.same_as_best.empty()) text += "\n    here the same numbers as " + joined(verdict.same_as_best);
   }
   if (verdict.runner_up)
