@@ -178,8 +178,10 @@ void Session::leave(int exit_code) {
   ended_ = true;
   if (ftrylockfile(stdout) == 0) fflush_unlocked(stdout);
   std::this_thread::sleep_for(std::chrono::milliseconds(20));  // mpiexec may lose output written just before the end
-  const TimeLimit aborting(limit_of_abort, exit_code, "");
-  if (processes_) processes_->abort(exit_code);
+  if (processes_) {
+    const TimeLimit aborting(limit_of_abort, exit_code, "");
+    processes_->abort(exit_code);
+  }
   std::_Exit(exit_code);
 }
 
