@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The values of emulated collectives, and the gradient of the one adjoint that is right.
+// Emulated collectives are no losses: their values, and the gradient of the one adjoint that is right.
 #include "weft/collectives/cases/case_rows.h"
 #include "weft/collectives/cases/collective_case.h"
 #include "weft/losses/emulated/gather.h"
