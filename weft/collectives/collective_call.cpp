@@ -3,53 +3,15 @@
 #include <algorithm>
 
 #include "weft/collectives/collective_call.h"
+#include "weft/collectives/fold.h"
 #include "weft/engine/kernels/backend.h"
 
 namespace weft {
 namespace {
 
-// A tensor over memory that it does not own. It allocates nothing, and is valid as long as this object and the memory.
-class Borrowed {
- public:
-  Borrowed(const std::byte* data, int64_t count, DType dtype, Device device)
-      : storage_(const_cast<std::byte*>(data), static_cast<size_t>(count) * size_of(dtype), device, [](Storage*) {}),
-        tensor_(StorageHandle(&storage_), 0, {count}, dtype) {}
-  Borrowed(const Borrowed&) = delete;
-  operator const Tensor&() const { return tensor_; }
-  operator Tensor&() { return tensor_; }
-
- private:
-  Storage storage_;
-  Tensor tensor_;
-};
-
-// A peer's elements where this rank's kernels can read them: in place, or in a copy on this rank's card.
-class PeerTensor {
- public:
-  PeerTensor(const std::byte* data, int64_t count, DType dtype, Device device, bool in_place)
-      : copy_(in_place ? Tensor() : Tensor({count}, dtype, device)),
-        tensor_(in_place ? data : copy_.data<std::byte>(), count, dtype, device) {
-    if (!in_place) backend(device).copy(copy_.mutate<std::byte>(), data, copy_.bytes());
-  }
-  operator const Tensor&() const { return tensor_; }
-
- private:
-  Tensor copy_;
-  const Borrowed tensor_;
-};
-
 std::span<const std::byte> bytes_of(const Tensor& x) { return {x.data<std::byte>(), x.bytes()}; }
 
 Tensor flat(const Tensor& x) { return x.reshape({x.size()}); }
-
-Binary binary(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::product: return Binary::Multiply;
-    case ReduceOp::maximum: return Binary::Maximum;
-    case ReduceOp::minimum: return Binary::Minimum;
-    default: return Binary::Add;
-  }
-}
 
 // The device on which the ranks expose a tensor: its own, or the host if the transport exposes no device memory.
 Device exposure_device(const Transport& transport, const Tensor& x) {
@@ -59,42 +21,6 @@ Device exposure_device(const Transport& transport, const Tensor& x) {
 // The origin of the result of this collective on x.
 Origin result_origin(const Tensor& x, const Call& call) {
   return x.origin_bits() != 0 ? Origin{x.origin().tape, name(call.verb)} : Origin();
-}
-
-constexpr int64_t fold_block = 4096;  // elements
-
-// Folds `count` elements of the ranks' parts, from element `first` on, in the order of `ranks`, and writes them to
-// `to`. It works block by block, so that a fold on the host stays in the first-level cache. It sums in a block of its
-// own, because `to` may be the tensor of one of the ranks. `own`: all parts are known to be on this rank's card.
-void fold_part(const Transport::Part& part, int64_t first, int64_t count, std::span<const int> ranks, ReduceOp op,
-               bool own, Tensor& to) {
-  const DType dtype = to.dtype();
-  const Device device = to.device();
-  Backend& on = backend(device);
-  const auto element = static_cast<int64_t>(size_of(dtype));
-  std::byte* const base = to.mutate<std::byte>();
-  const int64_t block = device == Device::cpu ? fold_block : std::max<int64_t>(count, 1);
-  const Tensor sums = ranks.size() > 2 ? Tensor({std::min(block, count)}, dtype, device) : Tensor();
-  for (int64_t i = 0; i < count; i += block) {
-    const int64_t n = std::min(block, count - i);
-    const auto peer = [&](size_t r) {
-      const std::byte* const data = part.peers[static_cast<size_t>(ranks[r])] + (first + i) * element;
-      return PeerTensor(data, n, dtype, device, own || on.reaches(data));
-    };
-    Borrowed block_of_result(base + i * element, n, dtype, device);
-    Tensor& result = block_of_result;
-    if (ranks.size() == 1) {
-      result.copy_from(peer(0));
-    } else if (ranks.size() == 2) {
-      on.binary(binary(op), peer(0), peer(1), result);
-    } else {
-      Tensor sum = sums.slice(0, n);
-      on.binary(binary(op), peer(0), peer(1), sum);
-      for (size_t r = 2; r < ranks.size(); ++r)
-        on.binary(binary(op), sum, peer(r), r + 1 == ranks.size() ? result : sum);
-    }
-    if (op == ReduceOp::mean) on.unary(Unary::Affine, {1 / static_cast<double>(ranks.size()), 0}, result, result);
-  }
 }
 
 }  // namespace
@@ -169,8 +95,8 @@ void CollectiveCall::fold(const Transport::Part& part) {
   const size_t first = std::max(all.first, here.first), last = std::min(all.last, here.last);
   if (first >= last) return;
   const auto elements = [&](size_t bytes) { return static_cast<int64_t>(bytes / size_of(staging_.dtype())); };
-  Tensor range = staging_.slice(elements(first - all.first), elements(last - all.first));
-  fold_part(part, elements(first - here.first), range.size(), sources_, call_.op, !must_synchronize_, range);
+  Fold{sources_, call_.op, staging_.dtype(), staging_.device(), !must_synchronize_}.write(
+      part, elements(first - here.first), elements(last - first), staging_.mutate<std::byte>() + (first - all.first));
 }
 
 void all_reduce(Transport& transport, const Call& call, const Tensor& x, Tensor& y, std::span<const int> everyone,
@@ -189,11 +115,9 @@ void all_reduce(Transport& transport, const Call& call, const Tensor& x, Tensor&
   if (in_any_order && transport.combine_in_any_order(call, bytes_of(exposed), result_bytes)) {
     if (call.op == ReduceOp::mean) on.unary(Unary::Affine, {1.0 / transport.size(), 0}, result, result);
   } else {
-    const auto element = static_cast<int64_t>(size_of(x.dtype()));
+    const Fold fold{everyone, call.op, x.dtype(), device, !must_synchronize};
     transport.combine(call, bytes_of(exposed), result_bytes, [&](const Transport::Part& part, std::byte* to) {
-      const int64_t count = static_cast<int64_t>(part.last - part.first) / element;
-      Borrowed range(to, count, x.dtype(), device);
-      fold_part(part, 0, count, everyone, call.op, !must_synchronize, range);
+      fold.write(part, 0, static_cast<int64_t>((part.last - part.first) / size_of(x.dtype())), to);
       if (must_synchronize) on.synchronize();
     });
   }

@@ -74,7 +74,7 @@ class Transport {
     }
   };
   using Read = FunctionRef<void(const Part&)>;
-  // Writes to `to` the elementwise reduction of the bytes [first, last) of all ranks, in rank order. `to` may be one of
+  // Writes to `to` the elementwise reduction (fold.h) of the bytes [first, last) of all ranks. `to` may be one of
   // the peers' addresses. Parts begin and end at multiples of 64 bytes, or at the end.
   using Fold = FunctionRef<void(const Part&, std::byte* to)>;
 

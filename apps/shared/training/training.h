@@ -16,7 +16,7 @@
 //   training.step(rate);
 //
 // By default a rank has its samples as --accumulate micro-batches. The loss spans the ranks by collectives on the tape,
-// so its backward is a reduce_scatter, and gradients are summed in rank order: a run is bit-identical on the same
+// so its backward is a reduce_scatter, and gradients are summed in a fixed order: a run is bit-identical on the same
 // number of ranks, as threads or processes. With --same-bits it is bit-identical on any number of ranks. A batch is
 // then cut into the same blocks on any number of ranks, the blocks' gradients are added exactly
 // (weft/optim/accumulate/exact_gradients.h), and every rank computes the loss of the whole batch from the features of

@@ -31,7 +31,7 @@ class Dino final : public Module {
                  Site caller = Site::here());
 
   // Moves the center towards the mean of the teacher's outputs since the last update, over all passes, views and ranks;
-  // call it after the passes of a training step. The ranks' sums are added in f64 in rank order, so the center is
+  // call it after the passes of a training step. The ranks' sums are added in f64, by an all_reduce, so the center is
   // bit-identical on every rank, and the division of the batch changes only its rounding. Without samples it stays.
   void update(Communicator& comm, Site caller = Site::here());
 

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "weft/collectives/collectives.h"
+#include "weft/collectives/fold.h"
 #include "weft/collectives/placement_conversions.h"
 #include "weft/engine/ops/elementwise.h"
 #include "weft/engine/ops/index.h"
@@ -24,11 +25,12 @@ Var nothing_of(const Var& x) {
   return where(constant_like(Tensor::zeros(x.shape(), DType::u8, x.device()), x), x, zeros);
 }
 
-// The sum over the rows of (ranks, n), in rank order as an all_reduce adds them. sum() promises no order.
-Var rank_by_rank(const Var& x) {
-  const auto of = [&](int64_t rank) { return x.value().slice(rank, rank + 1).reshape({x.shape()[1]}); };
-  Var total = of(0);
-  for (int64_t r = 1; r < x.shape()[0]; ++r) total = total + of(r);
+// The sum over the rows of (ranks, n), in the order in which an all_reduce adds them. sum() promises no order.
+Var sum_over_ranks(const Var& x) {
+  std::vector<int> ranks(static_cast<size_t>(x.shape()[0]));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  const auto term = [&](int rank) { return Var(x.value().slice(rank, rank + 1).reshape({x.shape()[1]})); };
+  const Var total = fold_over_ranks(ranks, term, [](const Var& a, const Var& b) { return a + b; });
   return straight_through(constant_like(total.value(), x), sum(x, 0));
 }
 
@@ -193,7 +195,7 @@ void States::exchange(Site site) {
   if (entries_.back()->kind <= Kind::mean) return complete(all_reduce(mine, comm_, ReduceOp::sum, site), {}, {});
   const int64_t ranks = comm_.size(), fixed = width_before(Kind::cat);
   const Var everyones = gathered(mine, site), columns = reshape(slice(everyones, 0, 0, ranks * fixed), {ranks, fixed});
-  complete(rank_by_rank(slice(columns, 1, 0, width_before(Kind::max))), columns, everyones);
+  complete(sum_over_ranks(slice(columns, 1, 0, width_before(Kind::max))), columns, everyones);
 }
 
 Var mean_over_ranks(const char* name, const Var& per_sample, Communicator& comm, Site site) {

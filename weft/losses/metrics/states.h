@@ -11,8 +11,8 @@
 //   const Var penalty = largest.value() - sqrt(squares.value());
 //
 // Sums and means alone take one all_reduce of a vector. If there are other states, one all_gather sends every rank's
-// vector to all ranks, which reduce it in rank order, so that a sum has the same bits either way. Uneven rows take one
-// more small collective for their counts. The number of collectives does not depend on the data.
+// vector to all ranks, which reduce it in the same order, so that a sum has the same bits either way. Uneven rows take
+// one more small collective for their counts. The number of collectives does not depend on the data.
 //
 // Inputs are Varying, each rank's own, on the tape. Values are Replicated: bit-identical on every rank, with exact
 // gradients even if ranks use them differently. Such a value is not a share of a loss, but keep_on(value, {0}, comm)
