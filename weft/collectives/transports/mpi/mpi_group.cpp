@@ -12,7 +12,7 @@
 namespace weft {
 namespace {
 
-constexpr size_t part_bytes = size_t{1} << 20;
+constexpr size_t part_bytes = size_t{1} << 17;
 // Up to this size every rank folds all bytes: two messages in a row would take longer.
 constexpr size_t small_reduction = size_t{4} << 10;
 
@@ -134,9 +134,12 @@ void MpiGroup::exchange(const Call& requested, Bytes mine, size_t longest, Range
   } else {
     // Each rank goes on as long as it has anything left to send or to receive, which others need not know.
     const size_t received = ranges.longest_of_peers();
+    Swap* next = &begin_swap(0, mine, ranges, 0, part_bytes);
     for (size_t at = 0; at < ranges.longest(); at += part_bytes) {
-      swap(mine, ranges, at, part_bytes);
-      if (at < received) read({0, std::min(part_bytes, received - at), peers_, begins_});
+      Swap& swap = *next;
+      next = &begin_swap(at / part_bytes + 1, mine, ranges, at + part_bytes, part_bytes);
+      finish(swap);
+      if (at < received) read({0, std::min(part_bytes, received - at), swap.peers, swap.begins});
     }
   }
   end();
@@ -161,33 +164,39 @@ void MpiGroup::expose_all(Bytes mine, std::span<const size_t> sizes, size_t long
   }
 }
 
-void MpiGroup::swap(Bytes mine, const Ranges& ranges, size_t skipped, size_t part) {
+MpiGroup::Swap& MpiGroup::begin_swap(size_t number, Bytes mine, const Ranges& ranges, size_t skipped, size_t part) {
   const auto n = static_cast<size_t>(size()), me = static_cast<size_t>(rank());
-  peers_.resize(n), begins_.resize(n);
+  Swap& swap = swaps_[number % swaps_.size()];
+  swap.peers.resize(n), swap.begins.resize(n);
   size_t total = 0;
   for (size_t r = 0; r < n; ++r)
     if (r != me) total += ranges.of_peers[r].piece(skipped, part).size();
-  staging_.resize(std::max(staging_.size(), total));
-  std::vector<MPI_Request> requests;
-  std::byte* place = staging_.data();
+  swap.staging.resize(std::max(swap.staging.size(), total));
+  std::byte* place = swap.staging.data();
   for (size_t r = 0; r < n; ++r) {
     const Range in = ranges.of_peers[r].piece(skipped, part), out = ranges.by_peers[r].piece(skipped, part);
-    begins_[r] = in.first;
-    peers_[r] = r == me ? mine.data() + in.first : place;
+    swap.begins[r] = in.first;
+    swap.peers[r] = r == me ? mine.data() + in.first : place;
     if (r == me) continue;
     if (in.size())
       MPI_Irecv(place, as_count(in.size()), MPI_BYTE, static_cast<int>(r), swap_tag, state_->comm,
-                &requests.emplace_back());
+                &swap.requests.emplace_back());
     if (out.size())
       MPI_Isend(mine.data() + out.first, as_count(out.size()), MPI_BYTE, static_cast<int>(r), swap_tag, state_->comm,
-                &requests.emplace_back());
+                &swap.requests.emplace_back());
     place += in.size();
   }
-  for (MPI_Request& request : requests) finish(request);
+  return swap;
+}
+
+void MpiGroup::finish(Swap& swap) {
+  for (MPI_Request& request : swap.requests) finish(request);
+  swap.requests.clear();
 }
 
 // For each part, every rank receives its slice from all ranks and folds these into the result. Then all ranks gather
-// the folded slices. The slices of other ranks have left `mine` by then, so `result` may be the same memory.
+// the folded slices. The slices of other ranks have left `mine` by then, so `result` may be the same memory. The links
+// stay busy: while a part is folded and gathered, the slices of the next one move.
 void MpiGroup::combine(const Call& requested, Bytes mine, std::span<std::byte> result, Fold fold) {
   if (mine.size() <= small_reduction) return Transport::combine(requested, mine, result, fold);
   Call call = requested;
@@ -195,22 +204,34 @@ void MpiGroup::combine(const Call& requested, Bytes mine, std::span<std::byte> r
   begin(call);
   Agreement(*this, call, false, mine.size(), mine.size()).sizes();
   const auto n = static_cast<size_t>(size()), me = static_cast<size_t>(rank());
+  const size_t part_of_all = n * part_bytes;
   std::vector<Range> slices(n);
   std::vector<int> counts(n), places(n);
-  for (size_t first = 0; first < mine.size(); first += n * part_bytes) {
-    const Range part{first, std::min(first + n * part_bytes, mine.size())};
-    for (size_t r = 0; r < n; ++r) {
-      slices[r] = part.slice(r, n);
-      counts[r] = as_count(slices[r].size()), places[r] = as_count(slices[r].first - first);
-    }
+  const auto slice_of = [&](size_t first, size_t r) {
+    return Range{first, std::min(first + part_of_all, mine.size())}.slice(r, n);
+  };
+  const auto begin_part = [&](size_t first) -> Swap& {
+    for (size_t r = 0; r < n; ++r) slices[r] = first < mine.size() ? slice_of(first, r) : Range{};
     const std::vector<Range> own(n, slices[me]);
-    swap(mine, {own, slices}, 0, part_bytes);
-    if (slices[me].size()) fold({slices[me].first, slices[me].last, peers_}, result.data() + slices[me].first);
-    MPI_Request request;
+    return begin_swap(first / part_of_all, mine, {own, slices}, 0, part_bytes);
+  };
+  MPI_Request gathering = MPI_REQUEST_NULL;
+  Swap* next = &begin_part(0);
+  for (size_t first = 0; first < mine.size(); first += part_of_all) {
+    Swap& swap = *next;
+    next = &begin_part(first + part_of_all);
+    finish(swap);
+    for (size_t r = 0; r < n; ++r) {
+      const Range slice = slice_of(first, r);
+      counts[r] = as_count(slice.size()), places[r] = as_count(slice.first - first);
+    }
+    if (const Range own = slice_of(first, me); own.size())
+      fold({own.first, own.last, swap.peers}, result.data() + own.first);
+    finish(gathering);
     MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_BYTE, result.data() + first, counts.data(), places.data(), MPI_BYTE,
-                    state_->comm, &request);
-    finish(request);
+                    state_->comm, &gathering);
   }
+  finish(gathering);
   end();
 }
 

@@ -4,6 +4,7 @@
 // that a deadline can end it, and ranks yield to each other if there are more of them than cores.
 #include <mpi.h>
 
+#include <array>
 #include <deque>
 #include <memory>
 #include <vector>
@@ -92,14 +93,21 @@ class MpiGroup : public Transport {
   void end() { state_->job->end(state_->rank_on_node); }
   void finish(MPI_Request& request) { weft::finish(*state_->job, state_->rank_on_node, request); }
   void expose_all(Bytes mine, std::span<const size_t> sizes, size_t longest, Read read);
-  // Sends and receives the bytes from `skipped` to skipped + part of every range. Sets begins_, and peers_ to where the
-  // bytes received are.
-  void swap(Bytes mine, const Ranges& ranges, size_t skipped, size_t part);
+  // What ranks send each other at one time. While one is read, the next is on its way.
+  struct Swap {
+    std::vector<std::byte> staging;
+    std::vector<const std::byte*> peers;  // where the bytes received are
+    std::vector<size_t> begins;
+    std::vector<MPI_Request> requests;
+  };
+  // Begins to send and to receive the bytes from `skipped` to skipped + part of every range.
+  Swap& begin_swap(size_t number, Bytes mine, const Ranges& ranges, size_t skipped, size_t part);
+  void finish(Swap& swap);
 
   std::shared_ptr<State> state_;
   std::vector<std::byte> staging_;
   std::vector<const std::byte*> peers_;
-  std::vector<size_t> begins_;
+  std::array<Swap, 2> swaps_;
 };
 
 }  // namespace weft
