@@ -4,14 +4,16 @@
 than sums and features take, and an end in time when a link is cut or a node is gone. The exit status is 77, "skipped",
 where there can be no such nodes.
 
-    tests/cluster/nodes.py TRAIN_CONTRASTIVE [OTHER PROGRAM...] --collectives PROGRAM [--only WORD...]
+    tests/cluster/nodes.py TRAIN_CONTRASTIVE [OTHER PROGRAM...] --collectives PROGRAM [--only WORD...] [--faults N]
 """
 import argparse
 import contextlib
 import math
 import os
 import pathlib
+import random
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -44,8 +46,8 @@ def on_nodes(ranks, command):
 
 
 class Bench:
-    def __init__(self, folder, programs, collectives):
-        self.folder, self.programs, self.collectives, self.runs = folder, programs, collectives, 0
+    def __init__(self, folder, programs, collectives, faults):
+        self.folder, self.programs, self.collectives, self.faults, self.runs = folder, programs, collectives, faults, 0
         make = here.parent / "apps" / "small_data.py"
         subprocess.run([sys.executable, make, folder / "data", "--train", str(samples), "--test", "32"], check=True)
 
@@ -114,27 +116,55 @@ def traffic(bench):
                     yield f"--zero {stage} on {number} nodes: a node receives {ratio:.3f} of what gradients and features take"
 
 
-def losses_of_nodes(bench):
-    """A link that is cut, and a node that is gone: all processes end within the deadline and two seconds, with a code
-    that is not 0."""
+def runs(process, program):
+    try:
+        return os.path.samefile(f"/proc/{process}/exe", program)
+    except OSError:
+        return False  # it has ended meanwhile
+
+
+def fault_on(number, bench, fault, target, after_step, seconds):
+    """What is wrong with the end of a job on so many nodes, to which this happens so many seconds after its start, or
+    after its first step: nothing, if all processes end within the deadline and two seconds, with a code that is not 0."""
     deadline, slack = 4, 6  # on a busy machine
+    with nodes(number):
+        command, out = bench.command(bench.programs[0], *small, "--epochs", "4000", "--timeout", str(deadline))
+        job = subprocess.Popen(on_nodes([1] * number, command), env=environment, stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT, text=True)
+        steps_made = out / "metrics.jsonl"
+        while after_step and job.poll() is None and not (steps_made.exists() and steps_made.stat().st_size):
+            time.sleep(0.05)
+        time.sleep(seconds)
+        ranks = [process for process in processes_of(out) if runs(process, bench.programs[0])]
+        if fault in ("cut", "kill"):
+            cluster(fault, target, check=True)
+        elif ranks:
+            os.kill(ranks[target % len(ranks)], signal.Signals[fault])
+        begin = time.monotonic()
+        while processes_of(out) and time.monotonic() - begin < deadline + 2 + slack:
+            time.sleep(0.05)
+        seconds_to_end, left = time.monotonic() - begin, len(processes_of(out))
+        kill_all(out)
+        output = job.communicate()[0]
+    what = f"{number} nodes, {fault} {target}, {seconds:.2f} s after the {'first step' if after_step else 'start'}"
+    print(f"{what}: exit code {job.returncode} after {seconds_to_end:.1f} s, {left} processes left", flush=True)
+    if left or (job.returncode == 0 and ranks):
+        yield f"{what}: exit code {job.returncode}, {left} processes left after {seconds_to_end:.1f} s:\n{output}"
+
+
+def losses_of_nodes(bench):
+    """A link that is cut, and a node that is gone."""
     for fault, node in (("cut", 2), ("cut", 4), ("kill", 1), ("kill", 3)):
-        with nodes(4):
-            command, out = bench.command(bench.programs[0], *small, "--epochs", "4000", "--timeout", str(deadline))
-            job = subprocess.Popen(on_nodes([1] * 4, command), env=environment, stdout=subprocess.PIPE,
-                                   stderr=subprocess.STDOUT, text=True)
-            while job.poll() is None and not ((out / "metrics.jsonl").exists() and (out / "metrics.jsonl").stat().st_size):
-                time.sleep(0.05)
-            cluster(fault, node, check=True)
-            begin = time.monotonic()
-            while processes_of(out) and time.monotonic() - begin < deadline + 2 + slack:
-                time.sleep(0.05)
-            seconds, left = time.monotonic() - begin, len(processes_of(out))
-            kill_all(out)
-            output = job.communicate()[0]
-            print(f"{fault} {node}: exit code {job.returncode} after {seconds:.1f} s, {left} processes left")
-            if left or job.returncode == 0:
-                yield f"{fault} {node}: exit code {job.returncode}, {left} processes left after {seconds:.1f} s:\n{output}"
+        yield from fault_on(4, bench, fault, node, True, 0)
+
+
+def random_faults(bench):
+    """Any of these, and ranks that crash, are killed or stop, at any time."""
+    draw = random.Random(7)
+    for _ in range(bench.faults):
+        number = draw.choice((2, 4))
+        fault = draw.choice(("cut", "cut", "kill", "SIGKILL", "SIGSEGV", "SIGABRT", "SIGSTOP"))
+        yield from fault_on(number, bench, fault, draw.randint(1, number), draw.random() < 0.75, 2 * draw.random())
 
 
 def ends(bench):
@@ -152,6 +182,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("programs", nargs="+")
     parser.add_argument("--collectives", required=True)
+    parser.add_argument("--faults", type=int, default=4, help="how many, at random")
     parser.add_argument("--only", nargs="+", default=[])
     options = parser.parse_args()
     try:
@@ -160,10 +191,10 @@ def main():
     except (OSError, subprocess.CalledProcessError) as error:
         print(f"There can be no nodes in this machine: {getattr(error, 'stderr', error)}")
         return 77
-    checks = [same_weights, collectives, traffic, losses_of_nodes, ends]
+    checks = [same_weights, collectives, traffic, losses_of_nodes, random_faults, ends]
     found = []
     with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(pathlib.Path(folder), options.programs, options.collectives)
+        bench = Bench(pathlib.Path(folder), options.programs, options.collectives, options.faults)
         for check in checks:
             if not options.only or any(word in check.__name__ for word in options.only):
                 found += check(bench)

@@ -3,6 +3,8 @@
 #include "weft/optim/parallel/sync.h"
 
 #include "tests/support/chosen_terms.h"
+#include "weft/collectives/checks/traffic.h"
+#include "weft/collectives/run_ranks.h"
 #include "weft/engine/kernels/backend.h"
 
 using namespace weft;
@@ -109,6 +111,27 @@ TEST_CASE("GradientSync takes the pass as last that is announced when backward s
     sync.finish();
     expect(reductions == ChosenTerms::count, "and is reduced once");
   });
+}
+
+TEST_CASE("reductions that start during backward send as little as one all_reduce") {
+  for (const int n : {2, 3, 5})
+    CHECK_NOTHROW(run_ranks(n, [](std::unique_ptr<Transport> transport) {
+      Traffic traffic;
+      Communicator comm(counted(std::move(transport), traffic));
+      ChosenTerms terms(comm);
+      GradientSync sync(terms.layout(), comm, {.when = GradientSync::When::in_last_pass, .bucket = 7});
+      Tape tape;
+      const Var loss = terms.loss(tape, {0, 1, 2, 3, 4, 5}, 0);
+      sync.expect_last_pass();
+      const Traffic before = traffic;
+      tape.backward(loss, sync.gradients());
+      sync.finish();
+      const Traffic sent = traffic.since(before);
+      const auto bytes = static_cast<int64_t>(sync.reduced().bytes());
+      expect(sent[Verb::reduce_scatter_v].bytes == bytes, "the gradients, once");
+      expect(sent[Verb::all_gather_v].bytes <= bytes / comm.size() + 8 * sent[Verb::all_gather_v].calls, "own sums");
+      expect(sent[Verb::all_reduce].calls == 0, "an all_reduce in two halves sends everything to all ranks");
+    }));
 }
 
 TEST_CASE("GradientSync keeps earlier terms of a parameter that the last pass does not use", "[r32]") {

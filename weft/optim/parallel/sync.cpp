@@ -83,8 +83,9 @@ Tensor GradientSync::local(int64_t bucket) {
 
 Rows GradientSync::rows(Range range) const {
   Rows rows;
-  for (int r = 0; r < comm_->size(); ++r)
-    rows.push_back(intersection(buckets_.layout().part(r, comm_->size()), range).size());
+  for (int r = 0, n = comm_->size(); r < n; ++r)
+    rows.push_back(options_.sharded ? intersection(buckets_.layout().part(r, n), range).size()
+                                    : range.size() * (r + 1) / n - range.size() * r / n);
   return rows;
 }
 
@@ -97,12 +98,12 @@ void GradientSync::start_next() {
   const int64_t bucket = position_++ % buckets_.count();
   const Rows parts = rows(buckets_.range(bucket));
   Tensor values = local(bucket);
-  started_.push_back(options_.sharded ? comm_->start(ReduceScatter{parts}, std::move(values))
-                                      : comm_->start(AllReduce{}, std::move(values)));
+  started_.push_back(options_.frees && !options_.sharded ? comm_->start(AllReduce{}, std::move(values))
+                                                         : comm_->start(ReduceScatter{parts}, std::move(values)));
   if (options_.frees) collect_ready();
 }
 
-// Receives the sums that are ready, to free their buffers.
+// Receives the sums that are ready, to free their buffers. It makes no calls, because other ranks may not be ready.
 void GradientSync::collect_ready() {
   for (; collected_ < started_.size() && started_[collected_].ready(); ++collected_)
     receive(static_cast<int64_t>(collected_) % buckets_.count(), started_[collected_].wait());
@@ -197,7 +198,9 @@ void GradientSync::finish() {
   for (auto i = static_cast<int64_t>(collected_); i < static_cast<int64_t>(started_.size()); ++i) {
     const int64_t bucket = i % buckets_.count();
     const bool stale = i + buckets_.count() < position_ || must_be_reduced(bucket);
-    if (options_.frees || !stale) receive(bucket, started_[static_cast<size_t>(i)].wait());
+    if (!options_.frees && stale) continue;
+    const Tensor sum = started_[static_cast<size_t>(i)].wait();
+    receive(bucket, options_.frees || options_.sharded ? sum : comm_->all_gather_v(sum, rows(buckets_.range(bucket))));
   }
   started_.clear();
   collected_ = 0;

@@ -60,7 +60,7 @@ class GradientSync {
   void collect_ready();
   void catch_up();
   Tensor local(int64_t bucket);
-  Rows rows(Range range) const;
+  Rows rows(Range range) const;  // of which each rank gets the sums from a reduce_scatter
   void receive(int64_t bucket, const Tensor& sum);
   void reduce(int64_t bucket);
   void report_reduced(int64_t bucket);
