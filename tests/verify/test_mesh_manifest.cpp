@@ -103,7 +103,8 @@ TEST_CASE("a manifest that cannot be right is refused, and what is wrong is said
           "the mesh is dp 3 x tp 4, which is 12 ranks, but there are files of 6");
   refused(R"J({"names": ["dp"], "shape": [3, 2]})J", good, "the mesh has 1 names and 2 sizes");
   refused(R"J({"names": ["dp", "dp"], "shape": [3, 2]})J", good, "two axes of the mesh have the same name");
-  refused(R"J({"names": ["dp", "tp"], "shape": [3, 0]})J", good, "the axis 'tp' of the mesh has 0 ranks");
+  refused(R"J({"names": ["dp", "tp"], "shape": [3, 0]})J", good,
+          "the number of ranks of the axis 'tp' of the mesh is a whole number from 1 to 65536, not 0");
   refused(R"J({"names": ["dp", ""], "shape": [3, 2]})J", good, "an axis of the mesh has an empty name");
   refused(R"J({"names": ["dp", "tp"], "shape": [65536, 65536]})J", good, "the mesh has more than 65536 ranks");
   refused(R"J({"names": ["dp", "tp"]})J", good, "shape");

@@ -362,7 +362,8 @@ TEST_CASE("malformed sections are refused in one sentence") {
   const std::tuple<std::string, std::string> sections[] = {
       {R"("scale": {"step": 0})", "the step is between 1e-12 and 1e12, not 0"},
       {R"("scale": {})", "'step' not found"},
-      {R"("scale": {"step": 0.1}, "micro_batches": 0)", "there are 0 micro-batches"},
+      {R"("scale": {"step": 0.1}, "micro_batches": 0)",
+       "the number of micro-batches is a whole number from 1 to 65536, not 0"},
       {R"("reducer": "mean")", "needs a section \"scale\""}};
   for (const auto& [manifest, words] : sections)
     CHECK_THAT(refusal(manifest, nothing), Catch::Matchers::Contains(words));

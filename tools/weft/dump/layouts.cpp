@@ -4,6 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "tools/weft/dump/whole_number.h"
+
 namespace weft::verify {
 namespace {
 
@@ -57,7 +59,7 @@ Layout layout_in(const Json& entry, const Mesh& mesh, Reducer reducer) {
 Mesh mesh_in(const Json& manifest) {
   const Json& entry = manifest.at("mesh");
   const auto names = entry.at("names").get<std::vector<std::string>>();
-  const auto sizes = entry.at("shape").get<std::vector<int>>();
+  const auto sizes = entry.at("shape").get<std::vector<Json>>();
   require(names.size() == sizes.size() && !names.empty(), "the mesh has ", names.size(), " names and ", sizes.size(),
           " sizes: it needs a name and a size for each axis");
   require(std::set(names.begin(), names.end()).size() == names.size(), "two axes of the mesh have the same name");
@@ -65,9 +67,10 @@ Mesh mesh_in(const Json& manifest) {
   Mesh mesh;
   for (size_t i = 0; i < names.size(); ++i) {
     require(!names[i].empty(), "an axis of the mesh has an empty name");
-    require(sizes[i] > 0, "the axis '", names[i], "' of the mesh has ", sizes[i], " ranks");
-    require(sizes[i] <= most_ranks / mesh.ranks(), "the mesh has more than ", most_ranks, " ranks");
-    mesh.axes.push_back({names[i], sizes[i]});
+    const auto size = static_cast<int>(
+        whole_number(sizes[i], 1, most_ranks, "the number of ranks of the axis '" + names[i] + "' of the mesh"));
+    require(size <= most_ranks / mesh.ranks(), "the mesh has more than ", most_ranks, " ranks");
+    mesh.axes.push_back({names[i], size});
   }
   return mesh;
 }
