@@ -51,7 +51,7 @@ Tensor local_gradient(const verify::Mesh& mesh, const verify::Layout& layout, co
   for (size_t axis = 0; axis < mesh.axes.size(); ++axis) {
     const verify::Placement& placement = layout.local[axis];
     if (placement.kind == Kind::replicate) owner = mesh.along(axis, owner)[0];
-    if (placement.kind != Kind::shard) continue;
+    if (placement.kind != Kind::shard || placement.dimension < 0) continue;
     const Range mine = chunk(shape[placement.dimension], mesh.axes[axis].size, mesh.coordinate(axis, rank));
     shape = shape.with(placement.dimension, mine.end - mine.begin);
   }

@@ -145,6 +145,8 @@ with tempfile.TemporaryDirectory() as name:
     compare("the first of two differences", 1, "first difference: layer.2\n", off)
     compare("where it differs", 1, "[5] ", off)
     compare("one element of many", 1, "first difference: layer.2\n", changed("layer.2", lambda x: [x[0] + 1e-5, *x[1:]]))
+    # Megatron-LM 7452, finding 12: the second stage of a pipeline restores the layers of the first.
+    compare("layers under the names of others", 1, "first difference: layer.2\n", {name: ours["layer.1"] for name in ours})
     compare("another name", 1, "layer.7: only in THEIRS", {**ours, "layer.7": ours["layer.1"]})
     compare("another shape", 1, "layer.1: shapes (4, 8) and (8, 4)", {**ours, "layer.1": ((8, 4), ours["layer.1"][1])})
     compare("not a number", 1, "first difference: layer.1\n", changed("layer.1", lambda x: [*x[:-1], math.nan]))
