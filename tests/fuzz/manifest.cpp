@@ -36,7 +36,8 @@ void check_layout(const verify::Layout& layout, const verify::Mesh& mesh) {
   for (const auto& placements : {layout.local, layout.reduced})
     for (const verify::Placement& each : placements) {
       const verify::Placement again = verify::placement_named(verify::text(each));
-      must(again.kind == each.kind && again.dimension == each.dimension, "a placement is read as written");
+      must(again.kind == each.kind && again.dimension == each.dimension && again.flat == each.flat,
+           "a placement is read as written");
     }
   for (const verify::Placement& each : layout.reduced) must(!each.pending(), "nothing is left to be put together");
 }

@@ -71,8 +71,8 @@ double dot(const Tensor& a, const Tensor& b) {
   return sum;
 }
 
-// One case on one number of ranks. Every rank has the inputs of all: numbers of the type in which the case runs, kept in
-// f64 for the differences.
+// One case on one number of ranks. Every rank has the inputs of all: numbers of the type in which the case runs, kept
+// in f64 for the differences.
 class Recorder {
  public:
   Recorder(const DistributedCase& c, const CaseRun& run)

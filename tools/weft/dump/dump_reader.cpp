@@ -246,13 +246,16 @@ void DumpReader::check_parameter(ParameterEvidence& p) {
 
 void DumpReader::check_dimensions(const ParameterEvidence& p, size_t r) const {
   const Layout layout = layout_of(p, dump);
+  const bool flat = std::ranges::any_of(layout.reduced, &Placement::flat);
   const auto check = [&](const char* what, const Placement& placement, const Shape& shape) {
     require(placement.dimension < shape.rank(), where(r), ": the ", what, " gradient of '", p.name, "' is ", shape,
             ", which has no dimension ", placement.dimension, " for its placement ", text(placement));
+    require(!placement.flat || shape.rank() == 1, where(r), ": the ", what, " gradient of '", p.name, "' is ", shape,
+            ", but is flattened by its placement ", text(placement));
   };
   for (size_t axis = 0; axis < layout.local.size(); ++axis) {
     check("local", layout.local[axis], p.local_shapes[r]);
-    check("reduced", layout.reduced[axis], p.reduced_shapes[r]);
+    if (!flat || layout.reduced[axis].flat) check("reduced", layout.reduced[axis], p.reduced_shapes[r]);
   }
 }
 

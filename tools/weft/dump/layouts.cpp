@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/weft/dump/layouts.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -33,6 +34,7 @@ Layout layout_in(const Json& entry, const Mesh& mesh, Reducer reducer) {
   if (entry.contains("local")) place(entry.at("local"), mesh, layout.local);
   layout.reduced = settled(layout.local);
   if (entry.contains("reduced")) place(entry.at("reduced"), mesh, layout.reduced);
+  const bool flat = std::ranges::any_of(layout.reduced, &Placement::flat);
   for (size_t axis = 0; axis < mesh.axes.size(); ++axis) {
     const Placement &before = layout.local[axis], &after = layout.reduced[axis];
     const auto says = [&](const char* what) {
@@ -43,6 +45,7 @@ Layout layout_in(const Json& entry, const Mesh& mesh, Reducer reducer) {
     require(!(sliced && stays) || before == after, says("slices stay as they are, or become whole"));
     require(!(sliced && !stays) || before.dimension >= 0, says("V has no dimension along which it becomes whole"));
     require(sliced || !stays || after.dimension >= 0, says("V has no dimension along which it is divided"));
+    require(sliced || !stays || after.flat == flat, says("what is flattened has no other dimension to be divided"));
   }
   if (entry.contains("averaged"))
     for (const auto& axis : entry.at("averaged").get<std::vector<std::string>>()) {
