@@ -107,6 +107,35 @@ void seed_runs(const std::filesystem::path& folder) {
   seed(folder, "position", "first", Batches(10, 3, 1).position());
 }
 
+// Of the dump in manifest.cpp.
+void seed_manifests(const std::filesystem::path& folder) {
+  const auto add = [&](const char* name, const std::string& entries) {
+    seed(folder, "manifest", name, "{\"weft_manifest\":1" + entries + "}");
+  };
+  const std::string slices = R"J("slice":{"role":"local_gradient","of":"slices"},)J"
+                             R"J("slice.reduced":{"role":"reduced_gradient","of":"slices"})J";
+  add("least", "");
+  add("mesh", R"J(,"mesh":{"names":["dp","tp"],"shape":[2,2]},"rows":[1,2,3,4],"parameters":{)J"
+              R"J("w":{"local":["Partial(avg)","Partial()"],"class":"norms"},"tied":{"local":{"tp":"Shard(0)"}},)J"
+              R"J("slices":{"local":"h[tp] d","averaged":["tp"]}},"hashes":{"w":["a","a","a","b"]},"tensors":{)J" +
+                  slices + "}");
+  add("divided", R"J(,"mesh":{"names":["dp","tp"],"shape":[1,4]},"reducer":"sum","parameters":{)J"
+                 R"J("slices":{"local":["R","V"],"reduced":["I","V"]},"tied":{"local":"h[tp:partial]"}},"tensors":{)J" +
+                     slices + "}");
+  add("loss", R"J(,"loss":{"name":"clip"},"files":["rank0.safetensors","rank1.safetensors",)J"
+              R"J("rank2.safetensors","rank3.safetensors"],"micro_batches":2)J");
+  add("roles", R"J(,"loss":{"name":"barlow_twins","options":{"lambda":0.5}},"tensors":{)J"
+               R"J("images":{"role":"feature","of":"first"},"images.grad":{"role":"seam_gradient","of":"first"},)J"
+               R"J("texts":{"role":"feature","of":"second"},"texts.grad":{"role":"seam_gradient","of":"second"},)J"
+               R"J("earlier":{"role":"previous_gradient","of":"w"},"repeated":{"role":"repeated_gradient","of":"w"},)J"
+               R"J("norm":{"role":"gradient_norm"}})J");
+  add("scale", R"J(,"scale":{"step":0.001},"tensors":{"along":{"role":"direction","of":"w"},)J"
+               R"J("rest":{"role":"objective","of":""},"moved":{"role":"objective","of":"w"}})J");
+  add("layer", R"J(,"tensors":{"x":{"role":"layer_input","of":"n"},"x.grad":{"role":"layer_input_gradient",)J"
+               R"J("of":"n"},"y.grad":{"role":"layer_output_gradient","of":"n"},"epsilon":{"role":)J"
+               R"J("layer_epsilon","of":"n"}})J");
+}
+
 void seed_texts(const std::filesystem::path& folder) {
   for (const char* seconds : {"s60", "s0.001", "s1e6", "r8", "l3"}) seed(folder, "environment", seconds, seconds);
   seed(folder, "json_text", "all",
@@ -122,5 +151,6 @@ int main(int argc, char** argv) {
   weft::seed_data(argv[1]);
   weft::seed_arrays(argv[1]);
   weft::seed_runs(argv[1]);
+  weft::seed_manifests(argv[1]);
   weft::seed_texts(argv[1]);
 }

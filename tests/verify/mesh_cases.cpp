@@ -33,8 +33,6 @@ Tensor all_samples(const verify::Mesh& mesh, int micro_batch, int use = 0) {
   for (int r = 0; r < mesh.axes[dp].size; ++r) parts.push_back(samples(r, micro_batch, use));
   return concat(parts, 0).value();
 }
-// A reducer that averages needs as many times the share of each rank.
-double share_of_all(Groups& groups) { return static_cast<double>(groups[dp].size()); }
 double count(Groups& groups) {
   double all = 0;
   for (int r = 0; r < groups[dp].size(); ++r) all += static_cast<double>(rows_of(r));
@@ -173,54 +171,6 @@ std::vector<NamedGradient> vocabulary_alone(const verify::Mesh& mesh, int k) {
   return {{"table", "", tape.gradient(sum(losses) / count(mesh), {both})[0].value()}};
 }
 
-// Attention over a sequence whose tokens are divided: keys and values travel around a ring.
-
-struct Projections {
-  Parameter queries{"queries", data_of(0, {in, 4}, 50)}, keys{"keys", data_of(0, {in, 4}, 51)},
-      values{"values", data_of(0, {in, 4}, 52)};
-};
-constexpr int64_t tokens_of_rank = 2;
-Tensor sequence_part(int sample_rank, int part, int k) {
-  return data_of(10 * sample_rank + part, {tokens_of_rank, in}, 60 + k);
-}
-Var attended(const Var& queries, const std::vector<Var>& keys, const std::vector<Var>& values) {
-  const Var scores = matmul(queries, concat(keys, 0), Transpose::no, Transpose::yes);
-  return sum(square(matmul(softmax(scores), concat(values, 0))));
-}
-
-std::vector<NamedGradient> ring_on_rank(Groups& groups, int k) {
-  Communicator& cp = groups[other];
-  Projections by;
-  Tape tape;
-  Gradients gradients;
-  const Var x = tape.constant(sequence_part(groups.coordinate(dp), cp.rank().value, k));
-  std::vector<Var> keys = {matmul(x, tape.watch(by.keys))}, values = {matmul(x, tape.watch(by.values))};
-  for (int step = 1; step < cp.size(); ++step) {
-    keys.push_back(shift(keys.back(), 1, cp));
-    values.push_back(shift(values.back(), 1, cp));
-  }
-  tape.backward(attended(matmul(x, tape.watch(by.queries)), keys, values) * share_of_all(groups), gradients);
-  return {{"queries", "Partial(avg) Partial()", gradients[by.queries]},
-          {"keys", "Partial(avg) Partial()", gradients[by.keys]},
-          {"values", "Partial(avg) Partial()", gradients[by.values]}};
-}
-std::vector<NamedGradient> ring_alone(const verify::Mesh& mesh, int k) {
-  Projections by;
-  Tape tape;
-  Gradients gradients;
-  std::vector<Var> losses;
-  for (int r = 0; r < mesh.axes[dp].size; ++r) {
-    std::vector<Var> parts;
-    for (int part = 0; part < mesh.axes[other].size; ++part) parts.push_back(sequence_part(r, part, k));
-    const Var x = tape.constant(concat(parts, 0).value());
-    losses.push_back(attended(matmul(x, tape.watch(by.queries)), {matmul(x, tape.watch(by.keys))},
-                              {matmul(x, tape.watch(by.values))}));
-  }
-  tape.backward(sum(stack(losses, 0)), gradients);
-  return {
-      {"queries", "", gradients[by.queries]}, {"keys", "", gradients[by.keys]}, {"values", "", gradients[by.values]}};
-}
-
 // An expert on each rank of an axis, to which all ranks send tokens: rank r sends one more to each next expert.
 
 const verify::Mesh of_experts{{{"dp", 3}, {"ep", 2}}};
@@ -274,20 +224,25 @@ std::vector<NamedGradient> experts_alone(const verify::Mesh& mesh, int k) {
   return {{"dense", "", of_dense}, {"expert", "", stack(gradients, 0).value()}};
 }
 
-}  // namespace
-
-const std::vector<MeshCase>& mesh_cases() {
-  static const std::vector<MeshCase> all = {
+std::vector<MeshCase> all_cases() {
+  std::vector<MeshCase> all = {
       {"columns and rows", {{{"dp", 3}, {"tp", 2}}}, pair_on_rank, pair_alone},
       {"columns and rows of five ranks", {{{"dp", 1}, {"tp", 5}}}, pair_on_rank, pair_alone},
       {"norm in a sequence region", of_sequences, norm_on_rank, norm_alone},
       {"vocabulary", {{{"dp", 3}, {"tp", 2}}}, vocabulary_on_rank, vocabulary_alone},
       {"vocabulary on three ranks", {{{"dp", 2}, {"tp", 3}}}, vocabulary_on_rank, vocabulary_alone},
-      {"ring of two", {{{"dp", 3}, {"cp", 2}}}, ring_on_rank, ring_alone},
-      {"ring of three", {{{"dp", 2}, {"cp", 3}}}, ring_on_rank, ring_alone},
-      {"ring of four", {{{"dp", 2}, {"cp", 4}}}, ring_on_rank, ring_alone},
       {"experts", of_experts, experts_on_rank, experts_alone},
   };
+  for (MeshCase& each : attention_cases()) all.push_back(std::move(each));
+  return all;
+}
+
+}  // namespace
+
+double share_of_all(Groups& groups) { return static_cast<double>(groups[dp].size()); }
+
+const std::vector<MeshCase>& mesh_cases() {
+  static const std::vector<MeshCase> all = all_cases();
   return all;
 }
 

@@ -24,7 +24,11 @@ struct MeshCase {
   std::function<std::vector<NamedGradient>(Groups&, int micro_batch)> on_rank;
   std::function<std::vector<NamedGradient>(const verify::Mesh&, int micro_batch)> alone;
 };
+// What a rank's share of the loss is multiplied by, for a reducer that averages.
+double share_of_all(Groups& groups);
+
 const std::vector<MeshCase>& mesh_cases();
+std::vector<MeshCase> attention_cases();  // those of them
 const MeshCase& mesh_case(const std::string& name);
 
 }  // namespace weft::planted

@@ -37,6 +37,7 @@ Tensor reduced(const verify::Mesh& mesh, const verify::Layout& layout, Groups& g
   for (size_t axis = 0; axis < mesh.axes.size(); ++axis) {
     const int dimension = layout.reduced[axis].dimension;
     if (layout.local[axis].kind == Kind::shard || layout.reduced[axis].kind != Kind::shard) continue;
+    if (layout.reduced[axis].flat) x = reshape(x, {x.value().size()});
     const Range mine = chunk(x.shape()[dimension], mesh.axes[axis].size, groups.coordinate(axis));
     x = slice(x, dimension, mine.begin, mine.end);
   }
@@ -51,7 +52,8 @@ Tensor local_gradient(const verify::Mesh& mesh, const verify::Layout& layout, co
   for (size_t axis = 0; axis < mesh.axes.size(); ++axis) {
     const verify::Placement& placement = layout.local[axis];
     if (placement.kind == Kind::replicate) owner = mesh.along(axis, owner)[0];
-    if (placement.kind != Kind::shard) continue;
+    if (placement.kind != Kind::shard || placement.dimension < 0) continue;
+    if (placement.flat) shape = {shape.size()};
     const Range mine = chunk(shape[placement.dimension], mesh.axes[axis].size, mesh.coordinate(axis, rank));
     shape = shape.with(placement.dimension, mine.end - mine.begin);
   }

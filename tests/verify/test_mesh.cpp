@@ -87,6 +87,26 @@ TEST_CASE("a reducer that divides its result leaves out an axis all the same") {
   }
 }
 
+TEST_CASE("a reducer that flattens, and gives each rank a range of the result, leaves out an axis all the same") {
+  struct Case {
+    const char *local, *reduced, *acted_on, *found;
+  };
+  const Case all[] = {{"Partial(avg) Partial()", "Flat() Replicate()", "Partial(avg) Partial()", "S0"},
+                      {"Partial(avg) Partial()", "Flat() Replicate()", "Partial(avg) Replicate()", "S29: over tp"},
+                      {"Partial(avg) Shard(1)", "Flat() Shard(1)", "Partial(avg) Shard(1)", "S0"},
+                      {"Partial(avg) Shard(1)", "Flat() Shard(1)", "Partial() Shard(1)", "S8"},
+                      {"Partial(avg) Flat()", "Replicate() Replicate()", "Partial(avg) Flat()", "S0"},
+                      {"Partial(avg) Flat()", "Replicate() Replicate()", "Partial() Flat()", "S8"}};
+  for (const Case& each : all)
+    for (const DType dtype : {DType::f64, DType::f32}) {
+      INFO(each.local << ", then " << each.reduced << ", taken for " << each.acted_on << " in " << text(dtype));
+      const Planted planted{rectangle, layout_of(rectangle, each.local, each.reduced), {4, 7}, dtype};
+      const Layout acted_on = layout_of(rectangle, each.acted_on, each.reduced);
+      const verify::Dump dump = dump_of(rectangle, {parameter("w", planted, acting_on(rectangle, acted_on))});
+      check_only(verify::verdict(dump.parameters[0], dump), each.found);
+    }
+}
+
 TEST_CASE("copies that differ where they should be equal are named, and equal ones are not suspected") {
   const Planted planted{rectangle, layout_of(rectangle, "Partial(avg) Partial()"), {4, 3}};
   verify::Dump dump = dump_of(

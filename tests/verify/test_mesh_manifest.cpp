@@ -65,6 +65,16 @@ TEST_CASE("a folder of a job on a mesh gets the verdict of what was written") {
   CHECK(text.find("signature S32: a use of the parameter is lost (without embedding)") != std::string::npos);
 }
 
+TEST_CASE("ranges of a flattened gradient are read as written, some of them empty") {
+  const Layout flat = layout_of(mesh, "Partial(avg) Shard(1)", "Flat() Shard(1)");
+  const verify::Dump dump = dump_of({correct_parameter("w", {mesh, flat, {1, 4}, DType::f32}),  // one, one and none
+                                     parameter("v", {mesh, flat, {3, 5}, DType::f32, 1},
+                                               acting_on(layout_of(mesh, "Partial() Shard(1)", "Flat() Shard(1)")))});
+  const ScratchFolder scratch;
+  write_dump(scratch.path, dump, DType::f32);
+  CHECK(found(verify::read_dump(scratch.path)) == std::vector<std::string>{"S0", "S8"});
+}
+
 TEST_CASE("letters, axes by name, and SGLang's dimensions place as DTensor's words do") {
   const verify::ParameterEvidence right = correct_parameter(
                                       "w", {mesh, layout_of(mesh, "Partial(avg) Shard(1)"), {3, 5}, DType::f32}),
@@ -103,7 +113,8 @@ TEST_CASE("a manifest that cannot be right is refused, and what is wrong is said
           "the mesh is dp 3 x tp 4, which is 12 ranks, but there are files of 6");
   refused(R"J({"names": ["dp"], "shape": [3, 2]})J", good, "the mesh has 1 names and 2 sizes");
   refused(R"J({"names": ["dp", "dp"], "shape": [3, 2]})J", good, "two axes of the mesh have the same name");
-  refused(R"J({"names": ["dp", "tp"], "shape": [3, 0]})J", good, "the axis 'tp' of the mesh has 0 ranks");
+  refused(R"J({"names": ["dp", "tp"], "shape": [3, 0]})J", good,
+          "the number of ranks of the axis 'tp' of the mesh is a whole number from 1 to 65536, not 0");
   refused(R"J({"names": ["dp", ""], "shape": [3, 2]})J", good, "an axis of the mesh has an empty name");
   refused(R"J({"names": ["dp", "tp"], "shape": [65536, 65536]})J", good, "the mesh has more than 65536 ranks");
   refused(R"J({"names": ["dp", "tp"]})J", good, "shape");
@@ -130,6 +141,11 @@ TEST_CASE("a manifest that cannot be right is refused, and what is wrong is said
          "is divided over dp into 9 along dimension 0");
   placed(R"J({"local": {"tp": "Shard(1)"}, "reduced": {"tp": "R"}})J",
          "is (3, 3) on rank 0, but by its placements (3, 5)");
+  placed(R"J({"local": {"tp": "Shard(1)"}, "reduced": {"dp": "Flat()"}})J",
+         "the reduced gradient of 'w' is (3, 3), but is flattened by its placement Flat()");
+  placed(R"J({"local": {"tp": "R"}, "reduced": {"dp": "Flat()", "tp": "Shard(0)"}})J",
+         "what is flattened has no other dimension to be divided");
+  placed(R"J({"local": {"tp": "Shard(1)"}, "reduced": {"dp": "Flat(3)"}})J", "'Flat(3)' is no placement");
   placed(R"J({"local": {"tp": "Shard(1)"}, "averaged": ["dp"]})J", "'dp' is averaged already");
   placed(R"J({"local": {"tp": "Shard(1)"}, "average": ["tp"]})J", "there is no entry 'average'");
 }

@@ -362,7 +362,8 @@ TEST_CASE("malformed sections are refused in one sentence") {
   const std::tuple<std::string, std::string> sections[] = {
       {R"("scale": {"step": 0})", "the step is between 1e-12 and 1e12, not 0"},
       {R"("scale": {})", "'step' not found"},
-      {R"("scale": {"step": 0.1}, "micro_batches": 0)", "there are 0 micro-batches"},
+      {R"("scale": {"step": 0.1}, "micro_batches": 0)",
+       "the number of micro-batches is a whole number from 1 to 65536, not 0"},
       {R"("reducer": "mean")", "needs a section \"scale\""}};
   for (const auto& [manifest, words] : sections)
     CHECK_THAT(refusal(manifest, nothing), Catch::Matchers::Contains(words));
@@ -382,6 +383,8 @@ TEST_CASE("malformed sections are refused in one sentence") {
   check(0, "objective/encoder", removed, "missing where 'encoder' is moved");
   check(2, "rank_loss/encoder", removed, "missing where 'encoder' is moved");
   check(1, "objective", ones({}), "the replicas have diverged (S26)");
+  check(0, "objective@half", ones({}), "the terms of the objective add up to 1, not to ");
+  check(0, "objective/encoder@half", zeros({3, 4}), "there is no 'objective@half', where nothing is moved");
   check(1, "reduced/encoder", removed, "there is no 'reduced/encoder'");
   check(2, "rank_loss", Tensor::full({}, NAN, DType::f64), "numbers that are not finite");
   check(2, "reduced/temperature", Tensor::full({}, NAN, DType::f64), "verdict: wrong");

@@ -203,7 +203,7 @@ TEST_CASE("400 random correct losses of statistics are called correct, and one p
   CHECK(missed == 0);
 }
 
-TEST_CASE("a factor of the whole loss is named, and what it cannot be told from") {
+TEST_CASE("a factor of the whole loss is named, and what it cannot be told from: Lightly 1977") {
   for_each_case([](int ranks, DType dtype) {
     const double w = ranks;
     for (const char* loss : names) {

@@ -145,6 +145,8 @@ with tempfile.TemporaryDirectory() as name:
     compare("the first of two differences", 1, "first difference: layer.2\n", off)
     compare("where it differs", 1, "[5] ", off)
     compare("one element of many", 1, "first difference: layer.2\n", changed("layer.2", lambda x: [x[0] + 1e-5, *x[1:]]))
+    # Megatron-LM 7452, finding 12: the second stage of a pipeline restores the layers of the first.
+    compare("layers under the names of others", 1, "first difference: layer.2\n", {name: ours["layer.1"] for name in ours})
     compare("another name", 1, "layer.7: only in THEIRS", {**ours, "layer.7": ours["layer.1"]})
     compare("another shape", 1, "layer.1: shapes (4, 8) and (8, 4)", {**ours, "layer.1": ((8, 4), ours["layer.1"][1])})
     compare("not a number", 1, "first difference: layer.1\n", changed("layer.1", lambda x: [*x[:-1], math.nan]))
@@ -222,6 +224,14 @@ with tempfile.TemporaryDirectory() as name:
         run = weft("verify", folder / case)
         check(f"run {case}", written.returncode == 0 and run.returncode == 0 and "the slopes along 'input.0'" in run.stdout, run)
         check(f"{case} is listed", any(each.lower().replace(" ", "") == case.lower().replace(" ", "") for each in cases["cases"]), run)
+    for case in ("clip", "NT-Xent, ring", "all_gather uneven", "distributed batch norm"):
+        written = weft("run", case, "--dtype", "f32", "-o", folder / "f32")
+        run, listed = weft("verify", folder / "f32"), weft("info", folder / "f32/rank0.safetensors").stdout.splitlines()
+        check(f"run {case} in f32", written.returncode == 0 and run.returncode == 0 and "verdict: correct" in run.stdout, run)
+        of_run = [line for line in listed if line.startswith(("input.", "value", "cotangent", "reduced/"))]
+        moved = [line for line in listed if line.startswith(("rank_loss", "objective", "direction"))]
+        check(f"types of {case}", len(of_run) > 3 and all("  f32 " in line for line in of_run) and moved and all("  f64 " in line for line in moved),
+              weft("info", folder / "f32/rank0.safetensors"))
     weft("run", "clip", "-o", folder / "clip again")
     contents = [[(file.name, file.read_bytes()) for file in sorted((folder / name).iterdir())] for name in ("clip", "clip again")]
     check("the same bytes", contents[0] == contents[1] and len(contents[0]) == 4, run)
@@ -230,7 +240,8 @@ with tempfile.TemporaryDirectory() as name:
     rounds = weft("run", "FSQ, mask", "-o", folder / "rounds")
     check("a case that rounds", rounds.returncode == 0 and weft("verify", folder / "rounds").returncode == 2, rounds)
     for words, code, said in ((["clop"], 65, "no case is called 'clop'; did you mean clip?"), (["clip", "--ranks", "0"], 64, "--ranks"),
-                              (["local rows"], 65, "`weft cases` lists them")):
+                              (["local rows"], 65, "`weft cases` lists them"), (["clip", "--dtype", "f16"], 64, "--dtype"),
+                              (["SimVQ, mask", "--dtype", "f32"], 65, "'SimVQ, mask' has a state of its own in f64, so it does not run in f32: ")):
         run = weft("run", *words, "-o", folder / "none")
         check(f"run {words}", run.returncode == code and said in run.stdout + run.stderr and not (folder / "none").exists(), run)
     for words in (["cases"], ["signatures"], ["--help"]):

@@ -10,6 +10,8 @@ under FSDP2. The first word says how the features of all ranks are gathered, or 
     local      as OpenCLIP with local_loss alone: own rows against columns that have no gradient
     own_slot   as Lightly before May 2024: the gradient of a rank's own slot, without those of the others
     summed     correct, but DDP's hook sums where it should average
+    spread     correct, with a second term of the loss, which keeps features apart; the terms are dumped, too
+    scaled     as spread, but the gradient of the second term is multiplied by the number of ranks
 """
 import copy
 import pathlib
@@ -51,7 +53,7 @@ class OwnSlot(torch.autograd.Function):
 
 
 def gathered(x, how):
-    if how in ("correct", "summed"):
+    if how in ("correct", "summed", "spread", "scaled"):
         return torch.cat(differentiable.all_gather(x))
     if how == "own_slot":
         return torch.cat(OwnSlot.apply(x))
@@ -71,6 +73,21 @@ def loss(images, texts, scale, how):
     return (F.cross_entropy(scale * images @ all_texts.T, labels) + F.cross_entropy(scale * texts @ all_images.T, labels)) / 2
 
 
+def terms(images, texts, scale, how):
+    spread = -0.1 * images.var(dim=0).sum()
+    if how == "scaled":
+        spread = spread + (dist.get_world_size() - 1) * (spread - spread.detach())
+    return {"contrast": loss(images, texts, scale, how), "spread": spread}
+
+
+def of_whole_batch(terms):
+    """Ranks have equally many samples."""
+    for x in terms.values():
+        dist.all_reduce(x, dist.ReduceOp.SUM)
+        x /= dist.get_world_size()
+    return terms
+
+
 def main(how, moved=None):
     dist.init_process_group("gloo")
     torch.set_default_dtype(torch.float64 if moved else torch.float32)
@@ -86,7 +103,11 @@ def main(how, moved=None):
     pictures, sentences = torch.randn(5, 12), torch.randn(5, 6)
     if moved:
         before = copy.deepcopy(model.state_dict())
-        weft_scale.dump(lambda: loss(*model(pictures, sentences), how), model, rows=5)
+        if how in ("spread", "scaled"):
+            weft_scale.dump(lambda: sum(terms(*model(pictures, sentences), how).values()), model, rows=5,
+                            objective=lambda: of_whole_batch(terms(*model(pictures, sentences), how)))
+        else:
+            weft_scale.dump(lambda: loss(*model(pictures, sentences), how), model, rows=5)
         assert all((before[name] == now).all() for name, now in model.state_dict().items())
     else:
         weft_dump.parameters(model)

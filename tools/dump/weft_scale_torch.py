@@ -45,7 +45,7 @@ def _whole(x):
 
 def dump(loss, model, objective=None, rows=None, reducer="mean", micro_batches=1, step=None, backward=None, directions=3):
     """Collective. `objective` returns the intended loss of the whole batch, if a wrong factor of the loss itself is to be
-    found; `backward` makes the gradients that the optimizer gets, by default loss().backward()."""
+    found, or its terms by name, {"task": ..., "auxiliary": ...}, if a wrong factor of one of them is; `backward` makes the gradients that the optimizer gets, by default loss().backward()."""
     if not folder:
         return
     rank, ranks = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
@@ -67,22 +67,25 @@ def dump(loss, model, objective=None, rows=None, reducer="mean", micro_batches=1
                 module.reshard()  # otherwise the next call takes what this one has gathered
         for x, value in before:
             x.copy_(value)
-    def value(kind, p=None, offset=0):
+    def values(kind, p=None, offset=0):
+        """By term: "@auxiliary"; the whole is ""."""
         restore()
         if p is not None:
             p.add_(offset)
         with torch.random.fork_rng():
-            return functions[kind]().item()
+            result = functions[kind]()
+        terms = {f"@{term}": x.item() for term, x in result.items()} if isinstance(result, dict) else {}
+        return {"": sum(terms.values()) if terms else result.item()} | terms
 
     with torch.no_grad():
         for kind in functions:
-            tensors[kind] = torch.tensor(value(kind), dtype=torch.float64)
+            tensors |= {kind + term: torch.tensor(x, dtype=torch.float64) for term, x in values(kind).items()}
         for name, p in watched:
             along = _directions(name, p, directions)
             for kind in functions:
-                tensors[f"{kind}/{name}"] = torch.tensor(
-                    [[value(kind, p, _like(p, by * step * d.to(p.dtype))) for by in (-1, -0.5, 0.5, 1)] for d in along],
-                    dtype=torch.float64)
+                moved = [[values(kind, p, _like(p, by * step * d.to(p.dtype))) for by in (-1, -0.5, 0.5, 1)] for d in along]
+                for term in moved[0][0]:
+                    tensors[f"{kind}/{name}{term}"] = torch.tensor([[x[term] for x in row] for row in moved], dtype=torch.float64)
             if rank == 0:
                 tensors[f"direction/{name}"] = along
         restore()

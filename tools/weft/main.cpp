@@ -162,6 +162,12 @@ void add_run(CLI::App& app, weft::CaseRun& run, int& code) {
   command.add_option("CASE", run.name, "as `weft cases` lists them")->required();
   command.add_option("--ranks", run.ranks, "threads")->check(CLI::Range(1, 64))->capture_default_str();
   command.add_option("--seed", run.seed, "of the inputs")->capture_default_str();
+  const auto choose = [&run](const std::string& name) {
+    run.dtype = name == "f32" ? weft::DType::f32 : weft::DType::f64;
+  };
+  command.add_option_function<std::string>("--dtype", choose, "of inputs, values and gradients")
+      ->check(CLI::IsMember({"f64", "f32"}))
+      ->default_str("f64");
   command.add_option("-o,--output", run.folder, "a folder, for a file of each rank and manifest.json")->required();
   command.callback([&] { code = run_and_say(run); });
 }

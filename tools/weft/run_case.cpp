@@ -71,17 +71,20 @@ double dot(const Tensor& a, const Tensor& b) {
   return sum;
 }
 
-// One case on one number of ranks. Every rank has the inputs of all.
+// One case on one number of ranks. Every rank has the inputs of all: numbers of the type in which the case runs, kept
+// in f64 for the differences.
 class Recorder {
  public:
-  Recorder(const DistributedCase& c, int ranks, uint64_t seed) : case_(c), ranks_(ranks), seed_(seed) {
+  Recorder(const DistributedCase& c, const CaseRun& run)
+      : case_(c), ranks_(run.ranks), seed_(run.seed), dtype_(run.dtype) {
     for (const LossCase* each : LossCase::all())
       if (&each->distributed == &c) loss_ = each;
-    for (int r = 0; r < ranks; ++r) {
+    for (int r = 0; r < ranks_; ++r) {
       std::vector<Tensor>& mine = start_.emplace_back();
-      for (const Shape& shape : c.shapes(r, ranks)) {
+      for (const Shape& shape : c.shapes(r, ranks_)) {
         const uint64_t input = mine.size(), rank = shared(input) ? 0 : static_cast<uint64_t>(r);
-        mine.push_back(Tensor::uniform(shape, {seed, 100 * rank + input}, c.low, c.high, DType::f64));
+        const Tensor drawn = Tensor::uniform(shape, {seed_, 100 * rank + input}, c.low, c.high, DType::f64);
+        mine.push_back(drawn.to(dtype_).to(DType::f64));
       }
     }
   }
@@ -90,9 +93,9 @@ class Recorder {
   Tensors record(Communicator& comm) const {
     const int rank = comm.rank().value;
     Tape tape;
-    const std::vector<Var> inputs = watched(tape, start_, rank);
+    const std::vector<Var> inputs = watched(tape, start_, rank, dtype_);
     const Var value = case_.call(inputs, comm);
-    const Tensor cotangent = cotangent_of(value.value(), rank);
+    const Tensor cotangent = cotangent_of(value.value(), rank).to(value.value().dtype());
     const std::vector<Var> gradients = tape.gradient(value, Var(cotangent), inputs);
     Tensors all = {{"value", value.value()}, {"cotangent", cotangent}};
     for (size_t k = 0; k < inputs.size(); ++k) {
@@ -105,7 +108,8 @@ class Recorder {
   }
 
   nlohmann::ordered_json manifest() const {
-    nlohmann::ordered_json result = {{"weft_manifest", 1}, {"case", case_.name}, {"seed", seed_}, {"reducer", "sum"}};
+    nlohmann::ordered_json result = {
+        {"weft_manifest", 1}, {"case", case_.name}, {"seed", seed_}, {"dtype", text(dtype_)}, {"reducer", "sum"}};
     if (const KnownLoss* known = known_here()) result["loss"] = {{"name", known->name}};
     for (int r = 0; r < ranks_; ++r) result["files"].push_back("rank" + std::to_string(r) + ".safetensors");
     if (loss_) result["rows"] = loss_->division(ranks_);
@@ -121,15 +125,16 @@ class Recorder {
   // Whether finite differences show the gradient, and there is anything that has one.
   bool differentiable() const { return case_.orders > 0 && parameter_size(0) > 0; }
 
-  std::vector<Var> watched(Tape& tape, const Inputs& at, int rank) const {
+  static std::vector<Var> watched(Tape& tape, const Inputs& at, int rank, DType dtype = DType::f64) {
     std::vector<Var> result;
-    for (const Tensor& x : at[static_cast<size_t>(rank)]) result.push_back(tape.watch(x));
+    for (const Tensor& x : at[static_cast<size_t>(rank)]) result.push_back(tape.watch(x.to(dtype)));
     return result;
   }
-  // The shares of all ranks are added up. Other values have a random cotangent each.
+  // The shares of all ranks are added up. Other values have a random cotangent each, of the type of the case.
   Tensor cotangent_of(const Tensor& value, int rank) const {
     if (loss_) return Tensor::full(value.shape(), 1, DType::f64);
-    return Tensor::uniform(value.shape(), {seed_, 100 * static_cast<uint64_t>(rank) + 99}, -1, 1, DType::f64);
+    const uint64_t key = 100 * static_cast<uint64_t>(rank) + 99;
+    return Tensor::uniform(value.shape(), {seed_, key}, -1, 1, DType::f64).to(dtype_).to(DType::f64);
   }
 
   void add_known(Tensors& all, const KnownLoss& known, const std::vector<Var>& inputs,
@@ -140,7 +145,7 @@ class Recorder {
       if (name.starts_with("log_")) {  // dL/ds = dL/d(log s) / s
         name = name.substr(4);
         x = one_number(std::exp(x.item()));
-        gradient = one_number(gradient.item() / x.item());
+        gradient = one_number(gradient.item() / x.item()).to(dtype_);
       }
       all.push_back({name, x});
       all.push_back({name + ".grad", gradient});
@@ -220,6 +225,7 @@ class Recorder {
   const LossCase* loss_ = nullptr;
   const int ranks_;
   const uint64_t seed_;
+  const DType dtype_;
   Inputs start_;
 };
 
@@ -233,10 +239,16 @@ std::vector<std::string> case_names() {
 
 std::string run_case(const CaseRun& run) {
   const DistributedCase& c = case_named(run.name);
-  const Recorder recorder(c, run.ranks, run.seed);
+  const Recorder recorder(c, run);
   std::vector<Tensors> of_ranks(static_cast<size_t>(run.ranks));
-  run_ranks(run.ranks,
-            [&](Communicator& comm) { of_ranks[static_cast<size_t>(comm.rank().value)] = recorder.record(comm); });
+  try {
+    run_ranks(run.ranks,
+              [&](Communicator& comm) { of_ranks[static_cast<size_t>(comm.rank().value)] = recorder.record(comm); });
+  } catch (const Error& error) {
+    if (run.dtype == DType::f64) throw;
+    fail({"run: '", c.name, "' has a state of its own in f64, so it does not run in ", text(run.dtype), ": ",
+          error.what()});
+  }
   std::filesystem::create_directories(run.folder);
   const nlohmann::ordered_json manifest = recorder.manifest();
   for (size_t r = 0; r < of_ranks.size(); ++r)

@@ -10,8 +10,6 @@
 namespace weft::verify {
 namespace {
 
-constexpr size_t max_micro_batches = 1 << 16;
-
 Precision precision_of(DType dtype) {
   switch (dtype) {
     case DType::bf16: return {"bf16", 0x1p-8};
@@ -36,8 +34,7 @@ void DumpReader::read(const std::vector<std::filesystem::path>& files) {
   require(!files.empty(), "verify: there is no dump of any rank");
   dump.files = files;
   dump.ranks = static_cast<int>(files.size());
-  require(mesh_of(dump).ranks() == dump.ranks, "verify: the mesh is ", mesh_of(dump).text(), ", which is ",
-          mesh_of(dump).ranks(), " ranks, but there are files of ", dump.ranks);
+  check_counts();
   if (loss) prepare_seam();
   for (size_t rank = 0; rank < files.size(); ++rank) {
     const SafetensorsFile file(files[rank]);
@@ -57,6 +54,16 @@ void DumpReader::read(const std::vector<std::filesystem::path>& files) {
             "verify: the manifest places the parameter '", name, "', of which there are no gradients");
   for (ParameterEvidence& p : dump.parameters) check_parameter(p);
   check_layers(dump);
+}
+
+void DumpReader::check_counts() const {
+  require(mesh_of(dump).ranks() == dump.ranks, "verify: the mesh is ", mesh_of(dump).text(), ", which is ",
+          mesh_of(dump).ranks(), " ranks, but there are files of ", dump.ranks);
+  require(dump.rows.empty() || dump.rows.size() == dump.files.size(), "verify: there are rows of ", dump.rows.size(),
+          " ranks, but files of ", dump.ranks);
+  for (const auto& [name, of_ranks] : hashes)
+    require(of_ranks.size() == dump.files.size(), "verify: there are hashes of '", name, "' on ", of_ranks.size(),
+            " ranks, but files of ", dump.ranks);
 }
 
 void DumpReader::prepare_seam() {
@@ -239,13 +246,16 @@ void DumpReader::check_parameter(ParameterEvidence& p) {
 
 void DumpReader::check_dimensions(const ParameterEvidence& p, size_t r) const {
   const Layout layout = layout_of(p, dump);
+  const bool flat = std::ranges::any_of(layout.reduced, &Placement::flat);
   const auto check = [&](const char* what, const Placement& placement, const Shape& shape) {
     require(placement.dimension < shape.rank(), where(r), ": the ", what, " gradient of '", p.name, "' is ", shape,
             ", which has no dimension ", placement.dimension, " for its placement ", text(placement));
+    require(!placement.flat || shape.rank() == 1, where(r), ": the ", what, " gradient of '", p.name, "' is ", shape,
+            ", but is flattened by its placement ", text(placement));
   };
   for (size_t axis = 0; axis < layout.local.size(); ++axis) {
     check("local", layout.local[axis], p.local_shapes[r]);
-    check("reduced", layout.reduced[axis], p.reduced_shapes[r]);
+    if (!flat || layout.reduced[axis].flat) check("reduced", layout.reduced[axis], p.reduced_shapes[r]);
   }
 }
 

@@ -7,6 +7,8 @@
 
 namespace weft::verify {
 
+inline constexpr size_t max_micro_batches = 1 << 16;
+
 // Puts the tensors of all files where they belong, and then checks that nothing is missing.
 class DumpReader {
  public:
@@ -22,6 +24,7 @@ class DumpReader {
 
  private:
   std::string where(size_t rank) const { return dump.files[rank].string(); }
+  void check_counts() const;
   void prepare_seam();
   Role role_of(const std::string& name) const;
   ParameterEvidence& parameter(const std::string& name);

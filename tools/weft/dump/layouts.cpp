@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/weft/dump/layouts.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
+
+#include "tools/weft/dump/whole_number.h"
 
 namespace weft::verify {
 namespace {
@@ -31,6 +34,7 @@ Layout layout_in(const Json& entry, const Mesh& mesh, Reducer reducer) {
   if (entry.contains("local")) place(entry.at("local"), mesh, layout.local);
   layout.reduced = settled(layout.local);
   if (entry.contains("reduced")) place(entry.at("reduced"), mesh, layout.reduced);
+  const bool flat = std::ranges::any_of(layout.reduced, &Placement::flat);
   for (size_t axis = 0; axis < mesh.axes.size(); ++axis) {
     const Placement &before = layout.local[axis], &after = layout.reduced[axis];
     const auto says = [&](const char* what) {
@@ -41,6 +45,7 @@ Layout layout_in(const Json& entry, const Mesh& mesh, Reducer reducer) {
     require(!(sliced && stays) || before == after, says("slices stay as they are, or become whole"));
     require(!(sliced && !stays) || before.dimension >= 0, says("V has no dimension along which it becomes whole"));
     require(sliced || !stays || after.dimension >= 0, says("V has no dimension along which it is divided"));
+    require(sliced || !stays || after.flat == flat, says("what is flattened has no other dimension to be divided"));
   }
   if (entry.contains("averaged"))
     for (const auto& axis : entry.at("averaged").get<std::vector<std::string>>()) {
@@ -57,7 +62,7 @@ Layout layout_in(const Json& entry, const Mesh& mesh, Reducer reducer) {
 Mesh mesh_in(const Json& manifest) {
   const Json& entry = manifest.at("mesh");
   const auto names = entry.at("names").get<std::vector<std::string>>();
-  const auto sizes = entry.at("shape").get<std::vector<int>>();
+  const auto sizes = entry.at("shape").get<std::vector<Json>>();
   require(names.size() == sizes.size() && !names.empty(), "the mesh has ", names.size(), " names and ", sizes.size(),
           " sizes: it needs a name and a size for each axis");
   require(std::set(names.begin(), names.end()).size() == names.size(), "two axes of the mesh have the same name");
@@ -65,9 +70,10 @@ Mesh mesh_in(const Json& manifest) {
   Mesh mesh;
   for (size_t i = 0; i < names.size(); ++i) {
     require(!names[i].empty(), "an axis of the mesh has an empty name");
-    require(sizes[i] > 0, "the axis '", names[i], "' of the mesh has ", sizes[i], " ranks");
-    require(sizes[i] <= most_ranks / mesh.ranks(), "the mesh has more than ", most_ranks, " ranks");
-    mesh.axes.push_back({names[i], sizes[i]});
+    const auto size = static_cast<int>(
+        whole_number(sizes[i], 1, most_ranks, "the number of ranks of the axis '" + names[i] + "' of the mesh"));
+    require(size <= most_ranks / mesh.ranks(), "the mesh has more than ", most_ranks, " ranks");
+    mesh.axes.push_back({names[i], size});
   }
   return mesh;
 }

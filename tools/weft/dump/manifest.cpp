@@ -5,6 +5,7 @@
 
 #include "tools/weft/dump/dump_reader.h"
 #include "tools/weft/dump/layouts.h"
+#include "tools/weft/dump/whole_number.h"
 #include "weft/data/idx.h"
 
 namespace weft::verify {
@@ -22,15 +23,19 @@ Json parsed(const std::filesystem::path& file) {
   }
 }
 
-Reducer reducer_named(const std::string& name, const std::string& where) {
-  require(name == "mean" || name == "sum", where, ": the reducer is mean or sum, not '", name, "'");
+Reducer reducer_named(const std::string& name) {
+  require(name == "mean" || name == "sum", "the reducer is mean or sum, not '", name, "'");
   return name == "mean" ? Reducer::mean : Reducer::sum;
 }
 
 std::vector<std::filesystem::path> files_in(const Json& manifest, const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> files;
   if (manifest.contains("files")) {
-    for (const Json& each : manifest.at("files")) files.push_back(folder / each.get<std::string>());
+    for (const Json& each : manifest.at("files")) {
+      const auto name = each.get<std::string>();
+      require(name.find('\0') == std::string::npos, "a name in \"files\" has a zero byte");
+      files.push_back(folder / name);
+    }
     return files;
   }
   const auto of_rank = [&](size_t r) { return folder / ("rank" + std::to_string(r) + ".safetensors"); };
@@ -38,21 +43,48 @@ std::vector<std::filesystem::path> files_in(const Json& manifest, const std::fil
   return files;
 }
 
-ScaleReader scale_reader(const Json& section, const std::string& where,
-                         const std::vector<std::filesystem::path>& files) {
+ScaleReader scale_reader(const Json& section, const std::vector<std::filesystem::path>& files) {
   const auto step = section.at("step").get<double>();
-  require(step >= 1e-12 && step <= 1e12, where, ": \"scale\": the step is between 1e-12 and 1e12, not ", step);
+  require(step >= 1e-12 && step <= 1e12, "\"scale\": the step is between 1e-12 and 1e12, not ", step);
   return {step, {files.begin(), files.end()}};
 }
 
-void read_layouts(const Json& manifest, DumpReader& reader, const std::string& where) {
-  try {
-    if (manifest.contains("mesh")) reader.dump.mesh = mesh_in(manifest);
-    if (manifest.contains("parameters"))
-      reader.layouts = layouts_in(manifest, mesh_of(reader.dump), reader.dump.reducer);
-  } catch (const Error& error) {
-    throw MalformedInput(where + ": " + error.what());
-  }
+void read_counts(const Json& manifest, Dump& dump) {
+  if (manifest.contains("micro_batches"))
+    dump.micro_batches = static_cast<int>(
+        whole_number(manifest.at("micro_batches"), 1, max_micro_batches, "the number of micro-batches"));
+  constexpr int64_t most_rows = int64_t{1} << 40;  // whose sum over ranks is an int64_t
+  if (manifest.contains("rows"))
+    for (const Json& each : manifest.at("rows"))
+      dump.rows.push_back(whole_number(each, 0, most_rows, "the number of rows of a rank"));
+}
+
+void read_loss(const Json& loss, DumpReader& reader) {
+  const auto name = loss.at("name").get<std::string>();
+  reader.loss = find_loss(name);
+  require(reader.loss, "no loss is called '", name, "'; `weft cases` lists them");
+  if (loss.contains("options")) reader.options = loss.at("options").get<Options>();
+}
+
+Role role_in(const Json& tensor, const std::string& name) {
+  const auto kind = tensor.at("role").get<std::string>();
+  require(kinds_by_name().contains(kind), "tensor '", name, "' has the role '", kind, "', which is none");
+  Role role{kinds_by_name().at(kind), tensor.value("of", name), 0, tensor.value("use", "")};
+  if (tensor.contains("micro_batch"))
+    role.micro_batch = static_cast<size_t>(
+        whole_number(tensor.at("micro_batch"), 0, max_micro_batches - 1, "the micro-batch of tensor '" + name + "'"));
+  return role;
+}
+
+void read_entries(const Json& manifest, DumpReader& reader) {
+  reader.dump.reducer = reducer_named(manifest.value("reducer", "mean"));
+  read_counts(manifest, reader.dump);
+  if (manifest.contains("loss")) read_loss(manifest.at("loss"), reader);
+  if (manifest.contains("tensors"))
+    for (const auto& [name, tensor] : manifest.at("tensors").items()) reader.roles[name] = role_in(tensor, name);
+  if (manifest.contains("mesh")) reader.dump.mesh = mesh_in(manifest);
+  if (manifest.contains("parameters")) reader.layouts = layouts_in(manifest, mesh_of(reader.dump), reader.dump.reducer);
+  if (manifest.contains("hashes")) reader.hashes = manifest.at("hashes").get<decltype(reader.hashes)>();
 }
 
 }  // namespace
@@ -62,35 +94,19 @@ Dump read_dump(const std::filesystem::path& folder) {
   const std::string where = file.string();
   const Json manifest = parsed(file);
   DumpReader reader;
+  std::vector<std::filesystem::path> files;
   try {
-    require(manifest.value("weft_manifest", 0) == 1, where,
-            ": \"weft_manifest\" is 1 in manifests that this version reads");
-    reader.dump.reducer = reducer_named(manifest.value("reducer", "mean"), where);
-    reader.dump.micro_batches = manifest.value("micro_batches", 1);
-    require(reader.dump.micro_batches > 0, where, ": there are ", reader.dump.micro_batches, " micro-batches");
-    if (manifest.contains("rows")) reader.dump.rows = manifest.at("rows").get<std::vector<int64_t>>();
-    if (manifest.contains("loss")) {
-      const Json& loss = manifest.at("loss");
-      const auto name = loss.at("name").get<std::string>();
-      reader.loss = find_loss(name);
-      require(reader.loss, where, ": no loss is called '", name, "'; `weft cases` lists them");
-      if (loss.contains("options")) reader.options = loss.at("options").get<Options>();
-    }
-    const Json none = Json::object();
-    for (const auto& [name, tensor] : (manifest.contains("tensors") ? manifest.at("tensors") : none).items()) {
-      const auto kind = tensor.at("role").template get<std::string>();
-      require(kinds_by_name().contains(kind), where, ": tensor '", name, "' has the role '", kind, "', which is none");
-      reader.roles[name] = {kinds_by_name().at(kind), tensor.value("of", name), tensor.value("micro_batch", size_t{0}),
-                            tensor.value("use", "")};
-    }
-    read_layouts(manifest, reader, where);
-    if (manifest.contains("hashes")) reader.hashes = manifest.at("hashes").get<decltype(reader.hashes)>();
-    const std::vector<std::filesystem::path> files = files_in(manifest, folder);
-    if (manifest.contains("scale")) reader.scale = scale_reader(manifest.at("scale"), where, files);
-    reader.read(files);
+    require(manifest.contains("weft_manifest") && manifest.at("weft_manifest") == 1,
+            "\"weft_manifest\" is 1 in manifests that this version reads");
+    read_entries(manifest, reader);
+    files = files_in(manifest, folder);
+    if (manifest.contains("scale")) reader.scale = scale_reader(manifest.at("scale"), files);
   } catch (const Json::exception& error) {
     throw MalformedInput(where + ": " + error.what());
+  } catch (const Error& error) {
+    throw MalformedInput(where + ": " + error.what());
   }
+  reader.read(files);
   return std::move(reader.dump);
 }
 

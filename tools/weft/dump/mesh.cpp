@@ -65,7 +65,9 @@ std::string Mesh::text() const {
 std::string text(const Placement& placement) {
   switch (placement.kind) {
     case Kind::replicate: return "Replicate()";
-    case Kind::shard: return placement.dimension < 0 ? "V" : "Shard(" + std::to_string(placement.dimension) + ")";
+    case Kind::shard:
+      if (placement.flat) return "Flat()";
+      return placement.dimension < 0 ? "V" : "Shard(" + std::to_string(placement.dimension) + ")";
     case Kind::sum: return "Partial()";
     default: return "Partial(avg)";
   }
@@ -100,12 +102,14 @@ Placement placement_named(const std::string& text) {
   const bool closed = open != std::string::npos && text.ends_with(')');
   const std::string name = text.substr(0, open), inside = closed ? text.substr(open + 1, text.size() - open - 2) : "";
   if (closed && name == "Replicate" && inside.empty()) return {};
+  if (closed && name == "Flat" && inside.empty()) return {Kind::shard, 0, false, true};
   if (closed && name == "Shard") return {Kind::shard, dimension_in(inside, text)};
   if (closed && name == "Partial") {
     const Kind kind = kind_of_partial(inside, text);
     return {kind, -1, kind == Kind::mean};
   }
-  throw Error("'" + text + "' is no placement: write Shard(0), Replicate(), Partial(), Partial(avg), or R, I, V, P");
+  throw Error("'" + text +
+              "' is no placement: write Shard(0), Flat(), Replicate(), Partial(), Partial(avg), or R, I, V, P");
 }
 
 void place_dimensions(const std::string& text, const Mesh& mesh, std::vector<Placement>& placements) {
@@ -160,6 +164,7 @@ std::vector<Block> Reduction::operator()(std::vector<Block> of_ranks, const Laps
     if (layout_.local[axis].kind == Kind::shard && layout_.reduced[axis].kind == Kind::replicate)
       gather(of_ranks, axis);
   }
+  flatten(of_ranks);
   for (size_t axis = 0; axis < mesh_.axes.size(); ++axis)
     if (divides(axis)) divide(of_ranks, axis);
   double divisor = 1;
@@ -202,6 +207,11 @@ void Reduction::gather(std::vector<Block>& of_ranks, size_t axis) const {
     for (const int q : mesh_.along(axis, r)) parts.push_back(&before[static_cast<size_t>(q)]);
     of_ranks[static_cast<size_t>(r)] = joined(parts, layout_.local[axis].dimension);
   }
+}
+
+void Reduction::flatten(std::vector<Block>& of_ranks) const {
+  if (std::ranges::none_of(layout_.reduced, &Placement::flat)) return;
+  for (Block& each : of_ranks) each.shape = {each.values.size()};
 }
 
 // What a rank has before the axes from `axis` on divide it.

@@ -41,6 +41,7 @@ struct Placement {
   Kind kind = Kind::replicate;
   int dimension = -1;
   bool data = false;  // terms of different samples, which the reducer of the job puts together
+  bool flat = false;  // slices of the flattened tensor, along the only dimension that is left
   bool pending() const { return kind == Kind::sum || kind == Kind::mean; }
   bool operator==(const Placement&) const = default;
 };
@@ -58,7 +59,7 @@ std::string class_of(const Layout& layout, const Mesh& mesh);
 // What is left when every term has been put together.
 std::vector<Placement> settled(std::vector<Placement> placements);
 
-// "Shard(0)", "Replicate()", "Partial()", "Partial(avg)", or a letter R, I, V, P. An Error if it is none.
+// "Shard(0)", "Flat()", "Replicate()", "Partial()", "Partial(avg)", or a letter R, I, V, P. An Error if it is none.
 Placement placement_named(const std::string& text);
 // SGLang's way to write the placements of a tensor, such as "h[tp] d" and "h[cp:partial] d". Axes that it does not
 // mention keep their placement.
@@ -91,6 +92,7 @@ class Reduction {
   void put_together(std::vector<Block>& of_ranks, size_t axis, const Lapse& lapse) const;
   void gather(std::vector<Block>& of_ranks, size_t axis) const;
   void divide(std::vector<Block>& of_ranks, size_t axis) const;
+  void flatten(std::vector<Block>& of_ranks) const;
   bool divides(size_t axis) const;
   int64_t extent(int rank, int dimension, size_t axis) const;
 

@@ -26,6 +26,14 @@ const std::map<std::string, Role::Kind>& kinds_by_name() {
   return kinds;
 }
 
+// "NAME@USE"
+static void take_use(Role& role) {
+  const size_t at = role.of.rfind('@');
+  if (at == std::string::npos) return;
+  role.use = role.of.substr(at + 1);
+  role.of.resize(at);
+}
+
 // "batch_norm/NAME/x.grad"
 static Role role_in_layer(const std::string& name) {
   static const std::map<std::string, Role::Kind> parts = {{"x", Role::Kind::layer_input},
@@ -52,16 +60,19 @@ Role role_by_name(const std::string& name, const Loss* loss) {
                           rest.find_first_not_of("0123456789", slash + 1) == std::string::npos;
     Role role{Role::Kind::local_gradient, rest.substr(0, numbered ? slash : rest.size()),
               numbered ? std::stoul(rest.substr(slash + 1)) : 0};
-    if (const size_t at = role.of.rfind('@'); at != std::string::npos) {
-      role.use = role.of.substr(at + 1);
-      role.of.resize(at);
-    }
+    take_use(role);
     return role;
   }
-  static const std::pair<std::string, Role::Kind> prefixes[] = {
-      {"reduced/", Role::Kind::reduced_gradient}, {"previous/", Role::Kind::previous_gradient},
-      {"again/", Role::Kind::repeated_gradient},  {"direction/", Role::Kind::direction},
-      {"objective/", Role::Kind::objective},      {"rank_loss/", Role::Kind::rank_loss}};
+  if (name.starts_with("objective/") || name.starts_with("objective@")) {
+    Role role{Role::Kind::objective, behind(name[9] == '/' ? "objective/" : "objective"), 0};
+    take_use(role);
+    return role;
+  }
+  static const std::pair<std::string, Role::Kind> prefixes[] = {{"reduced/", Role::Kind::reduced_gradient},
+                                                                {"previous/", Role::Kind::previous_gradient},
+                                                                {"again/", Role::Kind::repeated_gradient},
+                                                                {"direction/", Role::Kind::direction},
+                                                                {"rank_loss/", Role::Kind::rank_loss}};
   for (const auto& [prefix, kind] : prefixes)
     if (name.starts_with(prefix)) return {kind, behind(prefix), 0};
   if (name == "gradient_norm") return {Role::Kind::gradient_norm, "", 0};

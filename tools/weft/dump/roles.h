@@ -10,6 +10,7 @@ namespace weft::verify {
 //                                                   a parameter's gradient (of micro-batch K, of one of its uses)
 //   gradient_norm                                   of all parameters
 //   direction/NAME  objective/NAME  rank_loss/NAME  objective  rank_loss   of a parameter that was moved, or of none
+//   objective/NAME@TERM  objective@TERM             the same of one term of the objective
 //   batch_norm/NAME/x  .../x.grad  .../y.grad  .../weight  .../epsilon   of a layer
 struct Role {
   enum class Kind {
@@ -35,7 +36,7 @@ struct Role {
   Kind kind = Kind::none;
   std::string of;
   size_t micro_batch = 0;
-  std::string use = {};
+  std::string use = {};  // of a parameter; or a term of the objective
 };
 
 const std::map<std::string, Role::Kind>& kinds_by_name();  // as manifests name them

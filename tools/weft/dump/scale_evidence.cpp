@@ -51,7 +51,8 @@ bool ScaleReader::reads(Role::Kind kind) {
 }
 
 void ScaleReader::place(const Role& role, const Tensor& tensor, size_t rank) {
-  if (role.kind == Role::Kind::objective) return place_values(objective_, role, tensor, rank);
+  if (role.kind == Role::Kind::objective)
+    return place_values(role.use.empty() ? objective_ : terms_[role.use], role, tensor, rank);
   if (role.kind == Role::Kind::rank_loss) return place_values(losses_[rank], role, tensor, rank);
   require(tensor.shape().rank() > 0 && tensor.size() > 0, files_[rank], ": the directions of '", role.of,
           "' are empty");
@@ -101,15 +102,29 @@ MovedValues ScaleReader::values_of(const Values& values, const std::string& para
   return {*values.at_rest, moved->second};
 }
 
+void ScaleReader::check_terms() const {
+  double sum = 0, size = 0;
+  for (const auto& [name, values] : terms_) {
+    require(values.at_rest.has_value(), files_[0], ": there is no 'objective@", name, "', where nothing is moved");
+    sum += *values.at_rest;
+    size += std::abs(*values.at_rest);
+  }
+  constexpr double half_of_the_digits_of_f32 = 3e-4;
+  require(
+      terms_.empty() || !objective_.at_rest || std::abs(sum - *objective_.at_rest) <= half_of_the_digits_of_f32 * size,
+      files_[0], ": the terms of the objective add up to ", sum, ", not to ", objective_.at_rest.value_or(0));
+}
+
 ScaleEvidence ScaleReader::finish(const std::vector<ParameterEvidence>& parameters) {
   require(!directions_.empty(), files_[0], ": there are no directions, though the manifest has a section \"scale\"");
   const bool have_objective = objective_.at_rest || !objective_.moved.empty();
   const bool have_losses = std::ranges::any_of(losses_, [](const Values& values) { return !values.moved.empty(); });
   require(have_objective || have_losses, files_[0], ": there is neither an objective nor a loss of any rank");
+  check_terms();
   std::vector<MovedValues> all;
   for (const auto& [name, directions] : directions_) {
     const auto found = std::ranges::find(parameters, name, &ParameterEvidence::name);
-    MovedParameter p{name, directions, {}, {}, {}, 0};
+    MovedParameter p{name, directions, {}, {}, {}, {}, 0};
     for (size_t r = 0; r < files_.size(); ++r) {
       if (have_losses) all.push_back(p.losses.emplace_back(values_of(losses_[r], name, r)));
       require(found != parameters.end() && found->reduced[r].size() > 0, files_[r], ": there is no 'reduced/", name,
@@ -119,6 +134,7 @@ ScaleEvidence ScaleReader::finish(const std::vector<ParameterEvidence>& paramete
       p.gradients.push_back(found->reduced[r]);
     }
     if (have_objective) all.push_back(p.objective.emplace(values_of(objective_, name, 0)));
+    for (const auto& [term, values] : terms_) all.push_back(p.terms[term] = values_of(values, name, 0));
     p.epsilon = found->precision.epsilon;
     evidence_.parameters.push_back(std::move(p));
   }

@@ -18,11 +18,12 @@ struct MovedValues {
 // One parameter that was moved, while the others rested.
 struct MovedParameter {
   std::string name;
-  Matrix directions;                     // (K, n)
-  std::optional<MovedValues> objective;  // of the whole batch
-  std::vector<MovedValues> losses;       // by rank; may be empty
-  std::vector<Matrix> gradients;         // by rank, after the reducer: (1, n)
-  double epsilon = 0;                    // the precision of the gradients
+  Matrix directions;                         // (K, n)
+  std::optional<MovedValues> objective;      // of the whole batch
+  std::map<std::string, MovedValues> terms;  // of which the objective is the sum; may be empty
+  std::vector<MovedValues> losses;           // by rank; may be empty
+  std::vector<Matrix> gradients;             // by rank, after the reducer: (1, n)
+  double epsilon = 0;                        // the precision of the gradients
 };
 
 struct ScaleEvidence {
@@ -51,11 +52,13 @@ class ScaleReader {
   void place_values(Values& values, const Role& role, const Tensor& tensor, size_t rank);
   void check_directions(const std::string& name, const Matrix& directions) const;
   MovedValues values_of(const Values& values, const std::string& parameter, size_t rank) const;
+  void check_terms() const;
 
   ScaleEvidence evidence_;
   std::vector<std::string> files_;
   std::map<std::string, Matrix> directions_;
   Values objective_;
+  std::map<std::string, Values> terms_;
   std::vector<Values> losses_;  // by rank
 };
 

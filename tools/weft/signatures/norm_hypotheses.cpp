@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the norm of all gradients becomes if some parameters count more or less than once in it.
+#include <algorithm>
 #include <cmath>
 #include <set>
 
@@ -53,6 +54,10 @@ class NormModel {
       add("S31", "replicated" + times, [&](const Squares& p) { return replicated(p) ? size : 1.0; });
       add("S31", "sharded" + times, [&](const Squares& p) { return replicated(p) ? 1.0 : size; });
       add_own_shards(axis, "sharded" + mesh_.over(axis) + ": only the own shard counts");
+      add_first_shards(axis, "sharded" + mesh_.over(axis), [](const Squares&) { return true; });
+      if (classes_.size() > 1)
+        for (const std::string& name : classes_)
+          add_first_shards(axis, "class " + name, [&](const Squares& p) { return p.class_name == name; });
     }
     for (const std::string& name : classes_) add_class(name);
   }
@@ -81,18 +86,32 @@ class NormModel {
     if (seen_.insert(counts).second) add(id, variant, ByRank(static_cast<size_t>(mesh_.ranks()), sum));
   }
 
+  bool sharded(const Squares& p, size_t axis) const {
+    return p.layout.reduced[axis].kind == Kind::shard && mesh_.axes[axis].size > 1;
+  }
   void add_own_shards(size_t axis, const std::string& variant) {
+    add_where(
+        variant, [&](const Squares& p) { return sharded(p, axis); },
+        [&](int r, int q) { return mesh_.coordinate(axis, q) == mesh_.coordinate(axis, r); });
+  }
+  // As if the others were copies of it.
+  template <class Of> void add_first_shards(size_t axis, const std::string& of, Of concerns) {
+    add_where(
+        of + ": only the first shard" + mesh_.over(axis) + " counts",
+        [&](const Squares& p) { return sharded(p, axis) && concerns(p); },
+        [&](int, int q) { return mesh_.coordinate(axis, q) == 0; });
+  }
+
+  // Of these parameters the squares of rank q count in the norm of rank r only where `counts` says so.
+  template <class Of, class Counts> void add_where(const std::string& variant, Of concerns, Counts counts) {
+    if (std::ranges::none_of(parameters_, concerns)) return;
     ByRank sums(static_cast<size_t>(mesh_.ranks()), 0);
-    bool any = false;
-    for (const Squares& p : parameters_) {
-      const bool sharded = p.layout.reduced[axis].kind == Kind::shard && mesh_.axes[axis].size > 1;
-      any |= sharded;
+    for (const Squares& p : parameters_)
       for (int r = 0; r < mesh_.ranks(); ++r)
         for (int q = 0; q < mesh_.ranks(); ++q)
-          if (!sharded || mesh_.coordinate(axis, q) == mesh_.coordinate(axis, r))
+          if (!concerns(p) || counts(r, q))
             sums[static_cast<size_t>(r)] += p.by_rank[static_cast<size_t>(q)] / p.copies;
-    }
-    if (any) add("S31", variant, sums);
+    if (seen_.insert(sums).second) add("S31", variant, sums);
   }
 
   using ByRank = std::vector<double>;

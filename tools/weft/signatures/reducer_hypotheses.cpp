@@ -129,6 +129,14 @@ class ReducerModel {
         add("S29", over(axis), reduced(whole_, {.skipped = {axis}}));
   }
 
+  // What becomes of it if the job takes the group of another axis, along which ranks have slices or tensors of their
+  // own, for that of the axis along which it acts.
+  void add_wrong_axes() {
+    for (size_t right = 0; right < mesh_.axes.size(); ++right)
+      for (size_t wrong = 0; wrong < mesh_.axes.size(); ++wrong)
+        if (acts(right) && !acts(wrong) && layout_.local[wrong].kind == Kind::shard) add_wrong_axis(right, wrong);
+  }
+
   void add_lost_uses() {
     for (const std::vector<size_t>& lost : missing_of(uses_.size())) {
       std::vector<ByRank> rest;
@@ -167,11 +175,30 @@ class ReducerModel {
   }
 
   ByRank reduced(const ByRank& of_ranks, const Reduction::Lapse& lapse = {}) const {
+    return by(reduction_, of_ranks, lapse);
+  }
+  ByRank by(const Reduction& reduction, const ByRank& of_ranks, const Reduction::Lapse& lapse) const {
     std::vector<Block> blocks;
     for (size_t r = 0; r < of_ranks.size(); ++r) blocks.push_back(parameter_.local_block(r, of_ranks[r]));
     ByRank result;
-    for (Block& each : reduction_(std::move(blocks), lapse)) result.push_back(std::move(each.values));
+    for (Block& each : reduction(std::move(blocks), lapse)) result.push_back(std::move(each.values));
     return result;
+  }
+
+  bool acts(size_t axis) const {
+    return mesh_.axes[axis].size > 1 && (layout_.local[axis].pending() || layout_.local[axis] != layout_.reduced[axis]);
+  }
+  void add_wrong_axis(size_t right, size_t wrong) {
+    Layout layout = layout_;
+    layout.local[wrong] = layout_.local[right], layout.reduced[wrong] = layout_.reduced[right];
+    layout.local[right] = layout.reduced[right] = {Kind::shard};
+    const Reduction::Lapse lapse{.skipped =
+                                     layout_.local[right].pending() ? std::vector<size_t>() : std::vector{wrong}};
+    try {
+      add("S34", over(wrong) + " instead of " + mesh_.axes[right].name,
+          by(Reduction(mesh_, layout, parameter_.shapes_of_reduced()), whole_, lapse));
+    } catch (const Error&) {  // slices do not fit, so this would not have gone unnoticed
+    }
   }
 
   void add(const char* id, std::string variant, ByRank of_ranks) {
@@ -221,6 +248,7 @@ std::vector<Hypothesis> hypotheses(const ParameterEvidence& parameter, const Dum
   model.add_accumulation();
   model.add_others();
   model.add_axes_left_out();
+  model.add_wrong_axes();
   model.add_lost_uses();
   model.add_missing_ranks();
   return std::move(model.all);

@@ -82,6 +82,8 @@ const std::vector<Signature>& signatures() {
        "add up the gradients of all uses before the reducer takes them"},
       {"S33", "divided by some other count", "a uniform factor that is a ratio of counts",
        "divide by the number of samples of all ranks"},
+      {"S34", "put together over the wrong axis", "ranks get what belongs to others, and lack what is theirs",
+       "give the collective the group of the axis that divides the tensor"},
   };
   return all;
 }

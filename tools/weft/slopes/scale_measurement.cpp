@@ -50,6 +50,7 @@ std::vector<Slopes> slopes_of_all(const std::vector<MovedValues>& all, const Sca
 // Slopes of every parameter, by function; none of a function that was not dumped.
 struct AllSlopes {
   std::vector<Slopes> objective, losses, reweighted;
+  std::map<std::string, std::vector<Slopes>> terms;
 };
 
 AllSlopes all_slopes(const Dump& dump) {
@@ -65,6 +66,8 @@ AllSlopes all_slopes(const Dump& dump) {
   AllSlopes all;
   const std::vector<double> by_rows = weights_by_rows(dump), equal(static_cast<size_t>(dump.ranks), 1);
   if (parameters[0].objective) all.objective = slopes_by([](const MovedParameter& p) { return *p.objective; });
+  for (const auto& term : parameters[0].terms)
+    all.terms[term.first] = slopes_by([&](const MovedParameter& p) { return p.terms.at(term.first); });
   if (parameters[0].losses.empty()) return all;
   all.losses = of_losses(equal);
   if (parameters[0].objective && !by_rows.empty()) all.reweighted = of_losses(by_rows);
@@ -75,7 +78,7 @@ MeasuredParameter measured(const MovedParameter& p, const Slopes& expected) {
   const auto factor = [&](const Matrix& gradient) {
     return Factor{slopes_of(gradient, p.directions, p.epsilon), expected};
   };
-  MeasuredParameter result{&p, {}, {}, {}, {}, {}, true};
+  MeasuredParameter result{&p, {}, {}, {}, {}, {}, {}, true};
   Matrix sum = Matrix::Zero(1, p.directions.cols());
   for (const Matrix& gradient : p.gradients) {
     result.gradients.push_back(factor(gradient));
@@ -97,6 +100,7 @@ std::vector<MeasuredParameter> measured(const Dump& dump) {
   std::vector<MeasuredParameter> all;
   for (size_t i = 0; i < parameters.size(); ++i) {
     all.push_back(measured(parameters[i], slopes.losses.empty() ? slopes.objective[i] : slopes.losses[i]));
+    for (const auto& [term, of_all] : slopes.terms) all.back().terms[term] = of_all[i];
     if (both) all.back().loss = {slopes.losses[i], slopes.objective[i]};
     if (!slopes.reweighted.empty()) all.back().reweighted = {slopes.reweighted[i], slopes.objective[i]};
   }

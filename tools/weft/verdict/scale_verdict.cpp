@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "tools/weft/verdict/scale_causes.h"
+#include "tools/weft/verdict/term_causes.h"
 #include "weft/collectives/checks/rank_factors.h"
 
 namespace weft::verify {
@@ -79,7 +80,7 @@ class Judge {
       result.remarks.push_back("its gradient" + in_words(gradient, dump_.ranks));
     if (wrong_loss || wrong_gradient) {
       result.outcome = Outcome::wrong;
-      explain(result, p, wrong_loss ? causes_of_loss(p, all_, dump_) : causes_of_gradient(p, all_, dump_));
+      explain(result, p, wrong_loss ? causes_of_loss(p, all_, dump_) : causes_of_gradients(p));
     } else if (flat(gradient)) {
       result.remarks.push_back("nothing depends on it");
     } else if (!tells(gradient) || (p.loss && !tells(*p.loss))) {
@@ -92,6 +93,11 @@ class Judge {
     }
     if (!p.loss) result.blind_to = {"S12 in the loss", "S13 in the loss", "S33 in the loss"};
     return result;
+  }
+
+  Causes causes_of_gradients(const MeasuredParameter& p) const {
+    Causes causes = causes_of_gradient(p, all_, dump_);
+    return causes.empty() ? causes_of_terms(p, all_, dump_) : causes;
   }
 
   static Comparison row(const std::string& name, const Factor& factor) {

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/weft/verdict/term_causes.h"
+
+#include <algorithm>
+#include <set>
+#include <sstream>
+
+namespace weft::verify {
+namespace {
+
+using TermFactors = std::map<std::string, double>;  // of terms that do not count as they should
+
+// Those that mistakes give to a term: the sizes of all groups of ranks, and the number of micro-batches.
+std::set<double> factors_of_terms(const Dump& dump) {
+  std::set<double> factors = {0};
+  const auto add = [&](double count) { factors.insert({count, 1 / count}); };
+  add(dump.ranks);
+  add(dump.micro_batches);
+  for (const Axis& axis : mesh_of(dump).axes) add(axis.size);
+  factors.erase(1);
+  return factors;
+}
+
+// The slopes of the objective if its terms count by these factors.
+Slopes slopes_of_terms(const MeasuredParameter& p, const TermFactors& factors) {
+  Slopes sum{Eigen::VectorXd::Zero(p.parameter->directions.rows()), 0, 0};
+  for (const auto& [term, slopes] : p.terms) {
+    const auto found = factors.find(term);
+    const double factor = found == factors.end() ? 1 : found->second;
+    sum.along += factor * slopes.along;
+    sum.rounding += factor * slopes.rounding;
+    sum.truncation += factor * slopes.truncation;
+  }
+  return sum;
+}
+
+Factor by_terms(const MeasuredParameter& p, const TermFactors& factors) {
+  return {p.gradients[0].ours, slopes_of_terms(p, factors)};
+}
+
+const Signature& signature_of(const TermFactors& factors, const Dump& dump) {
+  const auto every = [&](auto test) {
+    return std::ranges::all_of(factors, [&](const auto& f) { return test(f.second); });
+  };
+  if (every([](double factor) { return factor == 0; })) return signature("S32");
+  if (every([&](double factor) { return factor == 1.0 / dump.ranks; })) return signature("S10");
+  if (every([&](double factor) { return factor == dump.micro_batches || factor == 1.0 / dump.micro_batches; }))
+    return signature("S16");
+  return signature("S33");
+}
+
+// "the term auxiliary 2x"
+std::string text(const TermFactors& factors) {
+  std::ostringstream all;
+  for (const auto& [term, factor] : factors)
+    all << (all.tellp() > 0 ? ", " : "") << "the term " << term << " " << factor << "x";
+  return all.str();
+}
+
+}  // namespace
+
+Causes causes_of_terms(const MeasuredParameter& of, const std::vector<MeasuredParameter>& all, const Dump& dump) {
+  Causes causes;
+  const auto try_factors = [&](const TermFactors& factors) {
+    if (!std::ranges::all_of(all, [&](const MeasuredParameter& p) { return p.agree && by_terms(p, factors).is(1); }))
+      return;
+    const Factor here = by_terms(of, factors);
+    causes.push_back({&signature_of(factors, dump), text(factors), limit * here.distance(1) / here.tolerance(1)});
+  };
+  const std::set<double> factors = factors_of_terms(dump);
+  for (const auto& [term, slopes] : of.terms)
+    for (const double factor : factors) try_factors({{term, factor}});
+  if (!causes.empty()) return causes;
+  for (auto first = of.terms.begin(); first != of.terms.end(); ++first)
+    for (auto second = std::next(first); second != of.terms.end(); ++second)
+      for (const double of_first : factors)
+        for (const double of_second : factors) try_factors({{first->first, of_first}, {second->first, of_second}});
+  return causes;
+}
+
+}  // namespace weft::verify
