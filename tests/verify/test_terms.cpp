@@ -233,4 +233,10 @@ TEST_CASE("auxiliary losses that are scaled by another count are named: Megatron
                                                      {0, "S32 (the term auxiliary 0x)"}};
   for (const auto& [factor, name] : factors)
     check({mesh, parameters, terms, counting(1), counting(factor)}, {{"router", name}});
+  const Loss doubled{mesh, parameters, terms, counting(1), counting(2)};
+  verify::Dump of_two_passes = dump_of(doubled, doubled.wrong, DType::f64);
+  of_two_passes.micro_batches = 2;  // as many as ranks along tp
+  const Verdict both = verify::verdicts(of_two_passes)[1];
+  CHECK(both.best->signature->id == "S16");
+  CHECK(both.same_as_best == std::vector<std::string>{"S33 (the term auxiliary 2x)"});
 }

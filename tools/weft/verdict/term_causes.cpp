@@ -38,15 +38,23 @@ Factor by_terms(const MeasuredParameter& p, const TermFactors& factors) {
   return {p.gradients[0].ours, slopes_of_terms(p, factors)};
 }
 
-const Signature& signature_of(const TermFactors& factors, const Dump& dump) {
+// Several, if the number of micro-batches is also one of ranks.
+std::vector<const char*> names_of(const TermFactors& factors, const Dump& dump) {
+  const double ranks = dump.ranks, passes = dump.micro_batches;
   const auto every = [&](auto test) {
-    return std::ranges::all_of(factors, [&](const auto& f) { return test(f.second); });
+    return std::ranges::all_of(factors, [&](const auto& each) { return test(each.second); });
   };
-  if (every([](double factor) { return factor == 0; })) return signature("S32");
-  if (every([&](double factor) { return factor == 1.0 / dump.ranks; })) return signature("S10");
-  if (every([&](double factor) { return factor == dump.micro_batches || factor == 1.0 / dump.micro_batches; }))
-    return signature("S16");
-  return signature("S33");
+  if (every([](double factor) { return factor == 0; })) return {"S32"};
+  std::vector<const char*> names;
+  if (every([&](double factor) { return factor == 1 / ranks; })) names.push_back("S10");
+  if (every([&](double factor) { return factor == passes || factor == 1 / passes; })) names.push_back("S16");
+  const auto of_group = [&](double factor) {
+    return factor == ranks || std::ranges::any_of(mesh_of(dump).axes, [&](const Axis& axis) {
+             return factor == axis.size || factor == 1.0 / axis.size;
+           });
+  };
+  if (names.empty() || (names[0] != std::string("S10") && every(of_group))) names.push_back("S33");
+  return names;
 }
 
 // "the term auxiliary 2x"
@@ -65,7 +73,8 @@ Causes causes_of_terms(const MeasuredParameter& of, const std::vector<MeasuredPa
     if (!std::ranges::all_of(all, [&](const MeasuredParameter& p) { return p.agree && by_terms(p, factors).is(1); }))
       return;
     const Factor here = by_terms(of, factors);
-    causes.push_back({&signature_of(factors, dump), text(factors), limit * here.distance(1) / here.tolerance(1)});
+    for (const char* name : names_of(factors, dump))
+      causes.push_back({&signature(name), text(factors), limit * here.distance(1) / here.tolerance(1)});
   };
   const std::set<double> factors = factors_of_terms(dump);
   for (const auto& [term, slopes] : of.terms)
