@@ -102,7 +102,8 @@ void Fold::write(const Transport::Part& part, int64_t first, int64_t count, std:
       total.copy_from(terms.folded(ranks, sums, only));
     else
       terms.write(ranks, sums, total);
-    if (op == ReduceOp::mean) on.unary(Unary::Affine, {1 / static_cast<double>(ranks.size()), 0}, total, total);
+    if (op == ReduceOp::mean && ranks.size() > 1)
+      on.unary(Unary::Affine, {1 / static_cast<double>(ranks.size()), 0}, total, total);
     if (rounds_at_end) on.cast(total, result);
   }
 }
