@@ -115,6 +115,8 @@ rows = [
     Row("OMPI_COMM_WORLD_SIZE", 90, wrong + ["OMPI_COMM_WORLD_SIZE is 3"], fault="none",
         environment={"OMPI_COMM_WORLD_SIZE": "3"}, alone=True),
     Row("SLURM_NTASKS", 90, wrong + ["SLURM_NTASKS is 3"], fault="none", environment={"SLURM_NTASKS": "3"}, alone=True),
+    Row("torchrun", 90, wrong + ["WORLD_SIZE is 3", "mpiexec.* -n 3 PROGRAM"], fault="none",
+        environment={"WORLD_SIZE": "3", "RANK": "0", "MASTER_ADDR": "localhost"}, alone=True),
     Row("foreign", 90, wrong + ["_SIZE is {ranks}, but this job has 1 rank"], waits=1.5, fault="none", foreign=True),
     Row("threads", 90, ["wrong library: .* allows a program no threads"], fault="none", environment={"TEST_WITHOUT_THREADS": "1"}),
     *(Row("WEFT_TIMEOUT=" + wrong, 64, ["WEFT_TIMEOUT: '" + wrong + "' is not a number of seconds"], fault="none",
