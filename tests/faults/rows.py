@@ -104,6 +104,7 @@ rows = [
     mismatch("root", "broadcast f32 .* root 0", "broadcast f32 .* root 1"),
     mismatch("order", "'weights'", "'bias'"),
     mismatch("order_of_long_names", "'encoder.blo..n.query.weight~", "'encoder.blo..ion.key.weight~"),
+    Row("started", 87, [r"is in call 101 .*f32 \(4\)", r"rank {odd} (has started call 101|is in call 102) .*f32 \(8\)", "collective mismatch"]),
     Row("group", 87, ["collective mismatch: these ranks wait for each other", "of group 0 .*" + site, "of group 1 .*" + site],
         by_deadline=True),
     # F6: settings that differ by rank
@@ -114,6 +115,8 @@ rows = [
     Row("OMPI_COMM_WORLD_SIZE", 90, wrong + ["OMPI_COMM_WORLD_SIZE is 3"], fault="none",
         environment={"OMPI_COMM_WORLD_SIZE": "3"}, alone=True),
     Row("SLURM_NTASKS", 90, wrong + ["SLURM_NTASKS is 3"], fault="none", environment={"SLURM_NTASKS": "3"}, alone=True),
+    Row("torchrun", 90, wrong + ["WORLD_SIZE is 3", "mpiexec.* -n 3 PROGRAM"], fault="none",
+        environment={"WORLD_SIZE": "3", "RANK": "0", "MASTER_ADDR": "localhost"}, alone=True),
     Row("foreign", 90, wrong + ["_SIZE is {ranks}, but this job has 1 rank"], waits=1.5, fault="none", foreign=True),
     Row("threads", 90, ["wrong library: .* allows a program no threads"], fault="none", environment={"TEST_WITHOUT_THREADS": "1"}),
     *(Row("WEFT_TIMEOUT=" + wrong, 64, ["WEFT_TIMEOUT: '" + wrong + "' is not a number of seconds"], fault="none",

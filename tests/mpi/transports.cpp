@@ -72,6 +72,12 @@ const std::map<std::string, Fault> faults = {
                                     "encoder.blocks.11.attention.key.weight"};
        for (const int i : {0, 1}) expose(group, sum({4}, DType::f32, names[odd ? 1 - i : i]));
      }},
+    {"started",  // the odd rank waits in its next call, not in this one
+     [](Transport& group, bool odd) {
+       std::unique_ptr<Transport::Started> started;
+       if (odd) started = group.start(sum({8}), Tensor::zeros({8}), 32);
+       expose(group, sum({odd ? 8 : 4}));
+     }},
     {"group",
      [](Transport& group, bool odd) {
        const auto twin = group.split(0, 0, Site::here());

@@ -49,10 +49,24 @@ void CollectiveCall::prepare(const Transport& transport) {
   if (must_synchronize_) backend(device).synchronize();
 }
 
-Tensor CollectiveCall::run(Transport& transport) {
+Tensor CollectiveCall::run(Transport& transport, std::optional<Transport::Reads> reads) {
   prepare(transport);
-  transport.exchange(call_, bytes_of(x_), longest_, ranges(), [this](const Transport::Part& part) { read(part); });
+  if (!reads || !combine(transport, *reads))
+    transport.exchange(call_, bytes_of(x_), longest_, ranges(), [this](const Transport::Part& part) { read(part); });
   return result();
+}
+
+bool CollectiveCall::combine(Transport& transport, Transport::Reads reads) {
+  Moves::List<int> sources;
+  const auto write = [&](int reader, const Transport::Part& part, std::byte* to) {
+    sources.clear();
+    for (int source = 0; source < transport.size(); ++source)
+      if (reads(reader, source)) sources.push_back(source);
+    const auto count = static_cast<int64_t>((part.last - part.first) / size_of(staging_.dtype()));
+    Fold{sources, call_.op, staging_.dtype(), staging_.device(), !must_synchronize_}.write(part, 0, count, to);
+  };
+  const std::span<std::byte> result{staging_.mutate<std::byte>(), staging_.bytes()};
+  return transport.combine_for_each(call_, bytes_of(x_), result, {reads, write});
 }
 
 std::unique_ptr<Transport::Started> CollectiveCall::start(Transport& transport) {

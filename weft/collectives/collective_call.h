@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // One collective on one rank: the tensor that it exposes, and what it copies or folds from the tensors of other ranks.
+#include <optional>
 #include <vector>
 
 #include "weft/collectives/transport.h"
@@ -21,12 +22,14 @@ class CollectiveCall {
   // `longest` is the largest number of bytes that any rank exposes.
   CollectiveCall(const Call& call, Tensor x, size_t longest, Tensor y, Moves moves);
 
-  Tensor run(Transport& transport);  // the whole collective; returns its result
+  // The whole collective; returns its result. `reads`: if its unit is the whole tensor, which rank reads which.
+  Tensor run(Transport& transport, std::optional<Transport::Reads> reads = {});
   std::unique_ptr<Transport::Started> start(Transport& transport);
   Tensor finish(Transport::Started& started);
 
  private:
   void prepare(const Transport& transport);
+  bool combine(Transport& transport, Transport::Reads reads);
   Transport::Ranges ranges() const { return {moves_.of_peers, moves_.by_peers}; }
   void read(const Transport::Part& part);
   void copy(const Transport::Part& part, int rank);

@@ -55,7 +55,9 @@ class Communicator {  // must outlive the tapes it is used on, and the collectiv
   // exposes a copy of x, or x itself if the caller moves its only reference to it.
   Tensor run(const AllReduce& verb, const Tensor& x, Site site = Site::here());
   template <class Verb> Tensor run(const Verb& verb, const Tensor& x, Site site = Site::here()) {
-    return plan(verb, x, site).run(*transport_);
+    CollectiveCall call = plan(verb, x, site);
+    if constexpr (Verb::by_rows) return call.run(*transport_);
+    return call.run(*transport_, [&](int reader, int source) { return verb.portion(reader, source).count > 0; });
   }
   template <class Verb> Pending start(const Verb& verb, Tensor x, Site site = Site::here()) {
     return Pending(plan(verb, std::move(x), site), *transport_);

@@ -90,7 +90,7 @@ void Fold::write(const Transport::Part& part, int64_t first, int64_t count, std:
   const DType sum_dtype = rounds_at_end ? DType::f32 : dtype;
   std::vector<Tensor, pool::Allocator<Tensor>> sums;  // of the subtrees that are being folded, from the largest on
   if (ranks.size() > 2)
-    for (int i = 0; i <= std::bit_width(ranks.size() - 1); ++i) sums.emplace_back(Shape{block}, sum_dtype, device);
+    for (size_t i = 0; i <= std::bit_width(ranks.size() - 1); ++i) sums.emplace_back(Shape{block}, sum_dtype, device);
   for (int64_t i = 0; i < count; i += block) {
     const int64_t n = std::min(block, count - i);
     if (n < block)
@@ -102,7 +102,8 @@ void Fold::write(const Transport::Part& part, int64_t first, int64_t count, std:
       total.copy_from(terms.folded(ranks, sums, only));
     else
       terms.write(ranks, sums, total);
-    if (op == ReduceOp::mean) on.unary(Unary::Affine, {1 / static_cast<double>(ranks.size()), 0}, total, total);
+    if (op == ReduceOp::mean && ranks.size() > 1)
+      on.unary(Unary::Affine, {1 / static_cast<double>(ranks.size()), 0}, total, total);
     if (rounds_at_end) on.cast(total, result);
   }
 }

@@ -12,20 +12,20 @@ namespace weft {
 
 // A reference to a callable, valid for the duration of a call. Passing a lambda allocates nothing.
 template <class Signature> class FunctionRef;
-template <class... Arguments> class FunctionRef<void(Arguments...)> {
+template <class Result, class... Arguments> class FunctionRef<Result(Arguments...)> {
  public:
   template <class F>
-  requires(!std::is_same_v<std::remove_cvref_t<F>, FunctionRef> && std::is_invocable_v<F&, Arguments...>)
+  requires(!std::is_same_v<std::remove_cvref_t<F>, FunctionRef> && std::is_invocable_r_v<Result, F&, Arguments...>)
       FunctionRef(F&& f)
       : object_(const_cast<void*>(static_cast<const void*>(std::addressof(f)))),
         invoke_([](void* object, Arguments... arguments) {
-          (*static_cast<std::remove_reference_t<F>*>(object))(arguments...);
+          return static_cast<Result>((*static_cast<std::remove_reference_t<F>*>(object))(arguments...));
         }) {}
-  void operator()(Arguments... arguments) const { invoke_(object_, arguments...); }
+  Result operator()(Arguments... arguments) const { return invoke_(object_, arguments...); }
 
  private:
   void* object_;
-  void (*invoke_)(void*, Arguments...);
+  Result (*invoke_)(void*, Arguments...);
 };
 
 class Transport {
@@ -77,6 +77,12 @@ class Transport {
   // Writes to `to` the elementwise reduction (fold.h) of the bytes [first, last) of all ranks. `to` may be one of
   // the peers' addresses. Parts begin and end at multiples of 64 bytes, or at the end.
   using Fold = FunctionRef<void(const Part&, std::byte* to)>;
+  // Which rank reads the whole tensor of which, and what it makes of them: the fold. Any rank may write another's.
+  using Reads = FunctionRef<bool(int reader, int source)>;
+  struct Folds {
+    Reads reads;
+    FunctionRef<void(int reader, const Part&, std::byte* to)> write;
+  };
 
   // A collective that this rank has started. `finish` must be called at most once: it waits until all ranks have
   // started the collective, then reads all bytes as one part. If `ready` returns true it need not wait; a transport
@@ -117,6 +123,10 @@ class Transport {
   virtual void combine(const Call& call, Bytes mine, std::span<std::byte> result, Fold fold) {
     expose(call, mine, mine.size(), [&](const Part& part) { fold(part, result.data() + part.first); });
   }
+
+  // A reduction with a result of its own on every rank that reads any. Ranks that are read expose as many bytes as the
+  // result has. Returns false on every rank if an exchange is as good, in which every rank folds for itself.
+  virtual bool combine_for_each(const Call&, Bytes, std::span<std::byte>, const Folds&) { return false; }
 
   // The call's reduction by an algorithm of the transport's own, which may add in any order. Returns false on every
   // rank if there is none.

@@ -54,6 +54,12 @@ class CountedGroup final : public Transport {
     const Stopwatch stopwatch(count(call, mine.size()));
     inner_->combine(call, mine, result, fold);
   }
+  bool combine_for_each(const Call& call, Bytes mine, std::span<std::byte> result, const Folds& folds) override {
+    const Stopwatch stopwatch(traffic_[call.verb]);
+    const bool done = inner_->combine_for_each(call, mine, result, folds);
+    if (done) count(call, mine.size());
+    return done;
+  }
   bool combine_in_any_order(const Call& call, Bytes mine, std::span<std::byte> result) override {
     const Stopwatch stopwatch(traffic_[call.verb]);
     const bool done = inner_->combine_in_any_order(call, mine, result);

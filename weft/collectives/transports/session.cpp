@@ -221,12 +221,15 @@ void Session::check_launcher() {
   if (!expected) {
     compare("PMI_SIZE", number_in("PMI_SIZE"));
     compare("OMPI_COMM_WORLD_SIZE", number_in("OMPI_COMM_WORLD_SIZE"));
-    if (size() == 1 && !std::getenv("PMI_SIZE")) compare("SLURM_NTASKS", number_in("SLURM_NTASKS"));
+    if (size() == 1 && !std::getenv("PMI_SIZE") && !std::getenv("OMPI_COMM_WORLD_SIZE")) {
+      compare("SLURM_NTASKS", number_in("SLURM_NTASKS"));
+      if (std::getenv("MASTER_ADDR")) compare("WORLD_SIZE", number_in("WORLD_SIZE"));  // torchrun sets both
+    }
   }
   if (ranks == 0) return;
   // Only rank 0 reports, or the first of several jobs of one rank. The others wait until it has ended them, because
   // mpiexec ends all processes as soon as one has failed, and the report would be lost.
-  constexpr const char* variables[] = {"PMI_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"};
+  constexpr const char* variables[] = {"PMI_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "RANK"};
   const bool one_of_several = size() == 1 && std::any_of(std::begin(variables), std::end(variables),
                                                          [](auto* variable) { return number_in(variable) > 0; });
   if (rank() > 0 || one_of_several) std::this_thread::sleep_for(std::chrono::seconds(1));

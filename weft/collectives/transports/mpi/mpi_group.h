@@ -16,18 +16,21 @@ namespace weft {
 // Polls until done() holds, without sleeping at first. Ends in a Fault when the job has failed or the deadline passes.
 void poll(Job& job, int rank_on_node, const std::function<bool()>& done);
 void finish(Job& job, int rank_on_node, MPI_Request& request);
-int as_count(size_t bytes);  // of a message, as MPI counts
 
-// The messages of all groups of a process that MPI is still sending.
+// Messages are cut to this length, because MPI counts in 31 bits.
+constexpr size_t longest_message = size_t{16} << 20;
+
+// What all groups of a process have begun and not ended.
 struct Outbox {
   struct Message {
-    std::vector<std::byte> bytes;
-    Tensor tensor;  // instead of `bytes`
+    Tensor tensor;  // keeps the bytes
     MPI_Request request = MPI_REQUEST_NULL;
   };
-  std::deque<Message> messages;
-  int groups = 1;  // how many have been made, to number them
+  std::deque<Message> messages;                  // that MPI is still sending
+  std::vector<Transport::Started*> collectives;  // that are started, and not yet received
+  int groups = 1;                                // how many have been made, to number them
 
+  void send(const Tensor& tensor, Transport::Range range, int to, int tag, MPI_Comm comm);
   void release_delivered();
 };
 
@@ -56,6 +59,7 @@ class MpiGroup : public Transport {
   void exchange(const Call& call, Bytes mine, size_t longest, Ranges ranges, Read read) override;
   std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest, Ranges ranges) override;
   void combine(const Call& call, Bytes mine, std::span<std::byte> result, Fold fold) override;
+  bool combine_for_each(const Call& call, Bytes mine, std::span<std::byte> result, const Folds& folds) override;
   bool combine_in_any_order(const Call& call, Bytes mine, std::span<std::byte> result) override;
   void send(Call call, GroupRank to, Bytes bytes) override;
   Call receive(Call call, GroupRank from, std::span<std::byte> bytes) override;
@@ -67,31 +71,49 @@ class MpiGroup : public Transport {
   StorageHandle allocate_shown(size_t bytes) override;
 
  private:
-  // What a rank sends to all others before any data move.
+  // What a rank sends to all others before any other data move: what must be equal on all ranks, how many bytes it
+  // exposes, and the bytes, if they are few. It reaches all ranks by log2(n) messages, so it is small enough to cost no
+  // more than 256 bytes for each of them on 16 ranks.
   struct Announcement {
-    Call call;
-    bool started;  // in two halves
-    size_t longest, size;
+    uint64_t fingerprint, sequence_and_started, longest, size;
+    std::array<std::byte, 32> bytes;
+    bool agrees_with(const Announcement& other) const {
+      return fingerprint == other.fingerprint && sequence_and_started == other.sequence_and_started &&
+             longest == other.longest;
+    }
   };
+  static constexpr size_t few_bytes = sizeof Announcement::bytes;
+
   // The exchange of announcements. It is started on construction and finished by sizes().
   class Agreement {
    public:
-    Agreement(MpiGroup& group, const Call& call, bool started, size_t mine, size_t longest);
+    Agreement(MpiGroup& group, const Call& call, bool started, Bytes mine, size_t longest);
     bool arrived();               // whether `sizes` need not wait
     std::vector<size_t> sizes();  // how many bytes each rank exposes; a Fault if the ranks are in different calls
+    const std::byte* bytes_of(size_t rank) const { return all_[rank].bytes.data(); }  // if no rank exposes many
+
    private:
-    [[noreturn]] void report() const;
+    [[noreturn]] void report();
 
     MpiGroup& group_;
-    const Announcement mine_;
+    const Call call_;
+    const bool started_;
+    Announcement mine_;
     std::unique_ptr<Announcement[]> all_;
     MPI_Request request_ = MPI_REQUEST_NULL;
   };
   class PendingCall;  // a started call
 
+  // Messages of send and receive have tag 0, started collectives have the tags between.
+  static constexpr int report_tag = 32766, swap_tag = 32767;
+
   void begin(const Call& call) { state_->job->begin(state_->rank_on_node, call, state_->number, state_->size); }
   void end() { state_->job->end(state_->rank_on_node); }
-  void finish(MPI_Request& request) { weft::finish(*state_->job, state_->rank_on_node, request); }
+  void wait_until(const std::function<bool()>& done);
+  void finish(MPI_Request& request);
+  // How many bytes of every rank move at a time, a multiple of 64, so that those of all ranks take little memory.
+  size_t part_bytes() const { return std::min(size_t{1} << 17, (size_t{64} << 20) / state_->members.size() / 64 * 64); }
+  void read_announced(const Agreement& agreement, size_t longest, const Ranges& ranges, Read read);
   void expose_all(Bytes mine, std::span<const size_t> sizes, size_t longest, Read read);
   // What ranks send each other at one time. While one is read, the next is on its way.
   struct Swap {
@@ -107,6 +129,7 @@ class MpiGroup : public Transport {
   std::shared_ptr<State> state_;
   std::vector<std::byte> staging_;
   std::vector<const std::byte*> peers_;
+  std::vector<size_t> begins_;
   std::array<Swap, 2> swaps_;
 };
 

@@ -9,8 +9,7 @@
 namespace weft {
 namespace {
 
-// Messages of send and receive have tag 0, and whole collectives have tag 32767, the last that every MPI library has.
-constexpr uint64_t tags = 32766;
+constexpr uint64_t tags = 32765;  // the last that every MPI library has is 32767
 
 }  // namespace
 
@@ -19,6 +18,7 @@ class MpiGroup::PendingCall final : public Transport::Started {
   PendingCall(MpiGroup& group, const Call& call, Tensor mine, size_t longest, const Ranges& ranges);
   // Bytes that were sent to this rank must be received even if nobody reads them.
   ~PendingCall() override {
+    std::erase(group_.state_->outbox->collectives, this);
     if (!received_ && !std::uncaught_exceptions()) receive();
   }
   bool ready() override;
@@ -48,17 +48,13 @@ MpiGroup::PendingCall::PendingCall(MpiGroup& group, const Call& call, Tensor min
       mine_(std::move(mine)),
       longest_(longest),
       tag_(static_cast<int>(1 + group.state_->started++ % tags)),
-      agreement_(group, call, true, mine_.bytes(), longest),
+      agreement_(group, call, true, {mine_.data<std::byte>(), mine_.bytes()}, longest),
       of_peers_(ranges.of_peers.begin(), ranges.of_peers.end()) {
   Outbox& outbox = *group.state_->outbox;
-  outbox.release_delivered();
-  for (int r = 0; r < group.size(); ++r) {
+  outbox.collectives.push_back(this);
+  for (int r = 0; r < group.size() && longest_ > few_bytes; ++r) {
     const Range out = of_peers_.empty() ? Range{0, mine_.bytes()} : ranges.by_peers[static_cast<size_t>(r)];
-    if (r == group.rank() || out.size() == 0) continue;
-    Outbox::Message& message = outbox.messages.emplace_back();
-    message.tensor = mine_;
-    MPI_Isend(mine_.data<std::byte>() + out.first, as_count(out.size()), MPI_BYTE, r, tag_, group.state_->comm,
-              &message.request);
+    if (r != group.rank()) outbox.send(mine_, out, r, tag_, group.state_->comm);
   }
 }
 
@@ -69,17 +65,22 @@ void MpiGroup::PendingCall::post() {
     for (const size_t size : sizes) of_peers_.push_back({0, size});
   const auto me = static_cast<size_t>(group_.rank());
   size_t total = 0;
-  for (size_t r = 0; r < sizes.size(); ++r) total += r == me ? 0 : of_peers_[r].size();
+  for (size_t r = 0; r < sizes.size(); ++r) total += r == me || longest_ <= few_bytes ? 0 : of_peers_[r].size();
   staging_.resize(total);
   std::byte* place = staging_.data();
   for (size_t r = 0; r < sizes.size(); ++r) {
     const Range in = of_peers_[r];
     begins_.push_back(in.first);
-    peers_.push_back(r == me ? mine_.data<std::byte>() + in.first : place);
-    if (r == me || in.size() == 0) continue;
-    MPI_Irecv(place, as_count(in.size()), MPI_BYTE, static_cast<int>(r), tag_, group_.state_->comm,
-              &requests_.emplace_back());
-    place += in.size();
+    if (r == me || longest_ <= few_bytes) {
+      peers_.push_back(r == me ? mine_.data<std::byte>() + in.first : agreement_.bytes_of(r) + in.first);
+      continue;
+    }
+    peers_.push_back(place);
+    for (size_t at = 0; at < in.size(); at += longest_message) {
+      const auto count = static_cast<int>(in.piece(at, longest_message).size());
+      MPI_Irecv(place, count, MPI_BYTE, static_cast<int>(r), tag_, group_.state_->comm, &requests_.emplace_back());
+      place += count;
+    }
   }
 }
 

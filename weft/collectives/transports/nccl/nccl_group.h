@@ -36,6 +36,9 @@ class NcclGroup : public Transport {
   void exchange(const Call& call, Bytes mine, size_t longest, Ranges ranges, Read read) override;
   std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest, Ranges ranges) override;
   void combine(const Call& call, Bytes mine, std::span<std::byte> result, Fold fold) override;
+  bool combine_for_each(const Call& call, Bytes mine, std::span<std::byte> result, const Folds& folds) override {
+    return !on_card(call) && host_->combine_for_each(call, mine, result, folds);
+  }
   bool combine_in_any_order(const Call& call, Bytes mine, std::span<std::byte> result) override;
   void send(Call call, GroupRank to, Bytes bytes) override { host_->send(call, to, bytes); }
   Call receive(Call call, GroupRank from, std::span<std::byte> bytes) override {
