@@ -90,7 +90,8 @@ void Fold::write(const Transport::Part& part, int64_t first, int64_t count, std:
   const DType sum_dtype = rounds_at_end ? DType::f32 : dtype;
   std::vector<Tensor, pool::Allocator<Tensor>> sums;  // of the subtrees that are being folded, from the largest on
   if (ranks.size() > 2)
-    for (int i = 0; i <= std::bit_width(ranks.size() - 1); ++i) sums.emplace_back(Shape{block}, sum_dtype, device);
+    for (int i = 0; i <= static_cast<int>(std::bit_width(ranks.size() - 1)); ++i)
+      sums.emplace_back(Shape{block}, sum_dtype, device);
   for (int64_t i = 0; i < count; i += block) {
     const int64_t n = std::min(block, count - i);
     if (n < block)
