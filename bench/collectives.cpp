@@ -126,7 +126,7 @@ const Goal p10{"P10", "all_reduce of 2 ranks, 4 B to 64 MB, against MPI_Allreduc
                [] { return on_ranks("P10", 2); }};
 
 const Goal p10_messages{"P10-messages",
-                        "all_reduce of 8 B on 2 ranks connected by messages: the time over that of MPI's own",
+                        "all_reduce of 8 B on 2 ranks connected by TCP: the time over that of MPI's own",
                         [] { return on_ranks("P10-messages", 2); }};
 
 const Goal p12{

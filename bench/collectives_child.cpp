@@ -5,6 +5,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <ctime>
 #include <map>
 
@@ -195,7 +196,11 @@ int main(int argc, char** argv) {
   const std::string goal = argc > 1 ? argv[1] : "P10";
   if (goal == "P11") use_two_cores();
   weft::SessionOptions options;
-  if (goal == "P10-messages") options.transport = "mpi";
+  if (goal == "P10-messages") {
+    options.transport = "mpi";
+    setenv("UCX_TLS", "tcp,self", 0);  // as between nodes
+    setenv("OMPI_MCA_btl", "tcp,self", 0);
+  }
   const auto body = [&](weft::Session& session) {
     Ranks ranks(session);
     goals.at(goal)(ranks);

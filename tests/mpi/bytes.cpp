@@ -32,7 +32,7 @@ static void count_received(int64_t bytes, int64_t messages) {
 static int doublings(MPI_Comm comm) {
   int n = 0;
   MPI_Comm_size(comm, &n);
-  return std::bit_width(static_cast<unsigned>(n - 1));
+  return static_cast<int>(std::bit_width(static_cast<unsigned>(n - 1)));
 }
 
 // These replace the library's functions, as MPI's profiling interface allows.
