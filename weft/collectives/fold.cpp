@@ -89,8 +89,9 @@ void Fold::write(const Transport::Part& part, int64_t first, int64_t count, std:
   const bool rounds_at_end = dtype == DType::bf16 && ranks.size() > 2;
   const DType sum_dtype = rounds_at_end ? DType::f32 : dtype;
   std::vector<Tensor, pool::Allocator<Tensor>> sums;  // of the subtrees that are being folded, from the largest on
+  const auto halvings = static_cast<size_t>(std::bit_width(ranks.size() - 1));
   if (ranks.size() > 2)
-    for (size_t i = 0; i <= std::bit_width(ranks.size() - 1); ++i) sums.emplace_back(Shape{block}, sum_dtype, device);
+    for (size_t i = 0; i <= halvings; ++i) sums.emplace_back(Shape{block}, sum_dtype, device);
   for (int64_t i = 0; i < count; i += block) {
     const int64_t n = std::min(block, count - i);
     if (n < block)
