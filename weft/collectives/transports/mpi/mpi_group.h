@@ -111,8 +111,8 @@ class MpiGroup : public Transport {
   void end() { state_->job->end(state_->rank_on_node); }
   void wait_until(const std::function<bool()>& done);
   void finish(MPI_Request& request);
-  // How many bytes of every rank move at a time, a multiple of 64: so few that those of all ranks take little memory, and
-  // that senders do not overflow the queues of a slow link.
+  // How many bytes of every rank move at a time, a multiple of 64: so few that those of all ranks take little memory,
+  // and that senders do not overflow the queues of a slow link.
   size_t part_bytes() const { return std::min(size_t{1} << 18, (size_t{64} << 20) / state_->members.size() / 64 * 64); }
   void read_announced(const Agreement& agreement, size_t longest, const Ranges& ranges, Read read);
   void expose_all(Bytes mine, std::span<const size_t> sizes, size_t longest, Read read);
