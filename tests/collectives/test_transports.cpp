@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <pthread.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -372,6 +373,10 @@ TEST_CASE("a failure to create a thread ends all ranks with a clear error") {
     const rlim_t room = static_cast<rlim_t>(pages) * 4096 + (size_t{600} << 20);
     const rlimit limit{room, room};
     setrlimit(RLIMIT_AS, &limit);
+    pthread_attr_t large_stacks;  // so large that no other allocation of a thread can be the first to fail
+    pthread_attr_init(&large_stacks);
+    pthread_attr_setstacksize(&large_stacks, size_t{256} << 20);
+    pthread_setattr_default_np(&large_stacks);
     const std::string said = failure(200, [](Transport& group) { expose(group, sum({4})); });
     _exit(said.starts_with("exception run_ranks: no thread for rank ") ? 0 : 1);
   }
