@@ -23,23 +23,27 @@ template <class T> int64_t rows_per_tile(const Convolution& c) {
 /// ascending order. `column` is an offset into the tile, `image` one into x, or -1 in the padding. Neighbouring taps
 /// are one run unless dilation separates them.
 template <class F> void for_each_run(const Convolution& c, int64_t first, int64_t count, F&& body) {
-  const int64_t taps = c.dilation_x == 1 ? c.kernel_width : 1;
+  const int64_t taps = c.dilation_x == 1 ? c.kernel_width : 1, length = taps * c.channels;
   int64_t ox = first % c.out_width, oy = first / c.out_width % c.out_height, b = first / c.out_width / c.out_height;
   int64_t column = 0;
   for (int64_t row = 0; row < count; ++row) {
+    const int64_t left = ox * c.stride_x - c.pad_x, top = oy * c.stride_y - c.pad_y;
+    const bool in_one_run = taps == c.kernel_width && left >= 0 && left + taps <= c.width;
     for (int64_t ky = 0; ky < c.kernel_height; ++ky) {
-      const int64_t y = oy * c.stride_y - c.pad_y + ky * c.dilation_y;
+      const int64_t y = top + ky * c.dilation_y, line = (b * c.height + y) * c.width;
       const bool inside = y >= 0 && y < c.height;
-      for (int64_t kx = 0; kx < c.kernel_width; kx += taps) {
-        const int64_t x = ox * c.stride_x - c.pad_x + kx * c.dilation_x;
+      if (inside && in_one_run) {  // nearly always, so it is worth a shorter path
+        body(column, (line + left) * c.channels, length);
+        column += length;
+        continue;
+      }
+      for (int64_t kx = 0; kx < c.kernel_width; kx += taps, column += length) {
+        const int64_t x = left + kx * c.dilation_x;
         const int64_t begin = inside ? std::clamp<int64_t>(-x, 0, taps) : taps;
         const int64_t end = std::clamp<int64_t>(c.width - x, begin, taps);
         if (begin > 0) body(column, -1, begin * c.channels);
-        if (end > begin)
-          body(column + begin * c.channels, ((b * c.height + y) * c.width + x + begin) * c.channels,
-               (end - begin) * c.channels);
+        if (end > begin) body(column + begin * c.channels, (line + x + begin) * c.channels, (end - begin) * c.channels);
         if (taps > end) body(column + end * c.channels, -1, (taps - end) * c.channels);
-        column += taps * c.channels;
       }
     }
     if (++ox == c.out_width) {
