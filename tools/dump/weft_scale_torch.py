@@ -44,8 +44,9 @@ def _whole(x):
 
 
 def dump(loss, model, objective=None, rows=None, reducer="mean", micro_batches=1, step=None, backward=None, directions=3):
-    """Collective. `objective` returns the intended loss of the whole batch, if a wrong factor of the loss itself is to be
-    found, or its terms by name, {"task": ..., "auxiliary": ...}, if a wrong factor of one of them is; `backward` makes the gradients that the optimizer gets, by default loss().backward()."""
+    """Collective. `objective`, if a wrong factor of the loss itself is to be found, returns the intended loss of the whole
+    batch; or its terms by name, {"task": ..., "auxiliary": ...}, if a wrong factor of one of them is. `backward` makes
+    the gradients that the optimizer gets, by default loss().backward()."""
     if not folder:
         return
     rank, ranks = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
@@ -53,7 +54,6 @@ def dump(loss, model, objective=None, rows=None, reducer="mean", micro_batches=1
     step = step or (1e-3 if all(p.dtype == torch.float64 for _, p in watched) else 2**-5)
     functions = {"rank_loss": loss} | ({"objective": objective} if objective else {})
     before, tensors = [(x, x.detach().clone()) for x in (*model.parameters(), *model.buffers())], {}
-
     model.zero_grad()
     with torch.random.fork_rng():
         (backward or (lambda: loss().backward()))()
@@ -67,15 +67,15 @@ def dump(loss, model, objective=None, rows=None, reducer="mean", micro_batches=1
                 module.reshard()  # otherwise the next call takes what this one has gathered
         for x, value in before:
             x.copy_(value)
+
     def values(kind, p=None, offset=0):
-        """By term: "@auxiliary"; the whole is ""."""
         restore()
         if p is not None:
             p.add_(offset)
         with torch.random.fork_rng():
             result = functions[kind]()
         terms = {f"@{term}": x.item() for term, x in result.items()} if isinstance(result, dict) else {}
-        return {"": sum(terms.values()) if terms else result.item()} | terms
+        return {"": sum(terms.values()) if terms else result.item()} | terms  # the whole has no name
 
     with torch.no_grad():
         for kind in functions:
@@ -89,7 +89,6 @@ def dump(loss, model, objective=None, rows=None, reducer="mean", micro_batches=1
             if rank == 0:
                 tensors[f"direction/{name}"] = along
         restore()
-
     all_rows = [rows] * ranks
     if dist.is_initialized():
         dist.all_gather_object(all_rows, rows)
@@ -97,7 +96,5 @@ def dump(loss, model, objective=None, rows=None, reducer="mean", micro_batches=1
     save_file(tensors, place / f"rank{rank}.safetensors")
     if rank == 0:
         manifest = {"weft_manifest": 1, "reducer": reducer, "micro_batches": micro_batches, "scale": {"step": step},
-                    "files": [f"rank{r}.safetensors" for r in range(ranks)]}
-        if rows is not None:
-            manifest["rows"] = all_rows
+                    "files": [f"rank{r}.safetensors" for r in range(ranks)]} | ({"rows": all_rows} if rows is not None else {})
         (place / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
