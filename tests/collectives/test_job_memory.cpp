@@ -61,7 +61,7 @@ std::string left_by_a_dead_process(Death death) {
     job->join(0);
     job->begin(0, Call{}, 0, 2);
     const LastWords last_words(*job, LastWords::Ranks::processes);
-    close(STDERR_FILENO);  // the crash would be reported there
+    close(STDERR_FILENO), close(STDOUT_FILENO);  // LastWords and Catch would report the crash there
     return std::raise(SIGSEGV);
   });
   char path[4096];
