@@ -29,6 +29,9 @@ class ForwardingTransport : public Transport {
   bool keeps_stream_order() const override { return inner_->keeps_stream_order(); }
   StorageHandle allocate_shown(size_t bytes) override { return inner_->allocate_shown(bytes); }
 
+ protected:
+  Transport& inner() { return *inner_; }
+
  private:
   std::unique_ptr<Transport> inner_;
 };

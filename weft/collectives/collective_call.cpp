@@ -49,23 +49,27 @@ void CollectiveCall::prepare(const Transport& transport) {
   if (must_synchronize_) backend(device).synchronize();
 }
 
-Tensor CollectiveCall::run(Transport& transport, std::optional<Transport::Reads> reads) {
+Tensor CollectiveCall::run(Transport& transport, std::optional<Transport::Reads> reads,
+                           std::span<const Transport::Range> slices) {
   prepare(transport);
-  if (!reads || !combine(transport, *reads))
+  if (!reads || !combine(transport, *reads, slices))
     transport.exchange(call_, bytes_of(x_), longest_, ranges(), [this](const Transport::Part& part) { read(part); });
   return result();
 }
 
-bool CollectiveCall::combine(Transport& transport, Transport::Reads reads) {
+bool CollectiveCall::combine(Transport& transport, Transport::Reads reads, std::span<const Transport::Range> slices) {
+  const std::span<std::byte> result{staging_.mutate<std::byte>(), staging_.bytes()};
   Moves::List<int> sources;
+  const auto fold = [&] { return Fold{sources, call_.op, staging_.dtype(), staging_.device(), !must_synchronize_}; };
+  if (transport.combine_near_first(call_, bytes_of(x_), result, {reads, slices, fold()})) return true;
+  if (!slices.empty()) return false;
   const auto write = [&](int reader, const Transport::Part& part, std::byte* to) {
     sources.clear();
     for (int source = 0; source < transport.size(); ++source)
       if (reads(reader, source)) sources.push_back(source);
     const auto count = static_cast<int64_t>((part.last - part.first) / size_of(staging_.dtype()));
-    Fold{sources, call_.op, staging_.dtype(), staging_.device(), !must_synchronize_}.write(part, 0, count, to);
+    fold().write(part, 0, count, to);
   };
-  const std::span<std::byte> result{staging_.mutate<std::byte>(), staging_.bytes()};
   return transport.combine_for_each(call_, bytes_of(x_), result, {reads, write});
 }
 
@@ -130,10 +134,12 @@ void all_reduce(Transport& transport, const Call& call, const Tensor& x, Tensor&
     if (call.op == ReduceOp::mean) on.unary(Unary::Affine, {1.0 / transport.size(), 0}, result, result);
   } else {
     const Fold fold{everyone, call.op, x.dtype(), device, !must_synchronize};
-    transport.combine(call, bytes_of(exposed), result_bytes, [&](const Transport::Part& part, std::byte* to) {
-      fold.write(part, 0, static_cast<int64_t>((part.last - part.first) / size_of(x.dtype())), to);
-      if (must_synchronize) on.synchronize();
-    });
+    const auto reads = [](int, int) { return true; };
+    if (!transport.combine_near_first(call, bytes_of(exposed), result_bytes, {reads, {}, fold}))
+      transport.combine(call, bytes_of(exposed), result_bytes, [&](const Transport::Part& part, std::byte* to) {
+        fold.write(part, 0, static_cast<int64_t>((part.last - part.first) / size_of(x.dtype())), to);
+        if (must_synchronize) on.synchronize();
+      });
   }
   if (!in_place) y.copy_from(result);
   y.set_origin(origin);

@@ -22,14 +22,16 @@ class CollectiveCall {
   // `longest` is the largest number of bytes that any rank exposes.
   CollectiveCall(const Call& call, Tensor x, size_t longest, Tensor y, Moves moves);
 
-  // The whole collective; returns its result. `reads`: if its unit is the whole tensor, which rank reads which.
-  Tensor run(Transport& transport, std::optional<Transport::Reads> reads = {});
+  // The whole collective; returns its result. If it may be a reduction, `reads` tells which rank reads which, and
+  // `slices` which bytes each rank reads, unless it is all.
+  Tensor run(Transport& transport, std::optional<Transport::Reads> reads = {},
+             std::span<const Transport::Range> slices = {});
   std::unique_ptr<Transport::Started> start(Transport& transport);
   Tensor finish(Transport::Started& started);
 
  private:
   void prepare(const Transport& transport);
-  bool combine(Transport& transport, Transport::Reads reads);
+  bool combine(Transport& transport, Transport::Reads reads, std::span<const Transport::Range> slices);
   Transport::Ranges ranges() const { return {moves_.of_peers, moves_.by_peers}; }
   void read(const Transport::Part& part);
   void copy(const Transport::Part& part, int rank);

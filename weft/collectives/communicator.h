@@ -56,6 +56,9 @@ class Communicator {  // must outlive the tapes it is used on, and the collectiv
   Tensor run(const AllReduce& verb, const Tensor& x, Site site = Site::here());
   template <class Verb> Tensor run(const Verb& verb, const Tensor& x, Site site = Site::here()) {
     CollectiveCall call = plan(verb, x, site);
+    if constexpr (Verb::by_rows && Verb::sums)
+      return call.run(
+          *transport_, [](int, int) { return true; }, slices(verb, x));
     if constexpr (Verb::by_rows) return call.run(*transport_);
     return call.run(*transport_, [&](int reader, int source) { return verb.portion(reader, source).count > 0; });
   }
@@ -131,6 +134,8 @@ class Communicator {  // must outlive the tapes it is used on, and the collectiv
   }
 
  private:
+  // Which bytes of every x each rank reads, where sums are divided among ranks.
+  template <class Verb> CollectiveCall::Moves::List<Transport::Range> slices(const Verb& verb, const Tensor& x) const;
   // The collective on this rank, from the portions of its verb.
   template <class Verb> CollectiveCall plan(const Verb& verb, Tensor x, Site site) const;
 
@@ -162,6 +167,19 @@ template <class Verb> Verb Communicator::with_counts_of(Verb verb, const Tensor&
     if (here) verb.rows = checked_rows(Verb::op_name, verb.rows, x, Verb::divides);
   }
   return verb;
+}
+
+template <class Verb>
+CollectiveCall::Moves::List<Transport::Range> Communicator::slices(const Verb& requested, const Tensor& x) const {
+  const Verb verb = with_counts_of(requested, x);
+  const auto row = static_cast<size_t>(x.shape().product(1, x.shape().rank())) * size_of(x.dtype());
+  CollectiveCall::Moves::List<Transport::Range> slices;
+  for (int reader = 0; reader < size(); ++reader) {
+    const Portion portion = verb.portion(reader, 0);
+    slices.push_back(
+        {static_cast<size_t>(portion.from) * row, static_cast<size_t>(portion.from + portion.count) * row});
+  }
+  return slices;
 }
 
 template <class Verb> CollectiveCall Communicator::plan(const Verb& requested, Tensor x, Site site) const {

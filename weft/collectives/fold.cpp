@@ -84,28 +84,29 @@ struct Block {
 
 void Fold::write(const Transport::Part& part, int64_t first, int64_t count, std::byte* to) const {
   Backend& on = backend(device);
-  const auto element = static_cast<int64_t>(size_of(dtype));
+  const auto size = static_cast<int64_t>(size_of(dtype)), result_size = static_cast<int64_t>(size_of(result_dtype));
   const int64_t block = std::max<int64_t>(device == Device::cpu ? std::min(block_on_host, count) : count, 1);
-  const bool rounds_at_end = dtype == DType::bf16 && ranks.size() > 2;
-  const DType sum_dtype = rounds_at_end ? DType::f32 : dtype;
+  const bool rounds = dtype == DType::bf16 && ranks.size() > 2;
+  const DType sum_dtype = rounds || dtype != result_dtype ? DType::f32 : dtype;
+  const bool casts_terms = sum_dtype != dtype, casts_result = sum_dtype != result_dtype;
   std::vector<Tensor, pool::Allocator<Tensor>> sums;  // of the subtrees that are being folded, from the largest on
   const auto halvings = static_cast<size_t>(std::bit_width(ranks.size() - 1));
-  if (ranks.size() > 2)
+  if (ranks.size() > 2 || casts_terms || casts_result)
     for (size_t i = 0; i <= halvings; ++i) sums.emplace_back(Shape{block}, sum_dtype, device);
   for (int64_t i = 0; i < count; i += block) {
     const int64_t n = std::min(block, count - i);
     if (n < block)
       for (Tensor& sum : sums) sum = sum.slice(0, n);
-    const Block terms{*this, part, (first + i) * element, n, sum_dtype};
-    Borrowed result(to + i * element, n, dtype, device);
-    Tensor& total = rounds_at_end ? sums[0] : static_cast<Tensor&>(result);
+    const Block block_of_parts{*this, part, (first + i) * size, n, sum_dtype};
+    Borrowed result(to + i * result_size, n, result_dtype, device);
+    Tensor& total = casts_result ? sums[0] : static_cast<Tensor&>(result);
     if (std::optional<PeerTensor> only; ranks.size() == 1)
-      total.copy_from(terms.folded(ranks, sums, only));
+      total.copy_from(block_of_parts.folded(ranks, sums, only));
     else
-      terms.write(ranks, sums, total);
-    if (op == ReduceOp::mean && ranks.size() > 1)
-      on.unary(Unary::Affine, {1 / static_cast<double>(ranks.size()), 0}, total, total);
-    if (rounds_at_end) on.cast(total, result);
+      block_of_parts.write(ranks, sums, total);
+    if (const size_t divisor = terms ? terms : ranks.size(); op == ReduceOp::mean && divisor > 1)
+      on.unary(Unary::Affine, {1 / static_cast<double>(divisor), 0}, total, total);
+    if (casts_result) on.cast(total, result);
   }
 }
 

@@ -31,9 +31,22 @@ auto fold_over_ranks(std::span<const int> ranks, const Term& term, const Combine
 struct Fold {
   std::span<const int> ranks;
   ReduceOp op;
-  DType dtype;
+  DType dtype;  // of the parts
   Device device;
-  bool in_place;  // whether all parts are known to be where kernels of this rank can read them
+  bool in_place;               // whether all parts are known to be where kernels of this rank can read them
+  DType result_dtype = dtype;  // what is written
+  size_t terms = 0;            // of which a mean is taken; 0: as many as there are ranks
+
+  // The fold in two stages: ranks that are near each other fold whole subtrees first, without rounding. The parts of the
+  // second stage are those folds, each in the place of the first rank of its subtree.
+  DType between_stages() const { return dtype == DType::bf16 ? DType::f32 : dtype; }
+  Fold first_stage(std::span<const int> subtree) const {
+    return {subtree, op == ReduceOp::mean ? ReduceOp::sum : op, dtype, device, in_place, between_stages()};
+  }
+  Fold second_stage(std::span<const int> first_ranks, size_t all_terms) const {
+    return {first_ranks, op, between_stages(), device, in_place, result_dtype, all_terms};
+  }
+
   // Writes to `to`, which may be one of the ranks' parts, the fold of `count` elements, from element `first` on.
   void write(const Transport::Part& part, int64_t first, int64_t count, std::byte* to) const;
 };

@@ -10,6 +10,8 @@
 
 namespace weft {
 
+struct Fold;
+
 // A reference to a callable, valid for the duration of a call. Passing a lambda allocates nothing.
 template <class Signature> class FunctionRef;
 template <class Result, class... Arguments> class FunctionRef<Result(Arguments...)> {
@@ -84,6 +86,14 @@ class Transport {
     FunctionRef<void(int reader, const Part&, std::byte* to)> write;
   };
 
+  // The same for a transport that adds some terms before others. Every reader reads the same bytes of all its sources:
+  // slices[reader], or all if there are none. The ranks of `fold` are the sources.
+  struct Sums {
+    Reads reads;
+    std::span<const Range> slices;
+    const weft::Fold& fold;
+  };
+
   // A collective that this rank has started. `finish` must be called at most once: it waits until all ranks have
   // started the collective, then reads all bytes as one part. If `ready` returns true it need not wait; a transport
   // that does not know returns false.
@@ -127,6 +137,10 @@ class Transport {
   // A reduction with a result of its own on every rank that reads any. Ranks that are read expose as many bytes as the
   // result has. Returns false on every rank if an exchange is as good, in which every rank folds for itself.
   virtual bool combine_for_each(const Call&, Bytes, std::span<std::byte>, const Folds&) { return false; }
+
+  // A reduction for which ranks that are near each other, such as those of a node, add their terms first; every rank
+  // exposes the same number of bytes. Returns false on every rank if none are near.
+  virtual bool combine_near_first(const Call&, Bytes, std::span<std::byte>, const Sums&) { return false; }
 
   // The call's reduction by an algorithm of the transport's own, which may add in any order. Returns false on every
   // rank if there is none.

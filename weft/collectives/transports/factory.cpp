@@ -11,7 +11,8 @@ namespace {
 
 std::string best_between_hosts(const Session& session) {
   if (session.size() == 1) return "self";
-  return session.processes()->on_one_node() ? "shared" : "mpi";
+  if (session.processes()->on_one_node()) return "shared";
+  return session.processes()->one_on_each_node() ? "mpi" : "nodes";
 }
 
 }  // namespace
@@ -25,11 +26,13 @@ std::string chosen_transport(const SessionOptions& options) {
 std::unique_ptr<Transport> connect_hosts(Session& session) {
   std::string chosen = chosen_transport(session.options());
   if (chosen.empty() || chosen == "nccl") chosen = best_between_hosts(session);
-  require(chosen == "self" || chosen == "shared" || chosen == "mpi", "transport '", chosen,
-          "': there are self, shared, mpi and nccl");
+  require(chosen == "self" || chosen == "shared" || chosen == "mpi" || chosen == "nodes", "transport '", chosen,
+          "': there are self, shared, mpi, nodes and nccl");
   require(chosen != "self" || session.size() == 1, "transport self: the session has ", session.size(), " ranks");
-  require(chosen != "mpi" || session.processes(), "transport mpi: this program was built without MPI");
-  if (chosen == "mpi") return session.processes()->connect(session.job());
+  const bool by_messages = chosen == "mpi" || chosen == "nodes";
+  require(!by_messages || session.processes(), "transport ", chosen, ": this program was built without MPI");
+  if (chosen == "nodes" && session.size() > 1) return session.processes()->connect_nodes(session.job());
+  if (by_messages) return session.processes()->connect(session.job());
   require(session.size() == 1 || session.processes()->on_one_node(),
           "transport shared: the ranks are on several nodes");
   using AddressSpace = SharedMemory::AddressSpace;

@@ -9,6 +9,7 @@ namespace weft {
 //   self     one rank
 //   shared   ranks on one node, by shared memory
 //   mpi      any ranks, by MPI messages
+//   nodes    ranks on several nodes: by shared memory on each, and by MPI messages between one rank of each
 //   nccl     ranks with a card each, by NCCL; host memory by the best of the above
 // A second call returns another view of the same group. If NCCL may be used, rank i of a node takes card i.
 std::unique_ptr<Transport> connect(Session& session);

@@ -32,7 +32,7 @@ bool needs_mpi(const SessionOptions& options) {
   constexpr const char* variables[] = {"PMI_RANK",     "PMI_SIZE",    "PMIX_RANK", "OMPI_COMM_WORLD_SIZE",
                                        "SLURM_PROCID", "SLURM_NTASKS"};
   return std::any_of(std::begin(variables), std::end(variables), [](const char* name) { return std::getenv(name); }) ||
-         chosen_transport(options) == "mpi";
+         chosen_transport(options) == "mpi" || chosen_transport(options) == "nodes";
 }
 
 // Whether the files or options given to the program are wrong. Then the last calls of its ranks explain nothing.

@@ -97,6 +97,10 @@ class Job {
   void begin_wait(int rank, int awaited, Offset word, uint64_t value);
   void check_wait(int rank);
   void end_wait(int rank);
+  // What check_wait does besides, and then ranks sleep for a shorter time: a process goes on to send what other nodes
+  // may be waiting for.
+  std::function<void()> send_meanwhile;
+  std::chrono::milliseconds pause() const { return std::chrono::milliseconds(send_meanwhile ? 1 : 20); }
 
   // The job keeps its first failure; `record` returns whether this is it. `fail` records a failure and ends the calling
   // rank; `check` ends it if any rank has failed. A rank ends by an exception, or by `end_handler` where the other

@@ -41,16 +41,17 @@ class FutexEvent {
 void relax();  // tells the core that the thread is spinning
 void let_others_run();
 
-// Waits until done() holds. While the rank sleeps, `meanwhile` is called every 20 ms; it throws if waiting is
+// Waits until done() holds. While the rank sleeps, `meanwhile` is called after each pause; it throws if waiting is
 // pointless.
 template <class Done, class Meanwhile>
-void wait_for(SpinPolicy spin_policy, FutexEvent& event, Done&& done, Meanwhile&& meanwhile) {
+void wait_for(SpinPolicy spin_policy, FutexEvent& event, std::chrono::milliseconds pause, Done&& done,
+              Meanwhile&& meanwhile) {
   for (int i = 0; i < spin_policy.spins; ++i, relax())
     if (done()) return;
   for (int i = 0; i < spin_policy.yields; ++i, let_others_run())
     if (done()) return;
   for (;; meanwhile()) {
-    event.sleep(std::chrono::milliseconds(20), done);
+    event.sleep(pause, done);
     if (done()) return;
   }
 }

@@ -14,6 +14,7 @@
 #include "weft/collectives/transports/environment.h"
 #include "weft/collectives/transports/job/last_words.h"
 #include "weft/collectives/transports/mpi/mpi_group.h"
+#include "weft/collectives/transports/nodes/nodes.h"
 #include "weft/collectives/transports/shared/shared_memory.h"
 
 namespace weft {
@@ -50,12 +51,14 @@ class MpiProcesses : public Processes {
   bool allows_threads() const override { return threads_ >= MPI_THREAD_FUNNELED; }
   int rank_on_node() const override { return rank_on_node_; }
   bool on_one_node() const override { return ranks_on_node_ == size_; }
+  bool one_on_each_node() const override { return most_on_a_node_ == 1; }
 
   std::shared_ptr<Job> join(std::chrono::milliseconds deadline, const Job::EndHandler& end_handler) override {
     MPI_Comm node;
     MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
     MPI_Comm_rank(node, &rank_on_node_);
     MPI_Comm_size(node, &ranks_on_node_);
+    MPI_Allreduce(&ranks_on_node_, &most_on_a_node_, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
     std::shared_ptr<Job> job;
     std::array<char, 4096> path{};
     if (rank_on_node_ == 0) {
@@ -99,6 +102,17 @@ class MpiProcesses : public Processes {
     return std::make_unique<MpiGroup>(world_);
   }
 
+  std::unique_ptr<Transport> connect_nodes(std::shared_ptr<Job> job) override {
+    if (!nodes_) {
+      std::unique_ptr<Transport> flat = connect(job);
+      nodes_ =
+          Nodes::join(std::move(flat),
+                      SharedMemory::connect(job, rank_on_node_, SharedMemory::AddressSpace::job_memory), Site::here());
+    }
+    world_->job->send_meanwhile = [outbox = world_->outbox] { outbox->go_on(); };
+    return std::make_unique<Nodes>(nodes_);
+  }
+
   // Over TCP, MPI_Finalize waits until every peer has answered, and a peer answers only until it has closed its own
   // connections (MPICH 4.0, UCX 1.13). So no rank may answer before it closes: after the last collective all ranks stay
   // out of MPI until none is left in it.
@@ -114,8 +128,9 @@ class MpiProcesses : public Processes {
  private:
   static constexpr size_t max_memory = size_t{64} << 30;
 
-  int rank_ = 0, size_ = 1, rank_on_node_ = 0, ranks_on_node_ = 1, threads_ = 0;
+  int rank_ = 0, size_ = 1, rank_on_node_ = 0, ranks_on_node_ = 1, most_on_a_node_ = 1, threads_ = 0;
   std::shared_ptr<MpiGroup::State> world_;
+  std::shared_ptr<Nodes::State> nodes_;
 };
 
 }  // namespace

@@ -20,12 +20,15 @@ class Processes {
   virtual std::shared_ptr<Job> join(std::chrono::milliseconds deadline, const Job::EndHandler& end_handler) = 0;
   virtual int rank_on_node() const = 0;
   virtual bool on_one_node() const = 0;
+  virtual bool one_on_each_node() const = 0;
 
   // The texts of all processes, in rank order, each cut after 255 bytes.
   virtual std::vector<std::string> all_texts(Job& job, const std::string& mine) = 0;
 
   // The group of all processes, connected by messages only. A second call returns another view of the same group.
   virtual std::unique_ptr<Transport> connect(std::shared_ptr<Job> job) = 0;
+  // The same, whose ranks on a node share memory and the network.
+  virtual std::unique_ptr<Transport> connect_nodes(std::shared_ptr<Job> job) = 0;
 
   virtual void finalize() = 0;
   [[noreturn]] virtual void abort(int exit_code) = 0;  // ends all processes; mpiexec returns the exit code

@@ -32,6 +32,7 @@ struct Outbox {
 
   void send(const Tensor& tensor, Transport::Range range, int to, int tag, MPI_Comm comm);
   void release_delivered();
+  void go_on();  // with all that has begun
 };
 
 class MpiGroup : public Transport {

@@ -23,6 +23,11 @@ void Outbox::release_delivered() {
   }
 }
 
+void Outbox::go_on() {
+  release_delivered();
+  for (Transport::Started* collective : collectives) collective->ready();
+}
+
 void MpiGroup::send(Call call, GroupRank to, Bytes bytes) {
   require(to.value >= 0 && to.value < size(), "send: to rank ", to, " of a group of ", size());
   call.root = to.value;

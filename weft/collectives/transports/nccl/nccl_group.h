@@ -39,6 +39,9 @@ class NcclGroup : public Transport {
   bool combine_for_each(const Call& call, Bytes mine, std::span<std::byte> result, const Folds& folds) override {
     return !on_card(call) && host_->combine_for_each(call, mine, result, folds);
   }
+  bool combine_near_first(const Call& call, Bytes mine, std::span<std::byte> result, const Sums& sums) override {
+    return !on_card(call) && host_->combine_near_first(call, mine, result, sums);
+  }
   bool combine_in_any_order(const Call& call, Bytes mine, std::span<std::byte> result) override;
   void send(Call call, GroupRank to, Bytes bytes) override { host_->send(call, to, bytes); }
   Call receive(Call call, GroupRank from, std::span<std::byte> bytes) override {

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// Groups on several nodes: results and bits as on one node, wherever ranks are, and the bytes that come to a node.
+#include "tests/collectives/transport_checks.h"
+#include "tests/support/distributed_checks.h"
+#include "tests/support/on_nodes.h"
+#include "tests/support/on_ranks.h"
+#include "weft/collectives/cases/case_rows.h"
+
+using namespace weft;
+
+namespace {
+
+const std::vector<std::vector<int>> placements = {{0, 0},          {0, 1},
+                                                  {0, 0, 1},       {0, 1, 1},
+                                                  {0, 1, 0, 1, 0}, {0, 0, 0, 1, 1, 1, 2, 2},
+                                                  {2, 2, 0, 1, 0}, {0, 0, 0, 0, 1, 1, 1, 1}};
+
+// The results of all sums, which are folded, and of moving data, one behind the other.
+std::vector<Tensor> results_of_everything(Communicator& comm, DType dtype, int64_t columns) {
+  const int n = comm.size(), me = number(comm);
+  const GroupRank root{n - 1};
+  const Rows uneven = case_rows::uneven_of(n);
+  const Counts counts = case_rows::uneven_counts(n);
+  const auto data = [&](int64_t rows) { return data_of(me, {rows, columns}, 5).to(dtype); };
+  const Tensor whole = data(17), mine = data(rows_of_rank(uneven, me)), of_all = data(total_rows(uneven));
+  Sources next, last(static_cast<size_t>(n), n - 1);
+  for (int r = 0; r < n; ++r) next.push_back((r + 1) % n);
+  std::vector<Tensor> results;
+  for (const ReduceOp op : {ReduceOp::sum, ReduceOp::mean, ReduceOp::maximum}) {
+    results.push_back(comm.all_reduce(whole, op));
+    results.push_back(comm.reduce_scatter_v(of_all, uneven, op));
+    results.push_back(comm.reduce(whole, root, op));
+    results.push_back(comm.scan(whole, op));
+    if (me > 0 || op != ReduceOp::maximum) results.push_back(comm.exscan(whole, op));
+    if (me == 0 && op == ReduceOp::maximum) comm.exscan(whole, op);
+  }
+  results.push_back(comm.run(Scan{ReduceOp::sum, true}, whole));
+  results.push_back(comm.all_gather_v(mine, uneven));
+  results.push_back(comm.gather_v(mine, uneven, root));
+  results.push_back(comm.scatter_v(of_all, uneven, root));
+  results.push_back(comm.broadcast(whole, root));
+  results.push_back(comm.all_to_all_v(data(total_rows(counts[static_cast<size_t>(me)])), counts));
+  for (const Sources& source : {next, last})
+    for (const bool back : {false, true}) results.push_back(comm.run(Permute{source, back}, whole));
+  return results;
+}
+
+}  // namespace
+
+TEST_CASE("every collective has the bits of one node, wherever ranks are") {
+  for (const std::vector<int>& node_of : placements)
+    for (const DType dtype : {DType::f32, DType::f64, DType::bf16})
+      for (const int64_t columns : {1, 50, 2'003}) {
+        std::vector<std::vector<Tensor>> expected(node_of.size());
+        run_ranks(static_cast<int>(node_of.size()), [&](Communicator& comm) {
+          expected[static_cast<size_t>(number(comm))] = results_of_everything(comm, dtype, columns);
+        });
+        CHECK_NOTHROW(on_nodes(node_of, [&](std::unique_ptr<Transport> group, Received&) {
+          Communicator comm(std::move(group));
+          const std::vector<Tensor>& mine = expected[static_cast<size_t>(number(comm))];
+          const std::vector<Tensor> found = results_of_everything(comm, dtype, columns);
+          for (size_t i = 0; i < mine.size(); ++i) {
+            require(found[i].shape() == mine[i].shape() && found[i].values() == mine[i].values(), "result ", i, " of ",
+                    dtype, " in ", columns, " columns on ", node_of.size(), " ranks");
+          }
+        }));
+      }
+}
+
+TEST_CASE("every distributed case passes on nodes, and in groups of ranks on them") {
+  for (const std::vector<int>& node_of : placements)
+    CHECK_NOTHROW(on_nodes(node_of, [](std::unique_ptr<Transport> group, Received&) {
+      Communicator world(std::move(group));
+      const auto half = world.split(number(world) % 2, -number(world));
+      for (const DistributedCase* c : DistributedCase::all()) {
+        check_specification(*c, world);
+        check_gradients(*c, *half);
+      }
+    }));
+}
+
+TEST_CASE("a group on nodes has what a transport promises") {
+  for (const std::vector<int>& node_of : placements)
+    CHECK_NOTHROW(on_nodes(node_of, [](std::unique_ptr<Transport> group, Received&) {
+      checks::everything_works(*group);
+      checks::groups_come_and_go(*group, 20);
+    }));
+}
+
+// In rows that a node receives. Data come to a node once, and a sum for it as one term from each other node.
+TEST_CASE("a node receives what the best algorithm for nodes does") {
+  const int nodes = GENERATE(2, 3, 4, 8), each = GENERATE(1, 2, 4);
+  const int n = nodes * each;
+  std::vector<int> node_of;
+  for (int r = 0; r < n; ++r) node_of.push_back(r / each);
+  CHECK_NOTHROW(on_nodes(node_of, [&](std::unique_ptr<Transport> group, Received& received) {
+    Communicator comm(std::move(group));
+    const int me = number(comm), node = me / each;
+    const bool at_root = node == nodes - 1;
+    const GroupRank root{n - 1};
+    constexpr int64_t columns = 503;
+    const auto law = [&](const auto& verb, int64_t rows, double best) {
+      const Tensor x = Tensor::uniform({rows, columns}, {1, static_cast<uint64_t>(me)});
+      received = {};
+      comm.run(verb, x);
+      require(received.bytes == 0 || me % each == 0, "only the leader of a node receives");
+      const double bytes = static_cast<double>(received.bytes);
+      require(bytes <= 1.05 * best * columns * 4 + 256 * static_cast<double>(received.messages), name(verb.verb()),
+              " brings ", bytes / columns / 4, " rows to a node, the best algorithm ", best);
+      require(bytes >= 0.95 * best * columns * 4 || me % each != 0, name(verb.verb()), " brings only ",
+              bytes / columns / 4, " rows of ", best);
+    };
+    const Rows rows(static_cast<size_t>(n), 2);
+    const double own = 2 * each, others = 2 * (n - each), tensor = 16 * 24;
+    law(AllGather{rows}, 2, others);
+    law(ReduceScatter{rows}, 2 * n, (nodes - 1) * own);
+    law(Gather{root, rows}, 2, at_root ? others : 0);
+    law(Scatter{root, rows}, 2 * n, at_root ? 0 : own);
+    law(AllToAll{Counts(static_cast<size_t>(n), Rows(static_cast<size_t>(n), 1))}, n, each * (n - each));
+    Sources next, last(static_cast<size_t>(n), n - 1);
+    for (int r = 0; r < n; ++r) next.push_back((r + 1) % n);
+    const double slices = tensor * (nodes - 1) / nodes;
+    law(Permute{next}, tensor, tensor);
+    law(Permute{next, true}, tensor, tensor);
+    law(Permute{last}, tensor, at_root ? 0 : tensor);
+    law(Permute{last, true}, tensor, at_root ? 2 * slices : slices);
+    law(Broadcast{root}, tensor, at_root ? 0 : tensor);
+    law(AllReduce{}, tensor, 2 * slices);
+    law(Reduce{root}, tensor, at_root ? 2 * slices : slices);
+  }));
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// A group of ranks on several nodes. The ranks of a node share memory, and one of them, the leader, exchanges bytes with
+// the leaders of the other nodes. So a byte comes to a node once, however many of its ranks read it, and ranks of a node
+// add their terms before a sum leaves the node.
+//
+// All ranks of a node lay out the same board, memory that they all write to: what leaves the node, and what has come to
+// it. Every call begins with a step of the ranks of the node, so no rank writes to the board before all have read what
+// the last call left there.
+#include <memory>
+#include <vector>
+
+#include "weft/collectives/transport.h"
+
+namespace weft {
+
+class Nodes : public Transport {
+ public:
+  // The state of a group. A transport is a view of it.
+  struct State;
+  // `flat` connects all ranks of the group by messages, `local` those of this rank's node, in the same order, by memory.
+  // Collectives in two halves and messages between two ranks use `flat`.
+  static std::shared_ptr<State> join(std::unique_ptr<Transport> flat, std::unique_ptr<Transport> local, Site site);
+  explicit Nodes(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+  int rank() const override;
+  int size() const override;
+  GlobalRank global(GroupRank rank) const override;
+  std::string description() const override;
+  void exchange(const Call& call, Bytes mine, size_t longest, Ranges ranges, Read read) override;
+  std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest, Ranges ranges) override;
+  bool combine_near_first(const Call& call, Bytes mine, std::span<std::byte> result, const Sums& sums) override;
+  void combine(const Call& call, Bytes mine, std::span<std::byte> result, Fold fold) override;
+  bool combine_for_each(const Call& call, Bytes mine, std::span<std::byte> result, const Folds& folds) override;
+  bool combine_in_any_order(const Call& call, Bytes mine, std::span<std::byte> result) override;
+  void send(Call call, GroupRank to, Bytes bytes) override;
+  Call receive(Call call, GroupRank from, std::span<std::byte> bytes) override;
+  std::unique_ptr<Transport> split(int color, int key, Site site) override;
+  std::string busy_with(const std::string& what) override;
+  void finalize(Site site) override;
+  bool shows_device_memory() const override { return false; }
+  bool keeps_stream_order() const override { return false; }
+  StorageHandle allocate_shown(size_t bytes) override;
+
+ private:
+  class Crossing;  // the bytes of an exchange that cross between nodes
+  struct Plan;     // of a reduction
+
+  std::byte* board(size_t bytes);  // at least so many, at this rank's address of them
+  void step(const Call& call);     // waits for the ranks of this node
+
+  std::shared_ptr<State> state_;
+};
+
+struct Nodes::State {
+  std::unique_ptr<Transport> flat, local;
+  std::unique_ptr<Transport> network;      // between the leaders; null on other ranks, and if there is one node only
+  std::vector<size_t> node_of;             // of each rank
+  std::vector<std::vector<int>> ranks_of;  // of each node, ascending
+  size_t node = 0;                         // this rank's
+  StorageHandle board;                     // on the leader, who has allocated it
+  std::byte* board_at = nullptr;
+  size_t board_bytes = 0;
+  size_t most_ranks = 0;  // on any node
+};
+
+}  // namespace weft
