@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// A group of ranks on several nodes. The ranks of a node share memory, and one of them, the leader, exchanges bytes with
-// the leaders of the other nodes. So a byte comes to a node once, however many of its ranks read it, and ranks of a node
-// add their terms before a sum leaves the node.
+// A group of ranks on several nodes. The ranks of a node share memory, and one of them, the leader, exchanges bytes
+// with the leaders of the other nodes. So a byte comes to a node once, however many of its ranks read it, and ranks of
+// a node add their terms before a sum leaves the node.
 //
 // All ranks of a node lay out the same board, memory that they all write to: what leaves the node, and what has come to
 // it. Every call begins with a step of the ranks of the node, so no rank writes to the board before all have read what
@@ -18,8 +18,8 @@ class Nodes : public Transport {
  public:
   // The state of a group. A transport is a view of it.
   struct State;
-  // `flat` connects all ranks of the group by messages, `local` those of this rank's node, in the same order, by memory.
-  // Collectives in two halves and messages between two ranks use `flat`.
+  // `flat` connects all ranks of the group by messages, and `local` those of this rank's node by memory, in the same
+  // order. Collectives in two halves and messages between two ranks use `flat`.
   static std::shared_ptr<State> join(std::unique_ptr<Transport> flat, std::unique_ptr<Transport> local, Site site);
   explicit Nodes(std::shared_ptr<State> state) : state_(std::move(state)) {}
 

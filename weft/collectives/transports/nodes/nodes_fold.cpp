@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reductions between nodes. The ranks of a node fold the subtrees that have all their ranks there, each its share of the
-// elements. Then every node receives its slice of the subtrees of all others and folds these; a slice is what the ranks
-// of the node read, or, where they read everything, as much as others', and then the nodes gather the folded slices.
+// Reductions between nodes. The ranks of a node fold the subtrees that have all their ranks there, each its share of
+// the elements. Then every node receives its slice of the subtrees of all others and folds these. A slice is what the
+// ranks of the node read. Where they read everything, all slices are of about equal size, and the nodes gather them.
 #include <algorithm>
 #include <utility>
 
