@@ -199,8 +199,12 @@ def check_numbers_of_ranks(folder):
     few = start(ranks=13, out=folder / "few")
     check("more ranks than samples", few.returncode == 64 and "too small" in few.stderr, few)
     if arguments.mpiexec:
-        run = start("--ranks", "3", ranks=2, processes=True)
-        check("--ranks must fit mpiexec", run.returncode == 64 and said_once(run, "mpiexec has started 2"), run)
+        run = start("--ranks", "3", ranks=2, processes=True, out=folder / "threads of two processes")
+        check("--ranks in a job of two processes", run.returncode == 0 and "(6 ranks)" in run.stdout, run)
+        mine = [arguments.program, "--out", folder / "different threads", "--ranks"]
+        run = subprocess.run([arguments.mpiexec, "-n", "1", *mine, "2", ":", "-n", "1", *mine, "3"], capture_output=True,
+                             text=True, timeout=60)
+        check("processes with different --ranks", run.returncode == 78 and said_once(run, "'ranks = 2' and 'ranks = 3'"), run)
         run = start("--ranks", "3", ranks=1, processes=True, out=folder / "threads of one process")
         check("--ranks in a job of one process", run.returncode == 0 and "(3 ranks)" in run.stdout, run)
         run = start(ranks=1, processes=True, out=folder / "one process")

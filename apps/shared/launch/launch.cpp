@@ -129,28 +129,28 @@ void run_rank(std::unique_ptr<Transport> transport, const Options& options, Devi
   body({comm, traffic, device, description + ", " + text_of(device, comm), comm.rank().value == 0 ? folder : nullptr});
 }
 
-// --ranks, else the processes of the launcher, else the cores, else one per card.
-int64_t ranks_of(const Session& session, const Options& options, Device device) {
+// The number of ranks of each process: --ranks, else one if a launcher has started the processes, else one per core, or
+// one on a card.
+int64_t threads_of(const Session& session, const Options& options, Device device) {
   if (options.ranks > 0) return options.ranks;
-  if (session.processes()) return session.size();
-  return device == Device::cpu ? physical_cores() : 1;
+  return session.processes() || device != Device::cpu ? 1 : physical_cores();
 }
 
 void run(Session& session, const Options& options, RunFolder* folder, const std::function<void(const Launch&)>& body) {
   const Device device = options.chosen_device();
   if (options.tf32) backend(device).allow_tf32(true);
-  const int64_t ranks = ranks_of(session, options, device);
-  if (ranks > session.size()) {
+  const auto threads = static_cast<int>(threads_of(session, options, device));
+  if (threads > 1) {
     const auto rank = [&](std::unique_ptr<Transport> transport) {
       if (device == Device::cuda) {
-        const int place = transport->rank();
+        const int place = session.rank_on_node() * threads + transport->rank() % threads;
         take_card(place);
         transport = connect_cards(std::move(transport), place, session);
       }
       const std::string description = transport->description();
       run_rank(std::move(transport), options, device, description, folder, body);
     };
-    return session.run_ranks(static_cast<int>(ranks), rank);
+    return session.run_ranks(threads, rank);
   }
   auto transport = device == Device::cuda ? connect(session) : connect_hosts(session);
   const std::string description = weft::description(*transport);
@@ -194,12 +194,10 @@ int launch(CommandLine& line, int argc, char** argv, const std::function<void(co
   std::optional<Ending> ending = line.parse(argc, argv);
   const Options& options = line.options();
   SessionOptions session_options;
+  session_options.ranks_are_threads = options.ranks > 1;
   session_options.deadline = std::chrono::milliseconds(static_cast<int64_t>(options.timeout * 1000));
   Session session(argc, argv, session_options);
   try {
-    if (!ending && session.size() > 1 && options.ranks > 0 && options.ranks != session.size())
-      ending = Ending{exit_codes::usage, "error: --ranks " + text(options.ranks) + ": mpiexec has started " +
-                                             text(session.size()) + " processes, and each is a rank\n"};
     if (session.size() > 1) ending = agree(ending, line.config(), session);
     if (ending) {
       if (session.rank() == 0) print(ending->exit_code, ending->text);

@@ -83,7 +83,7 @@ Session::Session(int& argc, char**& argv, SessionOptions options)
 
 Session::Session(int& argc, char**& argv, SessionOptions options, std::unique_ptr<TimeLimit>)
     : options_(std::move(options)),
-      processes_(needs_mpi(options_) ? start_mpi(argc, argv) : nullptr),
+      processes_(needs_mpi(options_) ? start_mpi(argc, argv, options_.ranks_are_threads) : nullptr),
       exceptions_before_(std::uncaught_exceptions()) {
   require(!the_session, "session: there is one already");
   the_session = this;
@@ -112,11 +112,13 @@ Session::Session(int& argc, char**& argv, SessionOptions options, std::unique_pt
 }
 
 void Session::run_ranks(int n, const std::function<void(std::unique_ptr<Transport>)>& body) {
-  weft::run_ranks(n, body, options_.deadline, [&](int rank, const Fault& fault) {
-    write_report("weft: rank " + text(rank) + " of " + text(n) + " ends the job with exit code " +
+  const auto stuck = [&](int rank, const Fault& fault) {
+    write_report("weft: rank " + text(rank) + " of " + text(n * size()) + " ends the job with exit code " +
                  text(fault.exit_code) + "\n  " + fault.what() + "\n");
     leave(fault.exit_code);
-  });
+  };
+  if (size() == 1) return weft::run_ranks(n, body, options_.deadline, stuck);
+  processes_->run_ranks(n, body, options_.deadline, stuck);
 }
 
 void Session::join() {

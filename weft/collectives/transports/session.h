@@ -23,6 +23,7 @@ struct SessionOptions {
   std::chrono::milliseconds deadline{0};  // of any single wait; 0: WEFT_TIMEOUT, or a minute
   int expected_ranks = 0;                 // 0: WEFT_RANKS, or any number
   std::string transport;                  // see factory.h
+  bool ranks_are_threads = false;         // of each process; see run_ranks
 };
 
 class Session {
@@ -39,8 +40,8 @@ class Session {
   Processes* processes() const { return processes_.get(); }  // null if no launcher has started this program
   int rank_on_node() const { return processes_ ? processes_->rank_on_node() : 0; }
 
-  // Calls `body` on n ranks that are threads of this process (see run_ranks.h). If one fails and another does not end,
-  // the process ends.
+  // Calls `body` on n ranks that are threads of this process, or of each process if there are several (see
+  // run_ranks.h). If one fails and another does not end, the process ends.
   void run_ranks(int n, const std::function<void(std::unique_ptr<Transport>)>& body);
 
   // Ends the job: this rank writes a report, then every rank exits with the code.

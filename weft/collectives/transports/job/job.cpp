@@ -193,7 +193,7 @@ void Job::end_wait(int r) {
 
 void Job::check_wait(int r) {
   check();
-  if (send_meanwhile) send_meanwhile();
+  if (const auto& send = waiting_[static_cast<size_t>(r)].send) send();
   if (const std::string waits = wait_cycle(r); !waits.empty())
     fail(r, Fault(exit_codes::mismatch, "collective mismatch: these ranks wait for each other" + waits));
   WaitProgress& mine = waiting_[static_cast<size_t>(r)];

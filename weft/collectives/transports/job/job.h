@@ -97,10 +97,14 @@ class Job {
   void begin_wait(int rank, int awaited, Offset word, uint64_t value);
   void check_wait(int rank);
   void end_wait(int rank);
-  // What check_wait does besides, and then ranks sleep for a shorter time: a process goes on to send what other nodes
-  // may be waiting for.
-  std::function<void()> send_meanwhile;
-  std::chrono::milliseconds pause() const { return std::chrono::milliseconds(send_meanwhile ? 1 : 20); }
+  // What check_wait does besides, and then the rank sleeps for a shorter time: it goes on to send what ranks on other
+  // nodes may be waiting for.
+  void send_meanwhile(int rank, std::function<void()> send) {
+    waiting_[static_cast<size_t>(rank)].send = std::move(send);
+  }
+  std::chrono::milliseconds pause(int rank) const {
+    return std::chrono::milliseconds(waiting_[static_cast<size_t>(rank)].send ? 1 : 20);
+  }
 
   // The job keeps its first failure; `record` returns whether this is it. `fail` records a failure and ends the calling
   // rank; `check` ends it if any rank has failed. A rank ends by an exception, or by `end_handler` where the other
@@ -137,6 +141,7 @@ class Job {
   struct WaitProgress {
     uint64_t suspected_cycle = 0;         // a hash of the wait cycle that the last check has found
     int64_t last_check = 0, elapsed = 0;  // when the last check was, and how much of the deadline has passed
+    std::function<void()> send;
   };
   std::vector<WaitProgress> waiting_;  // per rank
 };

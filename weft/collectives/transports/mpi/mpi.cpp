@@ -39,9 +39,9 @@ void warn_of_little_room() {
 
 class MpiProcesses : public Processes {
  public:
-  MpiProcesses(int& argc, char**& argv) {
+  MpiProcesses(int& argc, char**& argv, bool from_threads) {
     warn_of_little_room();
-    MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &threads_);  // only this thread calls MPI
+    MPI_Init_thread(&argc, &argv, from_threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_FUNNELED, &threads_);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
     MPI_Comm_size(MPI_COMM_WORLD, &size_);
   }
@@ -97,7 +97,7 @@ class MpiProcesses : public Processes {
       // A communicator of its own keeps these messages apart from those that the program itself sends by MPI.
       MPI_Comm_idup(MPI_COMM_WORLD, &comm, &request);
       finish(*job, rank_on_node_, request);
-      world_ = std::make_shared<MpiGroup::State>(comm, std::move(job), rank_on_node_, std::make_shared<Outbox>(), 0);
+      world_ = state_of(Wire::hold(comm), 1, 0, std::move(job), rank_on_node_);
     }
     return std::make_unique<MpiGroup>(world_);
   }
@@ -109,8 +109,35 @@ class MpiProcesses : public Processes {
           Nodes::join(std::move(flat),
                       SharedMemory::connect(job, rank_on_node_, SharedMemory::AddressSpace::job_memory), Site::here());
     }
-    world_->job->send_meanwhile = [outbox = world_->outbox] { outbox->go_on(); };
+    world_->job->send_meanwhile(rank_on_node_, [outbox = world_->outbox] { outbox->go_on(); });
     return std::make_unique<Nodes>(nodes_);
+  }
+
+  void run_ranks(int threads, const std::function<void(std::unique_ptr<Transport>)>& body,
+                 std::chrono::milliseconds deadline, const Stuck& stuck) override {
+    if (threads_ < MPI_THREAD_MULTIPLE)
+      throw Fault(exit_codes::wrong_launcher, "wrong library: " + mpi_library() +
+                                                  " does not let several threads of a process send messages, so each "
+                                                  "process can be one rank only; leave out --ranks");
+    if (threads > Wire::most_threads())
+      throw Fault(exit_codes::usage, "--ranks " + text(threads) + ": " + mpi_library() + " allows at most " +
+                                         text(Wire::most_threads()) + " ranks in each of several processes");
+    MPI_Comm comm;
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    const std::shared_ptr<const MPI_Comm> held = Wire::hold(comm);
+    groups_of_threads_.resize(static_cast<size_t>(threads));
+    const auto run = [&](std::unique_ptr<Transport> local) {
+      const int thread = local->rank();
+      const std::shared_ptr<Job> job = static_cast<SharedMemory&>(*local).job();
+      const auto flat = state_of(held, threads, thread, job, thread);
+      job->send_meanwhile(thread, [outbox = flat->outbox] { outbox->go_on(); });
+      // After a failure, MPI may still be sending what the group keeps.
+      auto& group = groups_of_threads_[static_cast<size_t>(thread)];
+      group = Nodes::join(std::make_unique<MpiGroup>(flat), std::move(local), Site::here());
+      body(std::make_unique<Nodes>(group));
+      Nodes(group).finalize(Site::here());
+    };
+    weft::run_ranks(threads, run, deadline, stuck, rank_ * threads);
   }
 
   // Over TCP, MPI_Finalize waits until every peer has answered, and a peer answers only until it has closed its own
@@ -126,16 +153,29 @@ class MpiProcesses : public Processes {
   }
 
  private:
+  // Of the group of all ranks, which are `threads` of each process, for one of this process.
+  std::shared_ptr<MpiGroup::State> state_of(std::shared_ptr<const MPI_Comm> comm, int threads, int thread,
+                                            std::shared_ptr<Job> job, int rank_on_node) const {
+    std::vector<Wire::Place> places;
+    for (int r = 0; r < size_ * threads; ++r) places.push_back({r / threads, r % threads});
+    return std::make_shared<MpiGroup::State>(
+        Wire(std::move(comm), threads, std::move(places), rank_ * threads + thread), std::move(job), rank_on_node,
+        std::make_shared<Outbox>(), 0);
+  }
+
   static constexpr size_t max_memory = size_t{64} << 30;
 
   int rank_ = 0, size_ = 1, rank_on_node_ = 0, ranks_on_node_ = 1, most_on_a_node_ = 1, threads_ = 0;
   std::shared_ptr<MpiGroup::State> world_;
   std::shared_ptr<Nodes::State> nodes_;
+  std::vector<std::shared_ptr<Nodes::State>> groups_of_threads_;
 };
 
 }  // namespace
 
-std::unique_ptr<Processes> start_mpi(int& argc, char**& argv) { return std::make_unique<MpiProcesses>(argc, argv); }
+std::unique_ptr<Processes> start_mpi(int& argc, char**& argv, bool from_threads) {
+  return std::make_unique<MpiProcesses>(argc, argv, from_threads);
+}
 
 std::string mpi_library() {
   std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> version{};

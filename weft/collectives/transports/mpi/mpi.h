@@ -29,13 +29,17 @@ class Processes {
   virtual std::unique_ptr<Transport> connect(std::shared_ptr<Job> job) = 0;
   // The same, whose ranks on a node share memory and the network.
   virtual std::unique_ptr<Transport> connect_nodes(std::shared_ptr<Job> job) = 0;
+  // Calls `body` on ranks that are threads, as many of each process; see run_ranks.h. Needs a library that threads may
+  // call at the same time.
+  virtual void run_ranks(int threads, const std::function<void(std::unique_ptr<Transport>)>& body,
+                         std::chrono::milliseconds deadline, const Stuck& stuck) = 0;
 
   virtual void finalize() = 0;
   [[noreturn]] virtual void abort(int exit_code) = 0;  // ends all processes; mpiexec returns the exit code
 };
 
-// In a build without MPI these return nothing.
-std::unique_ptr<Processes> start_mpi(int& argc, char**& argv);
+// In a build without MPI these return nothing. `from_threads`: whether several threads are to call MPI.
+std::unique_ptr<Processes> start_mpi(int& argc, char**& argv, bool from_threads);
 std::string mpi_library();   // "MPICH 4.0.2"
 std::string mpi_launcher();  // the command that starts programs of this library
 

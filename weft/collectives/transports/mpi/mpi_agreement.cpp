@@ -13,17 +13,18 @@ MpiGroup::Agreement::Agreement(MpiGroup& group, const Call& call, bool started, 
       mine_{call.fingerprint(), 2 * call.sequence + started, longest, mine.size(), {}},
       all_(std::make_unique<Announcement[]>(static_cast<size_t>(group.size()))) {
   std::copy_n(mine.begin(), std::min(mine.size(), few_bytes), mine_.bytes.begin());
-  MPI_Iallgather(&mine_, sizeof mine_, MPI_BYTE, all_.get(), sizeof mine_, MPI_BYTE, group.state_->comm, &request_);
+  group.state_->wire.gather(reinterpret_cast<const std::byte*>(&mine_), reinterpret_cast<std::byte*>(all_.get()),
+                            sizeof mine_, agreement_tag, requests_);
 }
 
 bool MpiGroup::Agreement::arrived() {
   int done = 0;
-  MPI_Test(&request_, &done, MPI_STATUS_IGNORE);
+  MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, MPI_STATUSES_IGNORE);
   return done != 0;
 }
 
 std::vector<size_t> MpiGroup::Agreement::sizes() {
-  group_.finish(request_);
+  group_.finish(requests_);
   const std::span<const Announcement> all(all_.get(), static_cast<size_t>(group_.size()));
   if (!std::all_of(all.begin(), all.end(), [&](const auto& theirs) { return theirs.agrees_with(mine_); })) report();
   std::vector<size_t> sizes;
@@ -35,25 +36,25 @@ std::vector<size_t> MpiGroup::Agreement::sizes() {
 // between two ranks, because the next collective of a rank that has started its call may be any other.
 void MpiGroup::Agreement::report() {
   const State& state = *group_.state_;
-  const auto n = static_cast<size_t>(state.size);
+  const auto n = static_cast<size_t>(group_.size());
   struct Told {
     Call call;
     bool started;
   };
   std::vector<Told> told(n);
-  std::vector<MPI_Request> requests;
+  Wire::Requests requests;
   const Told mine{call_, started_};
-  for (int r = 0; r < state.size; ++r) {
-    MPI_Isend(&mine, sizeof mine, MPI_BYTE, r, report_tag, state.comm, &requests.emplace_back());
-    MPI_Irecv(&told[static_cast<size_t>(r)], sizeof mine, MPI_BYTE, r, report_tag, state.comm,
-              &requests.emplace_back());
+  for (int r = 0; r < group_.size(); ++r) {
+    state.wire.send(reinterpret_cast<const std::byte*>(&mine), sizeof mine, r, report_tag, requests);
+    state.wire.receive(reinterpret_cast<std::byte*>(&told[static_cast<size_t>(r)]), sizeof mine, r, report_tag,
+                       requests);
   }
-  for (MPI_Request& request : requests) group_.finish(request);
+  group_.finish(requests);
   std::string calls;
-  for (int r = 0; r < state.size; ++r) {
+  for (int r = 0; r < group_.size(); ++r) {
     const auto& [call, started] = told[static_cast<size_t>(r)];
     calls += "\n  rank " + text(group_.global({r})) + (started ? " has started call " : " is in call ") +
-             text(call.sequence) + " of group " + text(state.number) + " (" + text(state.size) +
+             text(call.sequence) + " of group " + text(state.number) + " (" + text(group_.size()) +
              " ranks): " + call.text();
   }
   state.job->fail(

@@ -36,12 +36,12 @@ void MpiGroup::combine(const Call& requested, Bytes mine, std::span<std::byte> r
     return begin_swap(first / part, mine, {own, slices}, 0, part_bytes());
   };
   std::vector<int> counts(n), places(n);
-  MPI_Request gathering = MPI_REQUEST_NULL;
+  Wire::Requests gathering;
   Swap* next = &begin_part(0);
   for (size_t first = 0; first < mine.size(); first += part) {
     Swap& swap = *next;
     next = &begin_part(first + part);
-    finish(swap);
+    finish(swap.requests);
     const std::vector<Range> slices = slices_at(first);
     if (const Range own = slices[me]; own.size()) fold({own.first, own.last, swap.peers}, result.data() + own.first);
     finish(gathering);  // which reads `counts` and `places`
@@ -49,8 +49,8 @@ void MpiGroup::combine(const Call& requested, Bytes mine, std::span<std::byte> r
       counts[r] = static_cast<int>(slices[r].size());
       places[r] = static_cast<int>(slices[r].first - first);
     }
-    MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_BYTE, result.data() + first, counts.data(), places.data(), MPI_BYTE,
-                    state_->comm, &gathering);
+    state_->wire.gather(result.data() + first + places[me], result.data() + first, counts, places, gather_tag,
+                        gathering);
   }
   finish(gathering);
   end();
@@ -87,7 +87,7 @@ bool MpiGroup::combine_for_each(const Call& requested, Bytes mine, std::span<std
       if (is_read[me]) by_peers[r] = slices[r];
     }
     Swap& terms = begin_swap(0, mine, {of_peers, by_peers}, 0, part_bytes());
-    finish(terms);
+    finish(terms.requests);
     folded.resize(n * own.size());  // the folds for all readers, one behind the other
     for (size_t r = 0; r < n; ++r) {
       of_peers[r] = by_peers[r] = {};
@@ -98,7 +98,7 @@ bool MpiGroup::combine_for_each(const Call& requested, Bytes mine, std::span<std
         folds.write(static_cast<int>(r), {own.first, own.last, terms.peers}, folded.data() + r * own.size());
     }
     Swap& results = begin_swap(1, folded, {of_peers, by_peers}, 0, part_bytes());
-    finish(results);
+    finish(results.requests);
     if (!reads[me]) continue;
     for (size_t r = 0; r < n; ++r) std::copy_n(results.peers[r], slices[r].size(), result.data() + slices[r].first);
   }
@@ -107,13 +107,13 @@ bool MpiGroup::combine_for_each(const Call& requested, Bytes mine, std::span<std
 }
 
 bool MpiGroup::combine_in_any_order(const Call& requested, Bytes mine, std::span<std::byte> result) {
-  if (!mpi_reduces(requested, mine.size())) return false;
+  if (state_->wire.threads() > 1 || !mpi_reduces(requested, mine.size())) return false;
   Call call = requested;
   call.sequence = ++state_->calls;
   begin(call);
   Agreement(*this, call, false, mine, mine.size()).sizes();
-  MPI_Request request = reduce_by_mpi(state_->comm, call, mine, result);
-  finish(request);
+  Wire::Requests reducing{reduce_by_mpi(state_->wire.comm(), call, mine, result)};
+  finish(reducing);
   end();
   return true;
 }

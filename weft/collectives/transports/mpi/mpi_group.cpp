@@ -3,7 +3,8 @@
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
+#include <map>
+#include <set>
 #include <thread>
 
 #include "weft/engine/kernels/backend.h"
@@ -37,36 +38,13 @@ void MpiGroup::wait_until(const std::function<bool()>& done) {
   });
 }
 
-void MpiGroup::finish(MPI_Request& request) {
+void MpiGroup::finish(Wire::Requests& requests) {
   wait_until([&] {
     int done = 0;
-    MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+    MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE);
     return done != 0;
   });
-}
-
-MpiGroup::State::State(MPI_Comm comm, std::shared_ptr<Job> job, int rank_on_node, std::shared_ptr<Outbox> outbox,
-                       int number)
-    : comm(comm), job(std::move(job)), rank_on_node(rank_on_node), outbox(std::move(outbox)), number(number) {
-  MPI_Comm_rank(comm, &rank);
-  MPI_Comm_size(comm, &size);
-  std::vector<int> group_ranks(static_cast<size_t>(size));
-  std::iota(group_ranks.begin(), group_ranks.end(), 0);
-  members = group_ranks;
-  MPI_Group group, world;
-  MPI_Comm_group(comm, &group);
-  MPI_Comm_group(MPI_COMM_WORLD, &world);
-  MPI_Group_translate_ranks(group, size, group_ranks.data(), world, members.data());
-  MPI_Group_free(&group);
-  MPI_Group_free(&world);
-}
-
-// Ranks destroy a group at different times. Freeing a communicator is a collective, but "normally implemented to be
-// local" (MPI 4.0, 7.4.3), as it is in MPICH and in Open MPI. Messages that are being sent still arrive.
-MpiGroup::State::~State() {
-  int finalized = 0;
-  MPI_Finalized(&finalized);
-  if (!finalized) MPI_Comm_free(&comm);
+  requests.clear();
 }
 
 GlobalRank MpiGroup::global(GroupRank rank) const {
@@ -93,7 +71,7 @@ void MpiGroup::exchange(const Call& requested, Bytes mine, size_t longest, Range
     for (size_t at = 0; at < ranges.longest(); at += part) {
       Swap& swap = *next;
       next = &begin_swap(at / part + 1, mine, ranges, at + part, part);
-      finish(swap);
+      finish(swap.requests);
       if (at < received) read({0, std::min(part, received - at), swap.peers, swap.begins});
     }
   }
@@ -122,10 +100,10 @@ void MpiGroup::expose_all(Bytes mine, std::span<const size_t> sizes, size_t long
       places[r] = r ? places[r - 1] + counts[r - 1] : 0;
       peers_[r] = staging_.data() + places[r];
     }
-    MPI_Request request;
-    MPI_Iallgatherv(mine.data() + std::min(first, mine.size()), counts[static_cast<size_t>(rank())], MPI_BYTE,
-                    staging_.data(), counts.data(), places.data(), MPI_BYTE, state_->comm, &request);
-    finish(request);
+    Wire::Requests gathering;
+    state_->wire.gather(mine.data() + std::min(first, mine.size()), staging_.data(), counts, places, gather_tag,
+                        gathering);
+    finish(gathering);
     read({first, std::min(first + part, longest), peers_});
   }
 }
@@ -144,41 +122,96 @@ MpiGroup::Swap& MpiGroup::begin_swap(size_t number, Bytes mine, const Ranges& ra
     swap.begins[r] = in.first;
     swap.peers[r] = r == me ? mine.data() + in.first : place;
     if (r == me) continue;
-    if (in.size())
-      MPI_Irecv(place, static_cast<int>(in.size()), MPI_BYTE, static_cast<int>(r), swap_tag, state_->comm,
-                &swap.requests.emplace_back());
-    if (out.size())
-      MPI_Isend(mine.data() + out.first, static_cast<int>(out.size()), MPI_BYTE, static_cast<int>(r), swap_tag,
-                state_->comm, &swap.requests.emplace_back());
+    const int peer = static_cast<int>(r);
+    if (in.size()) state_->wire.receive(place, in.size(), peer, swap_tag, swap.requests);
+    if (out.size()) state_->wire.send(mine.data() + out.first, out.size(), peer, swap_tag, swap.requests);
     place += in.size();
   }
   return swap;
 }
 
-void MpiGroup::finish(Swap& swap) {
-  for (MPI_Request& request : swap.requests) finish(request);
-  swap.requests.clear();
-}
+// What a rank chooses in a split.
+struct MpiGroup::Choice {
+  int32_t color, key, groups;
+};
 
 std::unique_ptr<Transport> MpiGroup::split(int color, int key, Site site) {
-  struct Choice {
-    int32_t color, key, groups;
-  };
   const Choice mine{color, key, state_->outbox->groups};
-  int groups = 0;
-  expose(describe(Verb::split, site), std::as_bytes(std::span(&mine, 1)), sizeof mine, [&](const Part& part) {
-    for (const std::byte* peer : part.peers) {
-      Choice theirs;
-      std::memcpy(&theirs, peer, sizeof theirs);
-      groups = std::max(groups, theirs.groups);
-    }
+  std::vector<Choice> all(static_cast<size_t>(size()));
+  const Call call = describe(Verb::split, site);
+  expose(call, std::as_bytes(std::span(&mine, 1)), sizeof mine, [&](const Part& part) {
+    for (size_t r = 0; r < all.size(); ++r) std::memcpy(&all[r], part.peers[r], sizeof mine);
   });
+  int groups = 0;
+  for (const Choice& theirs : all) groups = std::max(groups, theirs.groups);
   state_->outbox->groups = groups + 1;
-  MPI_Comm comm;  // MPI has no form of this to poll; all ranks have just arrived, so the wait is short
-  MPI_Comm_split(state_->comm, color < 0 ? MPI_UNDEFINED : color, key, &comm);
+  std::shared_ptr<const MPI_Comm> comm = comm_of(call, all);
   if (color < 0) return nullptr;
-  return std::make_unique<MpiGroup>(
-      std::make_shared<State>(comm, state_->job, state_->rank_on_node, state_->outbox, groups));
+  const std::vector<int> members = members_of(color, all), processes = processes_of(members);
+  std::vector<Wire::Place> places;
+  for (const int member : members) {
+    const Wire::Place old = state_->wire.place(member);
+    const auto process = std::find(processes.begin(), processes.end(), old.process);
+    places.push_back({static_cast<int>(process - processes.begin()), old.thread});
+  }
+  const auto me = std::find(members.begin(), members.end(), rank());
+  return std::make_unique<MpiGroup>(std::make_shared<State>(
+      Wire(std::move(comm), state_->wire.threads(), std::move(places), static_cast<int>(me - members.begin())),
+      state_->job, state_->rank_on_node, state_->outbox, groups));
+}
+
+std::vector<int> MpiGroup::members_of(int color, std::span<const Choice> all) const {
+  std::vector<int> members;
+  for (int r = 0; r < size(); ++r)
+    if (all[static_cast<size_t>(r)].color == color) members.push_back(r);
+  std::stable_sort(members.begin(), members.end(),
+                   [&](int a, int b) { return all[static_cast<size_t>(a)].key < all[static_cast<size_t>(b)].key; });
+  return members;
+}
+
+std::vector<int> MpiGroup::processes_of(std::span<const int> ranks) const {
+  std::vector<int> processes;
+  for (const int r : ranks)
+    if (const int process = state_->wire.place(r).process;
+        std::find(processes.begin(), processes.end(), process) == processes.end())
+      processes.push_back(process);
+  return processes;
+}
+
+// The communicator of the ranks with this rank's color, which has their processes. MPI makes one per process at a time,
+// so the first rank of each process makes those of all colors there, and the other threads take theirs from it. MPI has
+// no form of this to poll; all ranks have just arrived, so the wait is short.
+std::shared_ptr<const MPI_Comm> MpiGroup::comm_of(const Call& call, std::span<const Choice> all) {
+  const Wire& wire = state_->wire;
+  const int color = all[static_cast<size_t>(rank())].color, process = wire.place(rank()).process;
+  int first = 0;
+  while (wire.place(first).process != process) ++first;
+  using Comms = std::map<int, std::shared_ptr<const MPI_Comm>>;
+  Comms made;
+  if (first == rank()) {
+    std::set<int> colors;
+    for (const Choice& choice : all)
+      if (choice.color >= 0) colors.insert(choice.color);
+    if (wire.threads() == 1) colors = {color};
+    for (const int each : colors) {
+      const std::vector<int> processes = processes_of(members_of(each, all));
+      const auto place = std::find(processes.begin(), processes.end(), process);
+      const bool here = each >= 0 && place != processes.end();
+      MPI_Comm comm;
+      MPI_Comm_split(wire.comm(), here ? each : MPI_UNDEFINED, static_cast<int>(place - processes.begin()), &comm);
+      if (here) made[each] = Wire::hold(comm);
+    }
+  }
+  if (wire.threads() == 1) return made[color];
+  const Comms* const mine = &made;
+  std::shared_ptr<const MPI_Comm> taken;
+  expose(call, std::as_bytes(std::span(&mine, 1)), sizeof mine, [&](const Part& part) {
+    const Comms* of_first = nullptr;
+    std::memcpy(&of_first, part.peers[static_cast<size_t>(first)], sizeof of_first);
+    if (const auto found = of_first->find(color); found != of_first->end()) taken = found->second;
+  });
+  expose(call, {}, 0, [](const Part&) {});  // until all have taken theirs
+  return taken;
 }
 
 std::string MpiGroup::busy_with(const std::string& what) { return state_->job->busy_with(state_->rank_on_node, what); }

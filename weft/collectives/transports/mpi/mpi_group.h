@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// A group of MPI processes, connected by messages only. Every operation is started without waiting and then polled, so
+// A group of ranks that MPI connects, by messages only. Every operation is started without waiting and then polled, so
 // that a deadline can end it, and ranks yield to each other if there are more of them than cores.
-#include <mpi.h>
-
 #include <array>
 #include <deque>
 #include <memory>
 #include <vector>
 
 #include "weft/collectives/transports/job/job.h"
+#include "weft/collectives/transports/mpi/wire.h"
 
 namespace weft {
 
@@ -20,17 +19,17 @@ void finish(Job& job, int rank_on_node, MPI_Request& request);
 // Messages are cut to this length, because MPI counts in 31 bits.
 constexpr size_t longest_message = size_t{16} << 20;
 
-// What all groups of a process have begun and not ended.
+// What all groups of a rank have begun and not ended.
 struct Outbox {
   struct Message {
     Tensor tensor;  // keeps the bytes
-    MPI_Request request = MPI_REQUEST_NULL;
+    Wire::Requests request;
   };
   std::deque<Message> messages;                  // that MPI is still sending
   std::vector<Transport::Started*> collectives;  // that are started, and not yet received
   int groups = 1;                                // how many have been made, to number them
 
-  void send(const Tensor& tensor, Transport::Range range, int to, int tag, MPI_Comm comm);
+  void send(const Tensor& tensor, Transport::Range range, int to, int tag, const Wire& wire);
   void release_delivered();
   void go_on();  // with all that has begun
 };
@@ -39,22 +38,24 @@ class MpiGroup : public Transport {
  public:
   // The state of a group. A transport is a view of it.
   struct State {
-    State(MPI_Comm comm, std::shared_ptr<Job> job, int rank_on_node, std::shared_ptr<Outbox> outbox, int number);
-    State(const State&) = delete;
-    ~State();
-    MPI_Comm comm;  // used by this group only
+    State(Wire wire, std::shared_ptr<Job> job, int rank_on_node, std::shared_ptr<Outbox> outbox, int number)
+        : wire(std::move(wire)),
+          job(std::move(job)),
+          rank_on_node(rank_on_node),
+          outbox(std::move(outbox)),
+          number(number) {}
+    const Wire wire;  // used by this group only
     std::shared_ptr<Job> job;
     int rank_on_node;
     std::shared_ptr<Outbox> outbox;
     int number;  // for reports; the group of all ranks is 0
-    int rank = 0, size = 0;
-    std::vector<int> members;  // global ranks
+    std::vector<int> members = wire.global_ranks();
     uint64_t calls = 0, started = 0, sent = 0, received = 0;
   };
   explicit MpiGroup(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
-  int rank() const override { return state_->rank; }
-  int size() const override { return state_->size; }
+  int rank() const override { return state_->wire.rank(); }
+  int size() const override { return state_->wire.size(); }
   GlobalRank global(GroupRank rank) const override;
   std::string description() const override;
   void exchange(const Call& call, Bytes mine, size_t longest, Ranges ranges, Read read) override;
@@ -101,20 +102,25 @@ class MpiGroup : public Transport {
     const bool started_;
     Announcement mine_;
     std::unique_ptr<Announcement[]> all_;
-    MPI_Request request_ = MPI_REQUEST_NULL;
+    Wire::Requests requests_;
   };
   class PendingCall;  // a started call
 
   // Messages of send and receive have tag 0, started collectives have the tags between.
-  static constexpr int report_tag = 32766, swap_tag = 32767;
+  static constexpr int agreement_tag = Wire::tags() - 4, report_tag = Wire::tags() - 3, swap_tag = Wire::tags() - 2,
+                       gather_tag = Wire::tags() - 1;
 
-  void begin(const Call& call) { state_->job->begin(state_->rank_on_node, call, state_->number, state_->size); }
+  void begin(const Call& call) { state_->job->begin(state_->rank_on_node, call, state_->number, size()); }
   void end() { state_->job->end(state_->rank_on_node); }
   void wait_until(const std::function<bool()>& done);
-  void finish(MPI_Request& request);
+  void finish(Wire::Requests& requests);  // and forgets them
   // How many bytes of every rank move at a time, a multiple of 64: so few that those of all ranks take little memory,
   // and that senders do not overflow the queues of a slow link.
   size_t part_bytes() const { return std::min(size_t{1} << 18, (size_t{64} << 20) / state_->members.size() / 64 * 64); }
+  struct Choice;
+  std::vector<int> members_of(int color, std::span<const Choice> all) const;
+  std::vector<int> processes_of(std::span<const int> ranks) const;  // each once
+  std::shared_ptr<const MPI_Comm> comm_of(const Call& call, std::span<const Choice> all);
   void read_announced(const Agreement& agreement, size_t longest, const Ranges& ranges, Read read);
   void expose_all(Bytes mine, std::span<const size_t> sizes, size_t longest, Read read);
   // What ranks send each other at one time. While one is read, the next is on its way.
@@ -122,11 +128,10 @@ class MpiGroup : public Transport {
     std::vector<std::byte> staging;
     std::vector<const std::byte*> peers;  // where the bytes received are
     std::vector<size_t> begins;
-    std::vector<MPI_Request> requests;
+    Wire::Requests requests;
   };
   // Begins to send and to receive the bytes from `skipped` to skipped + part of every range.
   Swap& begin_swap(size_t number, Bytes mine, const Ranges& ranges, size_t skipped, size_t part);
-  void finish(Swap& swap);
 
   std::shared_ptr<State> state_;
   std::vector<std::byte> staging_;

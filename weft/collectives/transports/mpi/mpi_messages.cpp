@@ -7,18 +7,18 @@
 
 namespace weft {
 
-void Outbox::send(const Tensor& tensor, Transport::Range range, int to, int tag, MPI_Comm comm) {
+void Outbox::send(const Tensor& tensor, Transport::Range range, int to, int tag, const Wire& wire) {
   release_delivered();
   for (size_t at = 0; at < range.size(); at += longest_message) {
     const Transport::Range piece = range.piece(at, longest_message);
-    MPI_Isend(tensor.data<std::byte>() + piece.first, static_cast<int>(piece.size()), MPI_BYTE, to, tag, comm,
-              &messages.emplace_back(Message{tensor}).request);
+    Message& message = messages.emplace_back(Message{tensor, {}});
+    wire.send(tensor.data<std::byte>() + piece.first, piece.size(), to, tag, message.request);
   }
 }
 
 void Outbox::release_delivered() {
   for (int done = 1; done && !messages.empty();) {
-    MPI_Test(&messages.front().request, &done, MPI_STATUS_IGNORE);
+    MPI_Test(messages.front().request.data(), &done, MPI_STATUS_IGNORE);
     if (done) messages.pop_front();
   }
 }
@@ -36,7 +36,7 @@ void MpiGroup::send(Call call, GroupRank to, Bytes bytes) {
   Tensor message({static_cast<int64_t>(sizeof call + bytes.size())}, DType::u8);
   std::memcpy(message.mutate<std::byte>(), &call, sizeof call);
   std::copy(bytes.begin(), bytes.end(), message.mutate<std::byte>() + sizeof call);
-  state_->outbox->send(message, {0, message.bytes()}, to.value, 0, state_->comm);
+  state_->outbox->send(message, {0, message.bytes()}, to.value, 0, state_->wire);
   end();
 }
 
@@ -47,17 +47,13 @@ Call MpiGroup::receive(Call call, GroupRank from, std::span<std::byte> bytes) {
   begin(call);
   MPI_Message matched;
   MPI_Status status;
-  wait_until([&] {
-    int arrived = 0;
-    MPI_Improbe(from.value, 0, state_->comm, &arrived, &matched, &status);
-    return arrived != 0;
-  });
+  wait_until([&] { return state_->wire.has_arrived(from.value, 0, matched, status); });
   int size = 0;
   MPI_Get_count(&status, MPI_BYTE, &size);
   std::vector<std::byte> first(static_cast<size_t>(size));
-  MPI_Request request;
-  MPI_Imrecv(first.data(), size, MPI_BYTE, &matched, &request);
-  finish(request);
+  Wire::Requests requests(1);
+  MPI_Imrecv(first.data(), size, MPI_BYTE, &matched, requests.data());
+  finish(requests);
   Call sent;
   std::memcpy(&sent, first.data(), sizeof sent);
   const Range message{0, sizeof call + bytes.size()};
@@ -65,9 +61,9 @@ Call MpiGroup::receive(Call call, GroupRank from, std::span<std::byte> bytes) {
     state_->job->fail(state_->rank_on_node, wrong_message(sent, global(from), call, global({rank()})));
   std::copy(first.begin() + sizeof call, first.end(), bytes.begin());
   for (size_t at = first.size(); at < message.size(); at += longest_message) {
-    MPI_Irecv(bytes.data() + at - sizeof call, static_cast<int>(message.piece(at, longest_message).size()), MPI_BYTE,
-              from.value, 0, state_->comm, &request);
-    finish(request);
+    state_->wire.receive(bytes.data() + at - sizeof call, message.piece(at, longest_message).size(), from.value, 0,
+                         requests);
+    finish(requests);
   }
   end();
   return sent;

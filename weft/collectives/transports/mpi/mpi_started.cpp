@@ -9,7 +9,7 @@
 namespace weft {
 namespace {
 
-constexpr uint64_t tags = 32765;  // the last that every MPI library has is 32767
+constexpr uint64_t tags_of_started = 32763;  // between those of mpi_group.h
 
 }  // namespace
 
@@ -38,7 +38,7 @@ class MpiGroup::PendingCall final : public Transport::Started {
   std::vector<std::byte> staging_;
   std::vector<const std::byte*> peers_;
   std::vector<size_t> begins_;
-  std::vector<MPI_Request> requests_;
+  Wire::Requests requests_;
   bool posted_ = false, received_ = false;
 };
 
@@ -47,14 +47,14 @@ MpiGroup::PendingCall::PendingCall(MpiGroup& group, const Call& call, Tensor min
       call_(call),
       mine_(std::move(mine)),
       longest_(longest),
-      tag_(static_cast<int>(1 + group.state_->started++ % tags)),
+      tag_(static_cast<int>(1 + group.state_->started++ % tags_of_started)),
       agreement_(group, call, true, {mine_.data<std::byte>(), mine_.bytes()}, longest),
       of_peers_(ranges.of_peers.begin(), ranges.of_peers.end()) {
   Outbox& outbox = *group.state_->outbox;
   outbox.collectives.push_back(this);
   for (int r = 0; r < group.size() && longest_ > few_bytes; ++r) {
     const Range out = of_peers_.empty() ? Range{0, mine_.bytes()} : ranges.by_peers[static_cast<size_t>(r)];
-    if (r != group.rank()) outbox.send(mine_, out, r, tag_, group.state_->comm);
+    if (r != group.rank()) outbox.send(mine_, out, r, tag_, group.state_->wire);
   }
 }
 
@@ -77,8 +77,8 @@ void MpiGroup::PendingCall::post() {
     }
     peers_.push_back(place);
     for (size_t at = 0; at < in.size(); at += longest_message) {
-      const auto count = static_cast<int>(in.piece(at, longest_message).size());
-      MPI_Irecv(place, count, MPI_BYTE, static_cast<int>(r), tag_, group_.state_->comm, &requests_.emplace_back());
+      const size_t count = in.piece(at, longest_message).size();
+      group_.state_->wire.receive(place, count, static_cast<int>(r), tag_, requests_);
       place += count;
     }
   }
@@ -87,7 +87,7 @@ void MpiGroup::PendingCall::post() {
 void MpiGroup::PendingCall::receive() {
   received_ = true;
   if (!posted_) post();
-  for (MPI_Request& request : requests_) group_.finish(request);
+  group_.finish(requests_);
 }
 
 bool MpiGroup::PendingCall::ready() {

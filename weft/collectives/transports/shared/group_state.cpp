@@ -116,7 +116,7 @@ void SharedMemory::CallScope::complete_step() {
     return compare(n);
   }
   bool asleep = false;
-  wait_for(group_.spin_policy_, event, job_.pause(), all, [&] {
+  wait_for(group_.spin_policy_, event, job_.pause(me()), all, [&] {
     compare(n);
     asleep = true;
     Slot& awaited = group_.slot(arrived, slots_.steps - 1);

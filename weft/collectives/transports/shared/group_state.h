@@ -92,7 +92,8 @@ void SharedMemory::await(const std::atomic<uint64_t>& word, uint64_t value, int 
   const int me = members_[rank_];
   bool asleep = false;
   wait_for(
-      spin_policy_, state_->event, job_->pause(), [&] { return word.load(std::memory_order_seq_cst) >= value; },
+      spin_policy_, state_->event, job_->pause(members_[rank_]),
+      [&] { return word.load(std::memory_order_seq_cst) >= value; },
       [&] {
         meanwhile();
         asleep = true;

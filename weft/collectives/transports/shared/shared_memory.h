@@ -33,6 +33,7 @@ class SharedMemory : public Transport {
   // This rank's view of that group. All state is in the job's memory, so a second view can take over from a first.
   static std::unique_ptr<SharedMemory> connect(std::shared_ptr<Job> job, int rank, AddressSpace address_space);
 
+  const std::shared_ptr<Job>& job() const { return job_; }
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   GlobalRank global(GroupRank rank) const override;

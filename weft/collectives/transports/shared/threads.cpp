@@ -20,8 +20,10 @@ constexpr std::chrono::milliseconds grace(250);
 
 class Ranks {
  public:
-  Ranks(int n, std::chrono::milliseconds deadline)
-      : job_(Job::create(Memory::of_this_process(address_space), n, deadline)), ended_(static_cast<size_t>(n)) {
+  Ranks(int n, std::chrono::milliseconds deadline, int first)
+      : first_(first),
+        job_(Job::create(Memory::of_this_process(address_space), n, deadline)),
+        ended_(static_cast<size_t>(n)) {
     SharedMemory::lay_out(*job_, SharedMemory::AddressSpace::one_process);
   }
 
@@ -31,9 +33,9 @@ class Ranks {
     for (int r = 0; r < job_->ranks(); ++r) try {
         threads.emplace_back([this, r, &body] { run(r, body); });
       } catch (const std::system_error& error) {  // ranks that are running already must end
-        fail(r,
-             std::make_exception_ptr(Error("run_ranks: no thread for rank " + text(r) + " of " + text(job_->ranks()) +
-                                           ": " + error.what() + "; take fewer, or see ulimit -u and -v")));
+        fail(r, std::make_exception_ptr(Error("run_ranks: no thread for rank " + text(first_ + r) + " of " +
+                                              text(job_->ranks()) + ": " + error.what() +
+                                              "; take fewer, or see ulimit -u and -v")));
         break;
       }
     wait(threads.size(), stuck);
@@ -46,7 +48,7 @@ class Ranks {
   void run(int r, const std::function<void(std::unique_ptr<Transport>)>& body) {
     try {
       const LastStack stack;
-      job_->join(r);
+      job_->join(r, first_ + r);
       body(connect(r));
       connect(r)->finalize(Site::here());
     } catch (...) {
@@ -79,19 +81,21 @@ class Ranks {
     if (change_.wait_for(lock, grace, all_ended)) return;
     std::string who;
     for (size_t r = 0; r < started; ++r)
-      if (!ended_[r]) who += "\n  rank " + text(static_cast<int>(r)) + " does not end, and no thread can be made to";
+      if (!ended_[r])
+        who += "\n  rank " + text(first_ + static_cast<int>(r)) + " does not end, and no thread can be made to";
     lock.unlock();
     const int first = job_->first_to_fail();
     const Fault fault(job_->failure().exit_code, job_->failure().what() + who);
-    if (stuck) stuck(first, fault);
-    write_report("weft: run_ranks waits for a rank that does not end, because rank " + text(first) + " failed\n  " +
-                 fault.what() + "\n");
+    if (stuck) stuck(first_ + first, fault);
+    write_report("weft: run_ranks waits for a rank that does not end, because rank " + text(first_ + first) +
+                 " failed\n  " + fault.what() + "\n");
   }
 
   std::unique_ptr<SharedMemory> connect(int r) {
     return SharedMemory::connect(job_, r, SharedMemory::AddressSpace::one_process);
   }
 
+  const int first_;  // the number of the first in reports
   std::shared_ptr<Job> job_;
   std::mutex mutex_;  // guards all below
   std::condition_variable change_;
@@ -103,9 +107,9 @@ class Ranks {
 }  // namespace
 
 void run_ranks(int n, const std::function<void(std::unique_ptr<Transport>)>& body, std::chrono::milliseconds deadline,
-               const Stuck& stuck) {
+               const Stuck& stuck, int first) {
   require(n > 0, "run_ranks: ", n, " ranks");
-  Ranks(n, deadline).run(body, stuck);
+  Ranks(n, deadline, first).run(body, stuck);
 }
 
 }  // namespace weft
