@@ -4,9 +4,11 @@
 of weights. Then it kills runs at random steps, resumes them, and compares again. With --same-bits among the options the
 bits must agree for all numbers of ranks, and otherwise for runs on the same number.
 
-    tests/apps/same_anywhere.py PROGRAM [--threads 1 2 3 4 8] [--processes 1 2 3 4] [--mpiexec NAME] [--kills 4]
-                                [--tolerance 0] [--samples N] [--against-host 1e-9] -- OPTION...
+    tests/apps/same_anywhere.py PROGRAM [--threads 1 2 3 4 8] [--processes 1 2 3 4] [--in-two-processes 2]
+                                [--mpiexec NAME] [--kills 4] [--tolerance 0] [--samples N] [--against-host 1e-9]
+                                -- OPTION...
 
+--in-two-processes is the number of ranks, as threads, in each of two processes.
 With --tolerance 0 all curves and hashes must be bit-identical; otherwise it is the relative tolerance of the losses,
 and hashes are not compared. --samples writes a small data set for it. --against-host, for runs on a card, is the
 tolerance of their losses against a run on the CPU.
@@ -30,8 +32,9 @@ class Program:
 
     def command(self, way, out, *more):
         kind, ranks = way
-        launcher = [self.options.mpiexec, "-n", str(ranks)] if kind == "processes" else []
-        threads = ["--ranks", str(ranks)] if kind == "threads" else []
+        processes = {"threads": 0, "processes": ranks, "threads of two processes": 2}[kind]
+        launcher = [self.options.mpiexec, "-n", str(processes)] if processes else []
+        threads = [] if kind == "processes" else ["--ranks", str(ranks // max(processes, 1))]
         return [*launcher, self.options.program, *threads, "--out", str(self.folder / out), *self.options.rest, *more]
 
     def result(self, out, text):
@@ -73,6 +76,7 @@ def main():
     parser.add_argument("program")
     parser.add_argument("--threads", type=int, nargs="*", default=[1, 2, 3, 4, 8])
     parser.add_argument("--processes", type=int, nargs="*", default=[1, 2, 3, 4])
+    parser.add_argument("--in-two-processes", type=int, nargs="*", default=[])
     parser.add_argument("--mpiexec", default="mpiexec")
     parser.add_argument("--kills", type=int, default=4)
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
@@ -83,6 +87,7 @@ def main():
     options = parser.parse_args(own)
     options.rest = sys.argv[len(own) + 2:]
     ways = [("threads", n) for n in options.threads] + [("processes", n) for n in options.processes]
+    ways += [("threads of two processes", 2 * n) for n in options.in_two_processes]
     draw = random.Random(options.seed)
     print(f"seed {options.seed}")
     bad = 0
@@ -103,7 +108,7 @@ def main():
         expected, rows = program.run(ways[0], "first"), program.rows("first")
         steps, seconds = len(rows), (rows[-1]["time"] - rows[0]["time"]) / len(rows)
         for way in ways:
-            report(f"{way[1]} {way[0]}", program.run(way, f"{way[0]}{way[1]}"), expected)
+            report(f"{way[1]} {way[0]}", program.run(way, f"{way[0]}{way[1]}".replace(" ", "_")), expected)
         if options.against_host:
             on_card, options.rest = options.rest, ["cpu" if word == "cuda" else word for word in options.rest]
             report("on the host", program.run(ways[0], "host"), expected, options.against_host)

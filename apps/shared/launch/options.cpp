@@ -142,7 +142,8 @@ CommandLine::~CommandLine() = default;
 void CommandLine::add_common() {
   constexpr int64_t most = std::numeric_limits<int64_t>::max();
   add("--ranks", options_.ranks,
-      "number of ranks of each process, as threads; 0: one if mpiexec has started it, else one per physical core, or one on a card",
+      "number of ranks of each process, as threads; 0: one if mpiexec has started the process, else one per physical "
+      "core, or one on a card",
       {0, 1024});
   add("--device", options_.device, "device that computes", {"auto", "cpu", "cuda"});
   add("--dtype", options_.dtype, "element type of the network", {"f32", "f64", "bf16"});

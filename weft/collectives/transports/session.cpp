@@ -118,6 +118,7 @@ void Session::run_ranks(int n, const std::function<void(std::unique_ptr<Transpor
     leave(fault.exit_code);
   };
   if (size() == 1) return weft::run_ranks(n, body, options_.deadline, stuck);
+  of_threads_ = true;
   processes_->run_ranks(n, body, options_.deadline, stuck);
 }
 
@@ -160,8 +161,8 @@ void Session::end(int exit_code, const std::string& what, bool first) {
   ended_ = true;
   // Only the first rank to fail reports, and it ends all others long before this sleep is over.
   if (!first) std::this_thread::sleep_for(std::chrono::seconds(2));
-  std::string report = "weft: rank " + text(rank()) + " of " + text(size()) + " ends the job with exit code " +
-                       text(exit_code) + "\n  " + what;
+  std::string report = "weft: " + std::string(of_threads_ ? "process " : "rank ") + text(rank()) + " of " +
+                       text(size()) + " ends the job with exit code " + text(exit_code) + "\n  " + what;
   if (job_ && is_input_error(exit_code)) {
     if (first) job_->memory().remove_file();  // otherwise the first report may have named it
   } else if (job_ && !finalized_) {

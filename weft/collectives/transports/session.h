@@ -66,6 +66,7 @@ class Session {
   int exceptions_before_;
   bool finalized_ = false;  // all ranks have reached the end, and any of them may have removed the job's file
   bool ended_ = false;
+  bool of_threads_ = false;  // the ranks of each of several processes are threads
 };
 
 // Runs the body in a session, and ends the job with a report if it throws.
