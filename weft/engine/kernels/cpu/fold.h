@@ -6,6 +6,7 @@
 // to the first of these. Then the running values are combined in halves. The elements that do not fill a piece are
 // combined last, one by one.
 #include <cstdint>
+#include <functional>
 #include <utility>
 
 #include "weft/engine/kernels/cpu/simd.h"
@@ -13,15 +14,17 @@
 namespace weft::cpu {
 
 // The elements of a row that a kernel reads or writes at once: at(x) is a vector of elements x[i...], or the single
-// element x[i] at the end of a row.
+// element x[i] at the end of a row; at(c) is the value c for each of them.
 template <class T> struct Several {
   int64_t i;
   Vector<T> operator()(const T* x) const { return load(x + i); }
+  Vector<T> operator()(T value) const { return broadcast(value); }
   void put(Vector<T> values, T* y) const { store(y + i, values); }
 };
 template <class T> struct Single {
   int64_t i;
   T operator()(const T* x) const { return x[i]; }
+  T operator()(T value) const { return value; }
   void put(T value, T* y) const { y[i] = value; }
 };
 
@@ -43,9 +46,9 @@ template <class T, int width = lanes<T> / 2, class Combine> T across(Vector<T> v
     return v[0];
 }
 
-// Combines f(at) for every `at` of a row.
-template <class T, class Combine, class F>
-[[gnu::always_inline]] inline T fold(int64_t begin, int64_t end, T start, Combine combine, F f) {
+// The result of result = step(result, at) for every `at` of a row, where `combine` unites two results.
+template <class T, class Step, class Combine>
+[[gnu::always_inline]] inline T fold(int64_t begin, int64_t end, T start, Step step, Combine combine) {
   constexpr int parts = 64 / vector_bytes;            // vectors that make up 64 bytes
   constexpr int64_t width = 64 / int64_t(sizeof(T));  // elements in them
   T result = start;
@@ -54,7 +57,7 @@ template <class T, class Combine, class F>
     Vector<T> running[4 * parts];
     unroll<4 * parts>([&](auto part) __attribute__((always_inline)) { running[part] = broadcast(start); });
     const auto take = [&](auto part) __attribute__((always_inline)) {
-      running[part] = combine(running[part], f(Several<T>{i + part * lanes<T>}));
+      running[part] = step(running[part], Several<T>{i + part * lanes<T>});
     };
     for (; i + 4 * width <= end; i += 4 * width) unroll<4 * parts>(take);
     for (; i + width <= end; i += width) unroll<parts>(take);
@@ -66,13 +69,18 @@ template <class T, class Combine, class F>
       for (int p = 0; p < half; ++p) running[p] = combine(running[p], running[p + half]);
     result = across<T>(running[0], combine);
   }
-  for (; i < end; ++i) result = combine(result, f(Single<T>{i}));
+  for (; i < end; ++i) result = step(result, Single<T>{i});
   return result;
 }
 
+// The sum of f(at), or of f(at) g(at), where each product is fused with its addition.
 template <class T, class F> [[gnu::always_inline]] inline T folded_sum(int64_t begin, int64_t end, F f) {
   return fold(
-      begin, end, T(0), [](auto a, auto b) { return a + b; }, f);
+      begin, end, T(0), [f](auto sum, auto at) { return sum + f(at); }, std::plus<>());
+}
+template <class T, class F, class G> [[gnu::always_inline]] inline T folded_sum(int64_t begin, int64_t end, F f, G g) {
+  return fold(
+      begin, end, T(0), [f, g](auto sum, auto at) { return fused_multiply_add(f(at), g(at), sum); }, std::plus<>());
 }
 
 }  // namespace weft::cpu

@@ -15,22 +15,29 @@ namespace {
 
 constexpr int64_t leaf_length = 4096;  // longer rows are summed by halves, so errors grow with log n
 
-template <class T, class F> T sum_range(int64_t begin, int64_t end, F f) {
+template <class T, class... F> T sum_range(int64_t begin, int64_t end, F... f) {
   if (end - begin > leaf_length) {
     const int64_t middle = begin + (end - begin + 2 * leaf_length - 1) / (2 * leaf_length) * leaf_length;
-    return sum_range<T>(begin, middle, f) + sum_range<T>(middle, end, f);
+    return sum_range<T>(begin, middle, f...) + sum_range<T>(middle, end, f...);
   }
-  return folded_sum<T>(begin, end, f);
+  return folded_sum<T>(begin, end, f...);
 }
 
-template <class T, class F> [[gnu::always_inline]] inline T sum_of(int64_t n, F f) {
-  return n <= leaf_length ? folded_sum<T>(0, n, f) : sum_range<T>(0, n, f);  // g++ inlines only the first
+// The sum of f(at), or of the products of two.
+template <class T, class... F> [[gnu::always_inline]] inline T sum_of(int64_t n, F... f) {
+  return n <= leaf_length ? folded_sum<T>(0, n, f...) : sum_range<T>(0, n, f...);  // g++ inlines only the first
+}
+
+// The elements of x, to be summed.
+template <class T> auto elements(const T* x) {
+  return [x](auto at) { return at(x); };
 }
 
 // The greatest element that is not NaN, -inf if there is none.
 template <class T> T greatest(int64_t n, const T* x) {
   const auto greater = [](auto a, auto b) { return b > a ? b : a; };
-  return fold(0, n, T(-INFINITY), greater, [x](auto at) { return at(x); });
+  return fold(
+      0, n, T(-INFINITY), [=](auto result, auto at) { return greater(result, at(x)); }, greater);
 }
 
 // sum(e^(x - shift)).
@@ -39,7 +46,7 @@ template <class T> T sum_exp(int64_t n, const T* __restrict x, T shift) {
   for (int64_t begin = 0; begin < n; begin += leaf_length / 4) {
     const int64_t count = std::min(n - begin, leaf_length / 4);
     for (int64_t i = 0; i < count; ++i) e[i] = maths::exp(x[begin + i] - shift);
-    sum += sum_of<T>(count, [&e](auto at) { return at(e); });
+    sum += sum_of<T>(count, elements(e));
   }
   return sum;
 }
@@ -50,11 +57,10 @@ int64_t together(int64_t n) { return std::clamp<int64_t>(2048 / std::max<int64_t
 
 template <class T> void find_moments(int64_t rows, int64_t n, T epsilon, const T* x, Moments<T>* moments) {
   const T share = 1 / T(std::max<int64_t>(n, 1));
-  for (int64_t r = 0; r < rows; ++r)
-    moments[r].mean = share * sum_of<T>(n, [row = x + r * n](auto at) { return at(row); });
+  for (int64_t r = 0; r < rows; ++r) moments[r].mean = share * sum_of<T>(n, elements(x + r * n));
   for (int64_t r = 0; r < rows; ++r) {
     const auto centered = [row = x + r * n, mean = moments[r].mean](auto at) { return at(row) - mean; };
-    moments[r].rstd = share * sum_of<T>(n, [&](auto at) { return centered(at) * centered(at); });
+    moments[r].rstd = share * sum_of<T>(n, centered, centered);
   }
   for (int64_t r = 0; r < rows; ++r) moments[r].rstd = maths::rsqrt(moments[r].rstd + epsilon);
 }
@@ -66,19 +72,19 @@ template <class T> struct FewRows {
   const T* slopes;  // the cotangents before the relu
   const Moments<T>* moments;
 
-  auto normalized(int64_t row) const {
-    return [x = x + row * n, mean = moments[row].mean, rstd = moments[row].rstd](auto at) {
-      return (at(x) - mean) * rstd;
-    };
+  auto centered(int64_t row) const {
+    return [x = x + row * n, mean = moments[row].mean](auto at) { return at(x) - mean; };
   }
-  auto scaled(int64_t row) const {
-    return [slope = slopes + row * n, gamma = gamma](auto at) { return at(slope) * at(gamma); };
+  auto normalized(int64_t row) const {
+    return [centered = centered(row), rstd = moments[row].rstd](auto at) { return centered(at) * rstd; };
   }
 
-  void scale_and_shift(const T* beta, T* y) const {
+  // Nothing of y is below `least`.
+  void scale_and_shift(const T* beta, T least, T* y) const {
     for (int64_t r = 0; r < rows; ++r)
-      for_all<T>(n, [beta, gamma = gamma, to = y + r * n, normalized = normalized(r)](auto at) {
-        at.put(fused_multiply_add(normalized(at), at(gamma), at(beta)), to);
+      for_all<T>(n, [beta, gamma = gamma, least, to = y + r * n, normalized = normalized(r)](auto at) {
+        const auto result = fused_multiply_add(normalized(at), at(gamma), at(beta));
+        at.put(result < at(least) ? at(least) : result, to);
       });
   }
   void sum_over_rows(T* dgamma, T* dbeta) const {
@@ -93,17 +99,23 @@ template <class T> struct FewRows {
       at.put(by_beta, dbeta);
     });
   }
-  // As the pullback of standardize.
+  // As the pullback of standardize, with rstd taken out of y and so out of the loops.
   void pull_back(T* dx) const {
-    T along_one[max_together], along_y[max_together];
+    T along_one[max_together], along_x[max_together];
     const T share = 1 / T(n);
     for (int64_t r = 0; r < rows; ++r) {
-      along_one[r] = share * sum_of<T>(n, scaled(r));
-      along_y[r] = share * sum_of<T>(n, [y = normalized(r), g = scaled(r)](auto at) { return g(at) * y(at); });
+      const T* const slope = slopes + r * n;
+      const auto scaled = [slope, gamma = gamma](auto at) { return at(slope) * at(gamma); };
+      const T rstd = moments[r].rstd;
+      along_one[r] = share * sum_of<T>(n, elements(slope), elements(gamma));
+      along_x[r] = rstd * (share * (rstd * sum_of<T>(n, scaled, centered(r))));
     }
     for (int64_t r = 0; r < rows; ++r)
-      for_all<T>(n, [y = normalized(r), g = scaled(r), one = along_one[r], along = along_y[r], rstd = moments[r].rstd,
-                     to = dx + r * n](auto at) { at.put(rstd * (g(at) - one - y(at) * along), to); });
+      for_all<T>(n, [slope = slopes + r * n, gamma = gamma, centered = centered(r), one = along_one[r],
+                     along = along_x[r], rstd = moments[r].rstd, to = dx + r * n](auto at) {
+        const auto off_one = fused_multiply_add(at(slope), at(gamma), at(-one));
+        at.put(rstd * fused_multiply_add(centered(at), at(-along), off_one), to);
+      });
   }
 };
 
@@ -141,7 +153,7 @@ template <class T> void softmax(int64_t rows, int64_t n, const T* __restrict x, 
   for (; rows > 0; --rows, x += n, y += n) {
     const T shift = greatest(n, x);
     for (int64_t i = 0; i < n; ++i) y[i] = maths::exp(x[i] - shift);
-    const T scale = 1 / sum_of<T>(n, [y](auto at) { return at(y); });
+    const T scale = 1 / sum_of<T>(n, elements(y));
     for (int64_t i = 0; i < n; ++i) y[i] *= scale;
   }
 }
@@ -149,7 +161,7 @@ template <class T> void softmax(int64_t rows, int64_t n, const T* __restrict x, 
 template <class T>
 void softmax_pullback(int64_t rows, int64_t n, const T* __restrict y, const T* __restrict g, T* __restrict dx) {
   for (; rows > 0; --rows, y += n, g += n, dx += n) {
-    const T dot = sum_of<T>(n, [y, g](auto at) { return at(g) * at(y); });
+    const T dot = sum_of<T>(n, elements(g), elements(y));
     for (int64_t i = 0; i < n; ++i) dx[i] = y[i] * (g[i] - dot);
   }
 }
@@ -164,7 +176,7 @@ template <class T> void log_softmax(int64_t rows, int64_t n, const T* __restrict
 template <class T>
 void log_softmax_pullback(int64_t rows, int64_t n, const T* __restrict y, const T* __restrict g, T* __restrict dx) {
   for (; rows > 0; --rows, y += n, g += n, dx += n) {
-    const T total = sum_of<T>(n, [g](auto at) { return at(g); });
+    const T total = sum_of<T>(n, elements(g));
     for (int64_t i = 0; i < n; ++i) dx[i] = g[i] - maths::exp(y[i]) * total;
   }
 }
@@ -196,8 +208,8 @@ void standardize_pullback(int64_t rows, int64_t n, const T* __restrict y, const 
                           const T* __restrict g, T* __restrict dx) {
   const T share = 1 / T(std::max<int64_t>(n, 1));
   for (; rows > 0; --rows, y += n, g += n, dx += n, ++rstd) {
-    const T scale = *rstd, along_one = share * sum_of<T>(n, [g](auto at) { return at(g); });
-    const T along_y = share * sum_of<T>(n, [g, y](auto at) { return at(g) * at(y); });
+    const T scale = *rstd, along_one = share * sum_of<T>(n, elements(g));
+    const T along_y = share * sum_of<T>(n, elements(g), elements(y));
     for (int64_t i = 0; i < n; ++i) dx[i] = scale * (g[i] - along_one - y[i] * along_y);
   }
 }
@@ -208,8 +220,8 @@ void layer_norm(int64_t rows, int64_t n, T epsilon, bool relu, const T* x, const
   for (int64_t begin = 0, few = together(n); begin < rows; begin += few) {
     const int64_t end = std::min(begin + few, rows);
     find_moments(end - begin, n, epsilon, x + begin * n, moments + begin);
-    FewRows<T>{end - begin, n, x + begin * n, gamma, nullptr, moments + begin}.scale_and_shift(beta, y + begin * n);
-    for (int64_t i = begin * n; relu && i < end * n; ++i) y[i] = Relu{}.f(y[i]);
+    const FewRows<T> few_rows{end - begin, n, x + begin * n, gamma, nullptr, moments + begin};
+    few_rows.scale_and_shift(beta, relu ? T(0) : T(-INFINITY), y + begin * n);
   }
 }
 
