@@ -296,19 +296,21 @@ TEST_CASE("a damaged line of metrics ends what a resumed run keeps") {
 TEST_CASE("sessions add up to the whole run, without those after the step it resumes from") {
   const ScratchFolder folder;
   Traffic two, three;
-  two[Verb::all_reduce] = {2, 20, 0.5};
+  two[Verb::all_reduce] = {2, 20, 0.5, 1};
   three[Verb::all_gather] = {3, 30, 0.25};
-  const std::vector<RunSession> sessions = {{10, 100, {{4, 1, 0.5}}, {two}},
-                                            {20, 200, {{8, 2, 1}, {8, 3, 1}}, {two, three}}};
+  const std::vector<RunSession> sessions = {{0, 10, 100, {{4, 1, 0.5}}, {two}},
+                                            {10, 20, 200, {{8, 2, 1}, {8, 3, 1}}, {two, three}}};
   put(folder / "sessions.json", json(sessions));
   const std::vector<RunSession> read = sessions_up_to(20, folder / "sessions.json");
   REQUIRE(read.size() == 2);
+  CHECK(read[1].first_step == 10);
   const RunSession all = whole(read);
   CHECK(all.last_step == 20);
   CHECK(all.images == 300);
   CHECK(all.ranks.at(0).seconds == 12);
   CHECK(all.ranks.at(1).communication == 3);
   CHECK(all.traffic.at(0)[Verb::all_reduce].bytes == 40);
+  CHECK(all.traffic.at(0)[Verb::all_reduce].small_calls == 2);
   CHECK(all.traffic.at(1)[Verb::all_gather].calls == 3);
   CHECK(sessions_up_to(19, folder / "sessions.json").size() == 1);
   CHECK(sessions_up_to(20, folder / "none").empty());

@@ -54,6 +54,22 @@ TEST_CASE("calls and received bytes are counted by verb without changing results
   });
 }
 
+TEST_CASE("calls are small if no rank has more than 32 bytes") {
+  on_counted_ranks([](Communicator& comm, Traffic& traffic) {
+    const int me = number(comm);
+    comm.all_reduce(data_of(me, {4}));
+    comm.all_reduce(data_of(me, {5}));
+    comm.start(AllReduce{}, data_of(me, {4})).wait();
+    Rows rows(static_cast<size_t>(comm.size()), 0);
+    rows[0] = 5;
+    comm.all_gather_v(data_of(me, {me == 0 ? 5 : 0}), rows);
+    comm.barrier();
+    expect(traffic[Verb::all_reduce].small_calls == 2, "two sums of 32 bytes");
+    expect(traffic[Verb::all_gather_v].small_calls == 0, "a gathering of 40 bytes of rank 0");
+    expect(traffic[Verb::barrier].small_calls == 1, "a barrier");
+  });
+}
+
 TEST_CASE("a started and awaited collective counts as one call") {
   on_counted_ranks([](Communicator& comm, Traffic& traffic) {
     comm.barrier();

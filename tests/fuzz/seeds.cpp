@@ -94,10 +94,10 @@ void seed_runs(const std::filesystem::path& folder) {
   }
   seed(folder, "metrics", "two", contents(scratch / "metrics.jsonl"));
   Traffic traffic;
-  traffic[Verb::all_reduce] = {2, 20, 0.5};
+  traffic[Verb::all_reduce] = {2, 20, 0.5, 1};
   traffic[Verb::all_gather_v] = {3, 30, 1e-6};
   seed(folder, "sessions", "two",
-       json({{10, 100, {{4, 1, 0.5}}, {traffic}}, {20, 200, {{8, 2, 1}, {8, 3, 1}}, {{}, traffic}}}));
+       json({{0, 10, 100, {{4, 1, 0.5}}, {traffic}}, {10, 20, 200, {{8, 2, 1}, {8, 3, 1}}, {{}, traffic}}}));
   Options options;
   const CommandLine line("train", "Trains.", options);
   for (const char* target : {"config", "earlier_config"}) seed(folder, target, "defaults", line.config());

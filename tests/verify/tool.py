@@ -181,6 +181,19 @@ with tempfile.TemporaryDirectory() as name:
     weft("certify", folder / "S3", "-o", folder / "changed.json")
     check("a changed dump", json.loads((folder / "changed.json").read_text())["files"][1] != proof["files"][1], run)
 
+    # A step of 100 ms, with one sum of 1 MB.
+    (folder / "run").mkdir()
+    recorded = {"seconds": 1, "communication": 0.5, "data": 0, "traffic": {"all_reduce": [10, 10_000_000, 0.5, 0]}}
+    (folder / "run/sessions.json").write_text(json.dumps([{"first_step": 0, "last_step": 10, "images": 320, "ranks": [recorded] * 2}]))
+    link = ["--latency", "1ms", "--bandwidth", "80Mbit", "--overhead", "0s"]
+    run = weft("plan", folder / "run", *link, "--ranks", "2,4", "--json")
+    planned = json.loads(run.stdout)
+    check("a plan", [(step["ranks"], step["most_of_it"]) for step in planned] == [(2, "all_reduce"), (4, "all_reduce")] and
+          math.isclose(planned[0]["seconds"], 0.1 + 5e-3 + (64 + 1e6) / 1e7) and
+          math.isclose(planned[1]["seconds"], 0.1 + 6e-3 + (3 * 64 + 1.5e6) / 1e7), run)
+    run = weft("plan", folder / "run", *link)
+    check("a plan up to 16,384 ranks", run.stdout.count("\n") == 15 and " 16,384  " in run.stdout, run)
+
     for what, words, code, said in (
             ("a certificate by another name", ["certify", folder / "S3", "-o", folder / "proof.txt"], 65, "ends in .json"),
             ("a certificate of nothing", ["certify", folder / "none", "-o", folder / "proof.json"], 66, "manifest.json"),
@@ -192,6 +205,13 @@ with tempfile.TemporaryDirectory() as name:
             ("no scalar", ["verify", "clip", "--dump", *dump(folder / "no scale", 1, leave_out=("scale",))], 65, "'scale'"),
             ("no such loss", ["verify", "clop", "--dump", folder / "right/rank0.safetensors"], 65, "no loss is called 'clop'"),
             ("no such file", ["verify", "clip", "--dump", folder / "nowhere"], 66, "nowhere"),
+            ("a plan without a run", ["plan", folder / "nowhere", *link], 66, "nowhere; it is in the folder"),
+            ("a plan from another file", ["plan", folder / "ours.safetensors", *link], 65, "ours.safetensors: sessions: byte 0"),
+            ("a plan without a link", ["plan", folder / "run"], 64, "--latency is required"),
+            ("a time without a unit", ["plan", folder / "run", *link, "--computing", "3"], 64, "--computing: '3' is not a number with a unit"),
+            ("a link that carries nothing", ["plan", folder / "run", *link[:2], "--bandwidth", "0Mbit"], 64, "more than 0"),
+            ("a plan for no ranks", ["plan", folder / "run", *link, "--ranks", "2,0"], 64, "--ranks"),
+            ("a link of one process", ["link"], 65, "by mpiexec"),
             ("no subcommand", [], 64, "subcommand")):
         run = weft(*words)
         check(what, run.returncode == code and said in run.stdout + run.stderr, run)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// weft: tells any framework whether its distributed gradient is right, and if not, which mistake it has.
+// weft: tells any framework whether its distributed gradient is right, and if not, which mistake it has. Plans
+// trainings, too.
 #include <CLI/CLI.hpp>
 #include <charconv>
 #include <cmath>
@@ -8,6 +9,7 @@
 
 #include "tools/weft/dump/roles.h"
 #include "tools/weft/dump/tensor_files.h"
+#include "tools/weft/plan/commands.h"
 #include "tools/weft/run_case.h"
 #include "tools/weft/verdict/certificate.h"
 #include "tools/weft/verdict/compare.h"
@@ -219,6 +221,8 @@ int run(int argc, char** argv) {
   cases.add_flag("--json", json, "for programs");
   cases.callback([&] { code = list_cases(json); });
   app.add_subcommand("signatures", "the mistakes that have a name")->callback([&] { code = list_signatures(); });
+  weft::plan::add_plan(app, code);
+  weft::plan::add_link(app, argc, argv, code);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -34,6 +34,9 @@ class Transport {
  public:
   using Bytes = std::span<const std::byte>;
 
+  // By messages, so few bytes of a rank go with its call when ranks compare their calls, and no more messages follow.
+  static constexpr size_t few_bytes = 32;
+
   // The bytes [first, last) of a rank's memory.
   struct Range {
     size_t first = 0, last = 0;

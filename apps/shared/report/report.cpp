@@ -88,7 +88,8 @@ std::string traffic(const Report& report) {
          "<th>calls</th><th>bytes</th><th>bytes per call</th><th>mean time per rank</th></tr>\n" +
          rows + row("all", whole, count) +
          "</table></div>\n<p class='soft' style='margin:.8rem 0 0;font-size:.85rem'>" +
-         "Calls and bytes of inputs are sums over all ranks. Time includes waiting.</p></section>\n";
+         "Of the training steps. Calls and bytes of inputs are sums over all ranks. Time includes "
+         "waiting.</p></section>\n";
 }
 
 }  // namespace

@@ -147,7 +147,8 @@ void Run::step(int64_t images, const std::vector<Value>& shares, const std::vect
   const Tensor sums = rank_.comm.all_reduce(Tensor::from({count}, mine, DType::f64), ReduceOp::sum, Site::here("step"));
   ++step_;
   images_ += static_cast<double>(images);
-  time_ = {seconds(), rank_.traffic.since(traffic_before_).total().seconds, data_seconds_};
+  traffic_ = rank_.traffic.since(traffic_before_);
+  time_ = {seconds(), traffic_.total().seconds, data_seconds_};
 
   std::vector<Value> values = equal;
   for (size_t i = 0; i < shares.size(); ++i) {
@@ -214,7 +215,7 @@ void Run::save() {
     const Busy busy(rank_.comm, "writes a checkpoint of step " + text(step_) + " in " + options_.out);
     alone([&] { save_checkpoint(RunFolder::checkpoints(options_.out), step_, state_->tensors(), get, position()); });
   });
-  RunSession session{step_, images_, gather_times(), gather_traffic(rank_.traffic, rank_.comm)};
+  RunSession session{first_step_, step_, images_, gather_times(), gather_traffic(traffic_, rank_.comm)};
   if (!rank_.folder) return;
   if (!sessions_.empty() && sessions_.back().last_step > first_step_) sessions_.pop_back();
   sessions_.push_back(std::move(session));
@@ -236,7 +237,7 @@ std::string Run::hash_of_weights() {
 // Reports the one step of a dry run.
 void Run::tell_dry_run() {
   stopped_ = true;
-  const std::vector<Traffic> traffic = gather_traffic(rank_.traffic.since(traffic_before_), rank_.comm);
+  const std::vector<Traffic> traffic = gather_traffic(traffic_, rank_.comm);
   int64_t values = 0;
   const std::set<std::string> names = names_of(*state_);
   for (const auto& [name, dtype, shape] : state_->tensors()) {

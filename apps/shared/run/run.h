@@ -99,7 +99,7 @@ class Run {
   bool stopped_ = false;
   // Since `begin`, up to the last step.
   std::chrono::steady_clock::time_point began_;
-  Traffic traffic_before_;
+  Traffic traffic_before_, traffic_;
   double images_ = 0, data_seconds_ = 0;
   Report::RankTime time_;
 };

@@ -21,7 +21,7 @@ std::string json_of(const Report::RankTime& time, const Traffic& traffic) {
   for (size_t v = 0; v < Traffic::verbs; ++v)
     if (const Traffic::Count& count = traffic[static_cast<Verb>(v)]; count.calls > 0)
       counts += (counts.empty() ? "\"" : ", \"") + text(static_cast<Verb>(v)) + "\": [" + text(count.calls) + ", " +
-                text(count.bytes) + ", " + exact_number(count.seconds) + "]";
+                text(count.bytes) + ", " + exact_number(count.seconds) + ", " + text(count.small_calls) + "]";
   return "  {\"seconds\": " + exact_number(time.seconds) + ", \"communication\": " + exact_number(time.communication) +
          ", \"data\": " + exact_number(time.data) + ", \"traffic\": {" + counts + "}}";
 }
@@ -48,7 +48,8 @@ Traffic read_traffic(JsonText& json) {
         case 0: count.calls = read_count(json); break;
         case 1: count.bytes = read_count(json); break;
         case 2: count.seconds = json.real(); break;
-        default: json.refuse("more than calls, bytes and seconds");
+        case 3: count.small_calls = read_count(json); break;  // which earlier versions did not write
+        default: json.refuse("more than calls, bytes, seconds and small calls");
       }
     });
     if (place < 3) json.refuse("calls, bytes and seconds are needed");
@@ -69,7 +70,8 @@ void read_rank(JsonText& json, RunSession& session) {
 
 RunSession read_session(JsonText& json) {
   RunSession session;
-  json.object("a session", {{"last_step", [&] { session.last_step = read_count(json); }},
+  json.object("a session", {{"first_step", [&] { session.first_step = read_count(json); }, true},
+                            {"last_step", [&] { session.last_step = read_count(json); }},
                             {"images", [&] { session.images = json.real(); }},
                             {"ranks", [&] { json.array([&] { read_rank(json, session); }); }}});
   return session;
@@ -85,8 +87,9 @@ std::string json(const std::vector<RunSession>& sessions) {
     std::string ranks;
     for (size_t r = 0; r < session.ranks.size(); ++r)
       ranks += (r == 0 ? "\n" : ",\n") + json_of(session.ranks[r], session.traffic[r]);
-    all += (all.empty() ? "\n {" : ",\n {") + ("\"last_step\": " + text(session.last_step)) +
-           ", \"images\": " + exact_number(session.images) + ", \"ranks\": [" + ranks + "]}";
+    all += (all.empty() ? "\n {" : ",\n {") + ("\"first_step\": " + text(session.first_step)) +
+           ", \"last_step\": " + text(session.last_step) + ", \"images\": " + exact_number(session.images) +
+           ", \"ranks\": [" + ranks + "]}";
   }
   return "[" + all + "]\n";
 }

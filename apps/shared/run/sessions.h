@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Time and traffic of each session of a run, in sessions.json of its folder. A session lasts from a start of the run to
-// its interruption or end. So a report covers the whole run, even if it was interrupted.
+// Time and traffic of the steps of each session of a run, in sessions.json of its folder. A session lasts from a start
+// of the run to its interruption or end. So a report covers the whole run, even if it was interrupted.
 #include "apps/shared/report/report.h"
 
 namespace weft {
 
 struct RunSession {
-  int64_t last_step = 0;
+  int64_t first_step = 0, last_step = 0;  // steps that were done before and after it
   double images = 0;
   std::vector<Report::RankTime> ranks;
   std::vector<Traffic> traffic;  // of every rank

@@ -42,22 +42,22 @@ class CountedGroup final : public Transport {
   CountedGroup(std::unique_ptr<Transport> inner, Traffic& traffic) : inner_(std::move(inner)), traffic_(traffic) {}
 
   void exchange(const Call& call, Bytes mine, size_t longest, Ranges ranges, Read read) override {
-    const Stopwatch stopwatch(count(call, mine.size()));
+    const Stopwatch stopwatch(count(call, mine.size(), longest));
     inner_->exchange(call, mine, longest, ranges, read);
   }
   std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest, Ranges ranges) override {
-    Traffic::Count& calls = count(call, mine.bytes());
+    Traffic::Count& calls = count(call, mine.bytes(), longest);
     const Stopwatch stopwatch(calls);
     return std::unique_ptr<Started>(new CountedHalves(inner_->start(call, std::move(mine), longest, ranges), calls));
   }
   void combine(const Call& call, Bytes mine, std::span<std::byte> result, Fold fold) override {
-    const Stopwatch stopwatch(count(call, mine.size()));
+    const Stopwatch stopwatch(count(call, mine.size(), mine.size()));
     inner_->combine(call, mine, result, fold);
   }
   bool combine_for_each(const Call& call, Bytes mine, std::span<std::byte> result, const Folds& folds) override {
     const Stopwatch stopwatch(traffic_[call.verb]);
     const bool done = inner_->combine_for_each(call, mine, result, folds);
-    if (done) count(call, mine.size());
+    if (done) count(call, mine.size(), result.size());
     return done;
   }
   bool combine_near_first(const Call& call, Bytes mine, std::span<std::byte> result, const Sums& sums) override {
@@ -69,24 +69,24 @@ class CountedGroup final : public Transport {
   bool combine_in_any_order(const Call& call, Bytes mine, std::span<std::byte> result) override {
     const Stopwatch stopwatch(traffic_[call.verb]);
     const bool done = inner_->combine_in_any_order(call, mine, result);
-    if (done) count(call, mine.size());
+    if (done) count(call, mine.size(), mine.size());
     return done;
   }
   void send(Call call, GroupRank to, Bytes bytes) override {
-    const Stopwatch stopwatch(count(call, bytes.size()));
+    const Stopwatch stopwatch(count(call, bytes.size(), bytes.size()));
     inner_->send(call, to, bytes);
   }
   Call receive(Call call, GroupRank from, std::span<std::byte> bytes) override {
-    const Stopwatch stopwatch(count(call, 0));
+    const Stopwatch stopwatch(count(call, 0, bytes.size()));
     return inner_->receive(call, from, bytes);
   }
   std::unique_ptr<Transport> split(int color, int key, Site site) override {
-    const Stopwatch stopwatch(count(describe(Verb::split, site), 0));
+    const Stopwatch stopwatch(count(describe(Verb::split, site), 0, 0));
     std::unique_ptr<Transport> group = inner_->split(color, key, site);
     return group ? counted(std::move(group), traffic_) : nullptr;
   }
   StorageHandle allocate_common(size_t bytes, Site site) override {
-    const Stopwatch stopwatch(count(describe(Verb::allocate_common, site), 0));
+    const Stopwatch stopwatch(count(describe(Verb::allocate_common, site), 0, 0));
     return inner_->allocate_common(bytes, site);
   }
 
@@ -101,10 +101,12 @@ class CountedGroup final : public Transport {
   StorageHandle allocate_shown(size_t bytes) override { return inner_->allocate_shown(bytes); }
 
  private:
-  Traffic::Count& count(const Call& call, size_t bytes) {
+  // `longest` is the largest size of any rank.
+  Traffic::Count& count(const Call& call, size_t bytes, size_t longest) {
     Traffic::Count& count = traffic_[call.verb];
     ++count.calls;
     count.bytes += static_cast<int64_t>(bytes);
+    count.small_calls += longest <= few_bytes;
     return count;
   }
 
@@ -118,11 +120,12 @@ Traffic::Count& Traffic::Count::operator+=(const Count& other) {
   calls += other.calls;
   bytes += other.bytes;
   seconds += other.seconds;
+  small_calls += other.small_calls;
   return *this;
 }
 
 Traffic::Count Traffic::Count::operator-(const Count& other) const {
-  return {calls - other.calls, bytes - other.bytes, seconds - other.seconds};
+  return {calls - other.calls, bytes - other.bytes, seconds - other.seconds, small_calls - other.small_calls};
 }
 
 Traffic::Count Traffic::total() const {
@@ -142,7 +145,7 @@ std::unique_ptr<Transport> counted(std::unique_ptr<Transport> transport, Traffic
 }
 
 std::vector<Traffic> gather_traffic(const Traffic& mine, Communicator& comm, Site site) {
-  constexpr int64_t columns = 3;
+  constexpr int64_t columns = 4;
   Tensor numbers({1, static_cast<int64_t>(Traffic::verbs), columns}, DType::f64);  // exact below 2^53
   double* next = numbers.mutate<double>();
   for (size_t v = 0; v < Traffic::verbs; ++v) {
@@ -150,13 +153,15 @@ std::vector<Traffic> gather_traffic(const Traffic& mine, Communicator& comm, Sit
     *next++ = static_cast<double>(count.calls);
     *next++ = static_cast<double>(count.bytes);
     *next++ = count.seconds;
+    *next++ = static_cast<double>(count.small_calls);
   }
   const Tensor all = comm.gather(numbers, {0}, site);
   std::vector<Traffic> ranks(static_cast<size_t>(all.shape()[0]));
   const double* number = all.data<double>();
   for (Traffic& rank : ranks)
     for (size_t v = 0; v < Traffic::verbs; ++v, number += columns)
-      rank[static_cast<Verb>(v)] = {static_cast<int64_t>(number[0]), static_cast<int64_t>(number[1]), number[2]};
+      rank[static_cast<Verb>(v)] = {static_cast<int64_t>(number[0]), static_cast<int64_t>(number[1]), number[2],
+                                    static_cast<int64_t>(number[3])};
   return ranks;
 }
 

@@ -78,13 +78,12 @@ class MpiGroup : public Transport {
   // more than 256 bytes for each of them on 16 ranks.
   struct Announcement {
     uint64_t fingerprint, sequence_and_started, longest, size;
-    std::array<std::byte, 32> bytes;
+    std::array<std::byte, few_bytes> bytes;
     bool agrees_with(const Announcement& other) const {
       return fingerprint == other.fingerprint && sequence_and_started == other.sequence_and_started &&
              longest == other.longest;
     }
   };
-  static constexpr size_t few_bytes = sizeof Announcement::bytes;
 
   // The exchange of announcements. It is started on construction and finished by sizes().
   class Agreement {

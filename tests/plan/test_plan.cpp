@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// What calls cost, against closed forms, and what follows for steps on other numbers of ranks.
+#include <cmath>
+
+#include "apps/shared/run/sessions.h"
+#include "tests/support/catch.h"
+#include "tests/support/scratch_folder.h"
+#include "tools/weft/plan/plan.h"
+#include "tools/weft/plan/units.h"
+#include "weft/data/files/input_file.h"
+
+using namespace weft;
+using namespace weft::plan;
+using Catch::Contains;
+
+namespace {
+
+void expect_cost(const CallCost& cost, double rounds, double messages, double bytes) {
+  CHECK(cost.rounds == rounds);
+  CHECK(cost.messages == messages);
+  CHECK(cost.bytes == Approx(bytes));
+}
+
+// A run of ten steps of a second on so many ranks, each with 8 images. Every rank sums 4,000 bytes and three numbers,
+// gathers 100 bytes of each rank, and scatters the sums of as many.
+RecordedRun run_on(int64_t ranks, const std::filesystem::path& folder, double seconds = 1) {
+  Traffic traffic;
+  traffic[Verb::all_reduce] = {20, 10 * (4000 + 24), 0.5, 10};
+  traffic[Verb::all_gather_v] = {10, 10 * 100, 0.5, 0};
+  traffic[Verb::reduce_scatter_v] = {10, 10 * 100 * ranks, 0.5, 0};
+  RunSession session{5, 15, 80.0 * static_cast<double>(ranks), {}, {}};
+  for (int64_t r = 0; r < ranks; ++r) session.ranks.push_back({10 * seconds, 1, 0}), session.traffic.push_back(traffic);
+  std::filesystem::create_directories(folder);
+  put(folder / "sessions.json", json({RunSession(), session}));
+  return read_run(folder);
+}
+
+}  // namespace
+
+TEST_CASE("a call receives the bytes of the best algorithm, in so many messages") {
+  constexpr double size = 40000;
+  for (const int64_t n : {2, 4, 16, 256}) {
+    INFO(n << " ranks");
+    const auto others = static_cast<double>(n - 1);
+    const double slices = size * others / static_cast<double>(n), doublings = std::log2(static_cast<double>(n));
+    expect_cost(comparison(Verb::barrier, n), doublings, doublings, 64 * others);
+    expect_cost(transfer(Verb::all_reduce, size, n), 1 + doublings, others + doublings, 2 * slices);
+    expect_cost(transfer(Verb::reduce_scatter_v, size, n), 1, others, slices);
+    expect_cost(transfer(Verb::all_gather, size, n), doublings, doublings, slices);
+    expect_cost(transfer(Verb::gather, size, n), 1, others, slices);
+    expect_cost(transfer(Verb::scatter, size, n), 1, others, slices);
+    expect_cost(transfer(Verb::all_to_all, size, n), 1, others, slices);
+    expect_cost(transfer(Verb::reduce, size, n), 2, 2 * others, 2 * slices);
+    expect_cost(transfer(Verb::scan, size, n), 2, 2 * others, 2 * slices);
+    expect_cost(transfer(Verb::broadcast, size, n), 1, others, others * size);
+    expect_cost(transfer(Verb::permute, size, n), 1, 1, size);
+    expect_cost(transfer(Verb::barrier, 0, n), 0, 0, 0);
+  }
+  expect_cost(transfer(Verb::all_reduce, 100, 4), 2, 2, 3 * 100);  // few bytes are gathered whole
+  expect_cost(transfer(Verb::all_reduce, size, 1), 0, 0, 0);
+  CHECK_THROWS_WITH(transfer(Verb::custom, size, 2), Contains("collectives of its own (custom)"));
+}
+
+TEST_CASE("many bytes are gathered in a ring, and move in parts of 256 KiB of each rank") {
+  const double part = 1 << 18;
+  expect_cost(transfer(Verb::all_gather, 4 * part, 4), 3, 3, 3 * part);
+  expect_cost(transfer(Verb::all_gather, 4 * 3 * part, 4), 9, 9, 9 * part);
+  expect_cost(transfer(Verb::all_reduce, 4 * 3 * part, 4), 3 * (1 + 3), 3 * (3 + 3), 2 * 9 * part);
+  expect_cost(transfer(Verb::permute, 2.5 * part, 4), 3, 3, 2.5 * part);
+  expect_cost(comparison(Verb::barrier, 16384), 16383, 16383, 64 * 16383);  // 1 MiB
+  expect_cost(comparison(Verb::barrier, 2000), 1999, 1999, 64 * 1999);      // no power of two
+}
+
+TEST_CASE("the ranks of a node share its link") {
+  const CallCost cost{3, 10, 7000};
+  const Link link{1e-3, 1e6, 1e-4, 2};
+  CHECK(cost.seconds(link, 2) == 0);
+  CHECK(cost.seconds(link, 8) == Approx(3e-3 + 1e-3 + 2 * 7000 * 6 / 7. / 1e6));
+  CHECK(cost.seconds({1e-3, 1e6, 0, 1}, 8) == Approx(3e-3 + 7e-3));
+}
+
+TEST_CASE("a recorded run gives the calls of a step, of its last session") {
+  const ScratchFolder scratch;
+  const RecordedRun run = run_on(4, scratch / "four");
+  CHECK(run.ranks == 4);
+  CHECK(run.seconds == 1);
+  CHECK(run.images == 8);
+  const auto calls = [&](Verb verb) { return run.calls[static_cast<size_t>(verb)]; };
+  CHECK(calls(Verb::all_reduce).small == 1);
+  CHECK(calls(Verb::all_reduce).large == 1);
+  CHECK(calls(Verb::all_reduce).size == 4024);
+  CHECK(calls(Verb::all_gather_v).size == 400);
+  CHECK(calls(Verb::reduce_scatter_v).size == 400);
+  CHECK(calls(Verb::broadcast).large == 0);
+}
+
+TEST_CASE("a plan adds what the calls cost to the computing") {
+  const ScratchFolder scratch;
+  const Link link{1e-3, 1e6, 1e-5};
+  const PlannedStep step = Plan({run_on(4, scratch / "four")}, link, {}).at(16);
+  const auto seconds = [&](Verb verb) { return step.seconds[static_cast<size_t>(verb)]; };
+  const double compared = 4 * 1.01e-3 + 15 * 64e-6, sent = 1e-3 + 15 * 1e-5;
+  CHECK(seconds(Verb::all_reduce) == Approx(2 * compared + sent + 4 * 1.01e-3 + 2 * 4024e-6 * 15 / 16));
+  CHECK(seconds(Verb::all_gather_v) == Approx(compared + 4 * 1.01e-3 + 1600e-6 * 15 / 16));
+  CHECK(seconds(Verb::reduce_scatter_v) == Approx(compared + sent + 1600e-6 * 15 / 16));
+  CHECK(step.longest() == Verb::all_reduce);
+  CHECK(step.computing == 1);
+  CHECK(step.images_per_second == Approx(128 / step.whole()));
+  CHECK(step.efficiency == Approx(1 / step.whole()));
+  CHECK(Plan({run_on(4, scratch / "four")}, link, {.computing = 3}).at(16).computing == 3);
+  const Plan over_link({run_on(4, scratch / "four")}, link, {.over_link = true});
+  CHECK(over_link.at(4).whole() == Approx(1));
+  CHECK(over_link.at(16).computing == over_link.at(4).computing);
+}
+
+TEST_CASE("several runs show how computing and sizes grow") {
+  const ScratchFolder scratch;
+  const Plan plan({run_on(8, scratch / "eight", 1.4), run_on(4, scratch / "four", 1)}, {0, 1e6}, {});
+  CHECK(plan.at(16).computing == Approx(2.2));
+  CHECK(plan.at(16).efficiency < 1 / 2.2);
+  const auto scattered = static_cast<size_t>(Verb::reduce_scatter_v);
+  CHECK(plan.at(16).seconds[scattered] == Approx(1600e-6 * 15 / 16 + 15 * 64e-6));
+  RecordedRun smaller = run_on(8, scratch / "eight");
+  smaller.images = 4;
+  CHECK_THROWS_WITH(Plan({run_on(4, scratch / "four"), smaller}, {0, 1e6}, {}),
+                    Contains("4 images in each step of the run on 8 ranks, and 8 on 4"));
+}
+
+TEST_CASE("what cannot be planned from is refused, by file") {
+  const ScratchFolder scratch;
+  CHECK_THROWS_AS(read_run(scratch / "none"), MissingInput);
+  const auto refused = [&](const std::string& sessions, const std::string& why) {
+    put(scratch / "sessions.json", sessions);
+    CHECK_THROWS_AS(read_run(scratch.path), MalformedInput);
+    CHECK_THROWS_WITH(read_run(scratch.path), Contains("sessions.json: ") && Contains(why));
+  };
+  refused("[]", "no session is recorded");
+  refused("[{", "is missing");
+  refused(R"([{"last_step":4,"images":1,"ranks":[]}])", "no ranks");
+  const std::string ranks = R"("ranks":[{"seconds":1,"communication":0,"data":0,"traffic":{}}])";
+  refused(R"([{"first_step":4,"last_step":4,"images":1,)" + ranks + "}]", "no steps");
+  refused(R"([{"last_step":4,"images":0,)" + ranks + "}]", "the number of images is 0");
+  refused(R"([{"last_step":4,"images":1,"ranks":[{"seconds":null,"communication":0,"data":0,"traffic":{}}]}])",
+          "the time of a rank is nan seconds");
+}
+
+TEST_CASE("times and rates have units") {
+  CHECK(seconds_in("50us") == Approx(50e-6));
+  CHECK(seconds_in("1.5ms") == Approx(1.5e-3));
+  CHECK(bytes_per_second_in("25Gbit") == 25e9 / 8);
+  CHECK(bytes_per_second_in("3GB") == 3e9);
+  CHECK(in_seconds(50e-6) == "50us");
+  CHECK(in_seconds(2.5) == "2.5s");
+  CHECK(in_bits_per_second(125e5) == "100Mbit");
+  for (const char* wrong : {"", "5", "us", "-1us", "nanus", "5 us", "5min", "1Gbit"})
+    CHECK_THROWS_WITH(seconds_in(wrong), Contains("is not a number with a unit, as 50us"));
+  CHECK_THROWS_WITH(bytes_per_second_in("1us"), Contains("'1us'"));
+}
