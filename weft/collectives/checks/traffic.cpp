@@ -63,7 +63,7 @@ class CountedGroup final : public Transport {
   bool combine_near_first(const Call& call, Bytes mine, std::span<std::byte> result, const Sums& sums) override {
     const Stopwatch stopwatch(traffic_[call.verb]);
     const bool done = inner_->combine_near_first(call, mine, result, sums);
-    if (done) count(call, mine.size());
+    if (done) count(call, mine.size(), mine.size());
     return done;
   }
   bool combine_in_any_order(const Call& call, Bytes mine, std::span<std::byte> result) override {
