@@ -37,8 +37,8 @@ struct Fold {
   DType result_dtype = dtype;  // what is written
   size_t terms = 0;            // of which a mean is taken; 0: as many as there are ranks
 
-  // The fold in two stages: ranks that are near each other fold whole subtrees first, without rounding. The parts of the
-  // second stage are those folds, each in the place of the first rank of its subtree.
+  // The fold in two stages: ranks that are near each other fold whole subtrees first, without rounding. The parts of
+  // the second stage are those folds, each in the place of the first rank of its subtree.
   DType between_stages() const { return dtype == DType::bf16 ? DType::f32 : dtype; }
   Fold first_stage(std::span<const int> subtree) const {
     return {subtree, op == ReduceOp::mean ? ReduceOp::sum : op, dtype, device, in_place, between_stages()};
