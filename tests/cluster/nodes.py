@@ -4,7 +4,8 @@
 than sums and features take, and an end in time when a link is cut or a node is gone. The exit status is 77, "skipped",
 where there can be no such nodes.
 
-    tests/cluster/nodes.py TRAIN_CONTRASTIVE [OTHER PROGRAM...] --collectives PROGRAM [--only WORD...] [--faults N]
+    tests/cluster/nodes.py TRAIN_CONTRASTIVE [OTHER PROGRAM...] --collectives PROGRAM --training PROGRAM [--only WORD...]
+        [--faults N]
 """
 import argparse
 import contextlib
@@ -46,8 +47,10 @@ def on_nodes(ranks, command):
 
 
 class Bench:
-    def __init__(self, folder, programs, collectives, faults):
-        self.folder, self.programs, self.collectives, self.faults, self.runs = folder, programs, collectives, faults, 0
+    def __init__(self, folder, options):
+        self.folder, self.runs = folder, 0
+        self.programs, self.faults = options.programs, options.faults
+        self.collectives, self.training = options.collectives, options.training
         make = here.parent / "apps" / "small_data.py"
         subprocess.run([sys.executable, make, folder / "data", "--train", str(samples), "--test", "32"], check=True)
 
@@ -81,39 +84,53 @@ def same_weights(bench):
                     yield f"{program} {options} on {ranks}: {found}, on threads {expected[program, options]}"
 
 
+def passes(program, placements):
+    """What is wrong with a program that checks itself, on nodes with so many ranks each."""
+    for ranks in placements:
+        with nodes(len(ranks)):
+            ended = subprocess.run(on_nodes(ranks, [program]), env=environment, capture_output=True, text=True, timeout=300)
+            print(f"{pathlib.Path(program).name} on {ranks}: exit code {ended.returncode}", flush=True)
+            if ended.returncode != 0:
+                yield f"{program} on {ranks}:\n{ended.stdout}{ended.stderr}"
+
+
 def collectives(bench):
     """Every collective's case."""
-    for ranks in ([1, 1, 1, 1], [2, 1]):
-        with nodes(len(ranks)):
-            ended = subprocess.run(on_nodes(ranks, [bench.collectives]), env=environment, capture_output=True, text=True,
-                                   timeout=300)
-            print(f"collectives on {ranks}: exit code {ended.returncode}")
-            if ended.returncode != 0:
-                yield f"collectives on {ranks}:\n{ended.stdout}{ended.stderr}"
+    yield from passes(bench.collectives, ([1, 1, 1, 1], [2, 1], [2, 2], [3, 3, 2]))
+
+
+def random_steps(bench):
+    """Sums of gradients, some of which have been started and wait for their end while others begin."""
+    yield from passes(bench.training, ([2, 2], [2, 1]))
 
 
 def traffic(bench):
-    """Each node receives what a sum of all gradients takes (2 (n-1)/n of them), and its part of the features and of
-    their gradients, whatever the stage of ZeRO."""
+    """Each of N nodes receives what a sum of all gradients takes, 2 (N-1)/N of them, and the same of the features: those
+    of other nodes, and from each other node the gradients of its own. How many ranks a node has changes nothing, nor does
+    the stage of ZeRO."""
     f32, features, width = 4, 64, 8
     options = ["--dtype", "f32", "--width", str(width), "--batch", str(samples)]
     printed = subprocess.run(bench.command(bench.programs[0], *options, "--dry-run")[0], capture_output=True, text=True).stdout
     parameters = sum(math.prod(map(int, re.findall(r"\d+", shape)))
                      for shape in re.findall(r"^\S+  f32 \(([\d, ]*)\)$", printed, re.M))
-    for number in (2, 4):
+    placements = [([1] * number, ("0", "1", "2")) for number in (2, 4)]
+    placements += [([2, 2], ("0", "1", "2")), ([4, 4], ("0",)), ([2, 2, 2, 2], ("0", "2"))]
+    for ranks, stages in placements:
+        number = len(ranks)
         least = 2 * (number - 1) / number * f32 * (parameters + 2 * samples * features)
         with nodes(number):
-            for stage in ("0", "1", "2"):
+            for stage in stages:
                 received = []
                 for count in (10, 60):
                     before = list(map(int, cluster("bytes").stdout.split()))
                     command, _ = bench.command(bench.programs[0], *options, "--zero", stage, "--steps", str(count))
-                    subprocess.run(on_nodes([1] * number, command), env=environment, capture_output=True, check=True)
+                    subprocess.run(on_nodes(ranks, command), env=environment, capture_output=True, check=True)
                     received.append([now - then for now, then in zip(map(int, cluster("bytes").stdout.split()), before)])
                 ratio = max(late - early for early, late in zip(*received)) / 50 / least
-                print(f"--zero {stage} on {number} nodes: {ratio:.3f} of what gradients and features take")
+                found = f"--zero {stage} on {ranks}: a node receives {ratio:.3f} of what gradients and features take"
+                print(found, flush=True)
                 if not 0.9 < ratio < 1.15:  # headers of packets, and of calls, take the rest
-                    yield f"--zero {stage} on {number} nodes: a node receives {ratio:.3f} of what gradients and features take"
+                    yield found
 
 
 def runs(process, program):
@@ -182,7 +199,8 @@ def ends(bench):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("programs", nargs="+")
-    parser.add_argument("--collectives", required=True)
+    parser.add_argument("--collectives", required=True, help="tests/mpi_collectives")
+    parser.add_argument("--training", required=True, help="tests/mpi_training")
     parser.add_argument("--faults", type=int, default=4, help="how many, at random")
     parser.add_argument("--only", nargs="+", default=[])
     options = parser.parse_args()
@@ -192,10 +210,10 @@ def main():
     except (OSError, subprocess.CalledProcessError) as error:
         print(f"There can be no nodes in this machine: {getattr(error, 'stderr', error)}")
         return 77
-    checks = [same_weights, collectives, traffic, losses_of_nodes, random_faults, ends]
+    checks = [same_weights, collectives, random_steps, traffic, losses_of_nodes, random_faults, ends]
     found = []
     with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(pathlib.Path(folder), options.programs, options.collectives, options.faults)
+        bench = Bench(pathlib.Path(folder), options)
         for check in checks:
             if not options.only or any(word in check.__name__ for word in options.only):
                 found += check(bench)

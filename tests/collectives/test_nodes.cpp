@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Groups on several nodes: results and bits as on one node, wherever ranks are, and the bytes that come to a node.
+#include <span>
+
 #include "tests/collectives/transport_checks.h"
 #include "tests/support/distributed_checks.h"
 #include "tests/support/on_nodes.h"
@@ -14,6 +16,8 @@ const std::vector<std::vector<int>> placements = {{0, 0},          {0, 1},
                                                   {0, 0, 1},       {0, 1, 1},
                                                   {0, 1, 0, 1, 0}, {0, 0, 0, 1, 1, 1, 2, 2},
                                                   {2, 2, 0, 1, 0}, {0, 0, 0, 0, 1, 1, 1, 1}};
+// Uneven nodes; ranks that are not next to each other; subtrees that are on two nodes.
+const std::vector<std::vector<int>> few_placements = {{0, 0, 1}, {0, 1, 0, 1, 0}, {0, 0, 0, 1, 1, 1, 2, 2}};
 
 // The results of all sums, which are folded, and of moving data, one behind the other.
 std::vector<Tensor> results_of_everything(Communicator& comm, DType dtype, int64_t columns) {
@@ -68,7 +72,7 @@ TEST_CASE("every collective has the bits of one node, wherever ranks are") {
 }
 
 TEST_CASE("every distributed case passes on nodes, and in groups of ranks on them") {
-  for (const std::vector<int>& node_of : placements)
+  for (const std::vector<int>& node_of : few_placements)
     CHECK_NOTHROW(on_nodes(node_of, [](std::unique_ptr<Transport> group, Received&) {
       Communicator world(std::move(group));
       const auto half = world.split(number(world) % 2, -number(world));
@@ -80,7 +84,7 @@ TEST_CASE("every distributed case passes on nodes, and in groups of ranks on the
 }
 
 TEST_CASE("a group on nodes has what a transport promises") {
-  for (const std::vector<int>& node_of : placements)
+  for (const std::vector<int>& node_of : std::span(few_placements).first(2))
     CHECK_NOTHROW(on_nodes(node_of, [](std::unique_ptr<Transport> group, Received&) {
       checks::everything_works(*group);
       checks::groups_come_and_go(*group, 20);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <string>
 
 namespace weft {
 namespace {
@@ -42,7 +43,8 @@ int Nodes::rank() const { return state_->flat->rank(); }
 int Nodes::size() const { return state_->flat->size(); }
 GlobalRank Nodes::global(GroupRank rank) const { return state_->flat->global(rank); }
 std::string Nodes::description() const {
-  return state_->flat->description() + " on " + text(static_cast<int>(state_->ranks_of.size())) + " node(s)";
+  const size_t nodes = state_->ranks_of.size();
+  return state_->flat->description() + " on " + std::to_string(nodes) + (nodes == 1 ? " node" : " nodes");
 }
 
 std::byte* Nodes::board(size_t bytes) {
