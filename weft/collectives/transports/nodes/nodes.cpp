@@ -51,6 +51,7 @@ std::byte* Nodes::board(size_t bytes) {
   State& state = *state_;
   if (bytes <= state.board_bytes) return state.board_at;
   state.board_bytes = std::bit_ceil(std::max(bytes, least_board));
+  const StorageHandle last_board = state.board;  // others may read it until they come to this call
   if (state.local->rank() == 0) state.board = state.local->allocate_shown(state.board_bytes);
   const Bytes shown{state.board ? static_cast<const std::byte*>(state.board->data) : nullptr,
                     state.board ? state.board_bytes : 0};
