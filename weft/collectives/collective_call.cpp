@@ -134,8 +134,7 @@ void all_reduce(Transport& transport, const Call& call, const Tensor& x, Tensor&
     if (call.op == ReduceOp::mean) on.unary(Unary::Affine, {1.0 / transport.size(), 0}, result, result);
   } else {
     const Fold fold{everyone, call.op, x.dtype(), device, !must_synchronize};
-    const auto reads = [](int, int) { return true; };
-    if (!transport.combine_near_first(call, bytes_of(exposed), result_bytes, {reads, {}, fold}))
+    if (!transport.combine_near_first(call, bytes_of(exposed), result_bytes, {[](int, int) { return true; }, {}, fold}))
       transport.combine(call, bytes_of(exposed), result_bytes, [&](const Transport::Part& part, std::byte* to) {
         fold.write(part, 0, static_cast<int64_t>((part.last - part.first) / size_of(x.dtype())), to);
         if (must_synchronize) on.synchronize();

@@ -22,8 +22,7 @@ class CollectiveCall {
   // `longest` is the largest number of bytes that any rank exposes.
   CollectiveCall(const Call& call, Tensor x, size_t longest, Tensor y, Moves moves);
 
-  // The whole collective; returns its result. If it may be a reduction, `reads` tells which rank reads which, and
-  // `slices` which bytes each rank reads, unless it is all.
+  // The whole collective; returns its result. Reductions tell which rank reads which, and which bytes, unless all.
   Tensor run(Transport& transport, std::optional<Transport::Reads> reads = {},
              std::span<const Transport::Range> slices = {});
   std::unique_ptr<Transport::Started> start(Transport& transport);

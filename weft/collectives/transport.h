@@ -2,34 +2,15 @@
 #pragma once
 // The interface of what connects a group of ranks: two ways to read each other's memory, and messages.
 #include <algorithm>
-#include <functional>
 #include <memory>
 #include <span>
 
 #include "weft/collectives/call.h"
+#include "weft/collectives/function_ref.h"
 
 namespace weft {
 
 struct Fold;
-
-// A reference to a callable, valid for the duration of a call. Passing a lambda allocates nothing.
-template <class Signature> class FunctionRef;
-template <class Result, class... Arguments> class FunctionRef<Result(Arguments...)> {
- public:
-  template <class F>
-  requires(!std::is_same_v<std::remove_cvref_t<F>, FunctionRef> && std::is_invocable_r_v<Result, F&, Arguments...>)
-      FunctionRef(F&& f)
-      : object_(const_cast<void*>(static_cast<const void*>(std::addressof(f)))),
-        invoke_([](void* object, Arguments... arguments) {
-          return static_cast<Result>((*static_cast<std::remove_reference_t<F>*>(object))(arguments...));
-        }) {}
-  Result operator()(Arguments... arguments) const { return invoke_(object_, arguments...); }
-
- private:
-  void* object_;
-  Result (*invoke_)(void*, Arguments...);
-};
-
 class Transport {
  public:
   using Bytes = std::span<const std::byte>;
@@ -89,8 +70,7 @@ class Transport {
     FunctionRef<void(int reader, const Part&, std::byte* to)> write;
   };
 
-  // The same for a transport that adds some terms before others. Every reader reads the same bytes of all its sources:
-  // slices[reader], or all if there are none. The ranks of `fold` are the sources.
+  // Every reader reads the same bytes of all its sources: slices[reader], or all if there are none.
   struct Sums {
     Reads reads;
     std::span<const Range> slices;
