@@ -16,7 +16,7 @@ class Transport {
   using Bytes = std::span<const std::byte>;
 
   // By messages, so few bytes of a rank go with its call when ranks compare their calls, and no more messages follow.
-  static constexpr size_t few_bytes = 32;
+  static constexpr size_t small_call = 32;
 
   // The bytes [first, last) of a rank's memory.
   struct Range {

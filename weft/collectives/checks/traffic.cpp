@@ -106,7 +106,7 @@ class CountedGroup final : public Transport {
     Traffic::Count& count = traffic_[call.verb];
     ++count.calls;
     count.bytes += static_cast<int64_t>(bytes);
-    count.small_calls += longest <= few_bytes;
+    count.small_calls += longest <= small_call;
     return count;
   }
 

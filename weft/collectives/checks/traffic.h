@@ -24,7 +24,7 @@ class Traffic {
   struct Count {
     int64_t calls = 0, bytes = 0;
     double seconds = 0;
-    int64_t small_calls = 0;  // of at most Transport::few_bytes
+    int64_t small_calls = 0;  // of at most Transport::small_call
     Count& operator+=(const Count& other);
     Count operator-(const Count& other) const;
   };

@@ -12,7 +12,7 @@ MpiGroup::Agreement::Agreement(MpiGroup& group, const Call& call, bool started, 
       started_(started),
       mine_{call.fingerprint(), 2 * call.sequence + started, longest, mine.size(), {}},
       all_(std::make_unique<Announcement[]>(static_cast<size_t>(group.size()))) {
-  std::copy_n(mine.begin(), std::min(mine.size(), few_bytes), mine_.bytes.begin());
+  std::copy_n(mine.begin(), std::min(mine.size(), small_call), mine_.bytes.begin());
   group.state_->wire.gather(reinterpret_cast<const std::byte*>(&mine_), reinterpret_cast<std::byte*>(all_.get()),
                             sizeof mine_, agreement_tag, requests_);
 }

@@ -60,7 +60,7 @@ void MpiGroup::exchange(const Call& requested, Bytes mine, size_t longest, Range
   begin(call);
   Agreement agreement(*this, call, false, mine, longest);
   const std::vector<size_t> sizes = agreement.sizes();
-  if (longest <= few_bytes) {
+  if (longest <= small_call) {
     read_announced(agreement, longest, ranges, read);
   } else if (ranges.all()) {
     expose_all(mine, sizes, longest, read);

@@ -78,7 +78,7 @@ class MpiGroup : public Transport {
   // more than 256 bytes for each of them on 16 ranks.
   struct Announcement {
     uint64_t fingerprint, sequence_and_started, longest, size;
-    std::array<std::byte, few_bytes> bytes;
+    std::array<std::byte, small_call> bytes;
     bool agrees_with(const Announcement& other) const {
       return fingerprint == other.fingerprint && sequence_and_started == other.sequence_and_started &&
              longest == other.longest;

@@ -52,7 +52,7 @@ MpiGroup::PendingCall::PendingCall(MpiGroup& group, const Call& call, Tensor min
       of_peers_(ranges.of_peers.begin(), ranges.of_peers.end()) {
   Outbox& outbox = *group.state_->outbox;
   outbox.collectives.push_back(this);
-  for (int r = 0; r < group.size() && longest_ > few_bytes; ++r) {
+  for (int r = 0; r < group.size() && longest_ > small_call; ++r) {
     const Range out = of_peers_.empty() ? Range{0, mine_.bytes()} : ranges.by_peers[static_cast<size_t>(r)];
     if (r != group.rank()) outbox.send(mine_, out, r, tag_, group.state_->wire);
   }
@@ -65,13 +65,13 @@ void MpiGroup::PendingCall::post() {
     for (const size_t size : sizes) of_peers_.push_back({0, size});
   const auto me = static_cast<size_t>(group_.rank());
   size_t total = 0;
-  for (size_t r = 0; r < sizes.size(); ++r) total += r == me || longest_ <= few_bytes ? 0 : of_peers_[r].size();
+  for (size_t r = 0; r < sizes.size(); ++r) total += r == me || longest_ <= small_call ? 0 : of_peers_[r].size();
   staging_.resize(total);
   std::byte* place = staging_.data();
   for (size_t r = 0; r < sizes.size(); ++r) {
     const Range in = of_peers_[r];
     begins_.push_back(in.first);
-    if (r == me || longest_ <= few_bytes) {
+    if (r == me || longest_ <= small_call) {
       peers_.push_back(r == me ? mine_.data<std::byte>() + in.first : agreement_.bytes_of(r) + in.first);
       continue;
     }
