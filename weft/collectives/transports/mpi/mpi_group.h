@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "weft/collectives/transports/job/job.h"
-#include "weft/collectives/transports/mpi/wire.h"
+#include "weft/collectives/transports/mpi/mpi_wire.h"
 
 namespace weft {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weft/collectives/transports/mpi/wire.h"
+#include "weft/collectives/transports/mpi/mpi_wire.h"
 
 #include <cmath>
 #include <numeric>
