@@ -147,7 +147,7 @@ void run(Session& session, const Options& options, RunFolder* folder, const std:
         take_card(place);
         transport = connect_cards(std::move(transport), place, session);
       }
-      const std::string description = transport->description();
+      const std::string description = session.size() > 1 ? weft::description(*transport) : transport->description();
       run_rank(std::move(transport), options, device, description, folder, body);
     };
     return session.run_ranks(threads, rank);

@@ -133,7 +133,7 @@ class MpiProcesses : public Processes {
       job->send_meanwhile(thread, [outbox = flat->outbox] { outbox->go_on(); });
       // After a failure, MPI may still be sending what the group keeps.
       auto& group = groups_of_threads_[static_cast<size_t>(thread)];
-      group = Nodes::join(std::make_unique<MpiGroup>(flat), std::move(local), Site::here());
+      group = Nodes::join(std::make_unique<MpiGroup>(flat), std::move(local), Site::here(), true);
       body(std::make_unique<Nodes>(group));
       Nodes(group).finalize(Site::here());
     };

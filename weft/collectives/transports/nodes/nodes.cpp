@@ -13,9 +13,10 @@ constexpr size_t least_board = size_t{64} << 10;  // large enough to be shown in
 
 }  // namespace
 
-std::shared_ptr<Nodes::State> Nodes::join(std::unique_ptr<Transport> flat, std::unique_ptr<Transport> local,
-                                          Site site) {
+std::shared_ptr<Nodes::State> Nodes::join(std::unique_ptr<Transport> flat, std::unique_ptr<Transport> local, Site site,
+                                          bool processes) {
   const auto state = std::make_shared<State>();
+  state->processes = processes;
   const Call call = describe(Verb::split, site);
   const int me = flat->rank();
   int leader = 0;
@@ -44,7 +45,10 @@ int Nodes::size() const { return state_->flat->size(); }
 GlobalRank Nodes::global(GroupRank rank) const { return state_->flat->global(rank); }
 std::string Nodes::description() const {
   const size_t nodes = state_->ranks_of.size();
-  return state_->flat->description() + " on " + std::to_string(nodes) + (nodes == 1 ? " node" : " nodes");
+  const std::string one = state_->processes ? " process" : " node",
+                    several = state_->processes ? " processes" : " nodes";
+  return state_->flat->description() + (state_->processes ? " in " : " on ") + std::to_string(nodes) +
+         (nodes == 1 ? one : several);
 }
 
 std::byte* Nodes::board(size_t bytes) {
@@ -255,7 +259,7 @@ std::unique_ptr<Transport> Nodes::split(int color, int key, Site site) {
   std::unique_ptr<Transport> flat = state_->flat->split(color, key, site);
   std::unique_ptr<Transport> local = state_->local->split(color, key, site);
   if (!flat) return nullptr;
-  return std::make_unique<Nodes>(join(std::move(flat), std::move(local), site));
+  return std::make_unique<Nodes>(join(std::move(flat), std::move(local), site, state_->processes));
 }
 
 std::string Nodes::busy_with(const std::string& what) { return state_->flat->busy_with(what); }

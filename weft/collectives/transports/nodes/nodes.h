@@ -19,8 +19,10 @@ class Nodes : public Transport {
   // The state of a group. A transport is a view of it.
   struct State;
   // `flat` connects all ranks of the group by messages, and `local` those of this rank's node by memory, in the same
-  // order. Collectives in two halves and messages between two ranks use `flat`.
-  static std::shared_ptr<State> join(std::unique_ptr<Transport> flat, std::unique_ptr<Transport> local, Site site);
+  // order. Collectives in two halves and messages between two ranks use `flat`. A process whose threads are ranks is a
+  // node, too, and then `processes` says so in the description.
+  static std::shared_ptr<State> join(std::unique_ptr<Transport> flat, std::unique_ptr<Transport> local, Site site,
+                                     bool processes = false);
   explicit Nodes(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
   int rank() const override;
@@ -45,6 +47,7 @@ class Nodes : public Transport {
  private:
   class Crossing;  // the bytes of an exchange that cross between nodes
   struct Plan;     // of a reduction
+  class Reduction;
 
   std::byte* board(size_t bytes);  // at least so many, at this rank's address of them
   void step(const Call& call);     // waits for the ranks of this node
@@ -62,6 +65,7 @@ struct Nodes::State {
   std::byte* board_at = nullptr;
   size_t board_bytes = 0;
   size_t most_ranks = 0;  // on any node
+  bool processes = false;
 };
 
 }  // namespace weft

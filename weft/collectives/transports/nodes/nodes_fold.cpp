@@ -112,106 +112,150 @@ Nodes::Plan::Plan(const State& state, const Sums& sums, size_t bytes)
   }
 }
 
-bool Nodes::combine_near_first(const Call& call, Bytes mine, std::span<std::byte> result, const Sums& sums) {
-  State& state = *state_;
-  if (state.ranks_of.size() == 1) return false;
-  const Plan plan(state, sums, mine.size());
-  if (std::all_of(plan.results.begin(), plan.results.end(), [](const auto& each) { return each.sources.size() < 2; }))
-    return false;  // nothing is added
-  const size_t nodes = state.ranks_of.size(), here = state.node, n = state.node_of.size();
-  const size_t size = size_of(sums.fold.dtype), summed = size_of(sums.fold.between_stages());
-  const size_t folded = size_of(sums.fold.result_dtype);
-  const std::vector<int>& my_ranks = state.ranks_of[here];
-  const Range slice = plan.slices[here], my_results = plan.results_of[here];
-  const Range to_fold = plan.gathers ? Range{0, plan.results.size()} : my_results;
-
-  // Where everything is on the board.
-  size_t used = 0;
-  const auto place_for = [&](size_t bytes) { return std::exchange(used, (used + bytes + 63) / 64 * 64); };
-  const size_t out = place_for(plan.subtrees[here].size() * plan.all_slices * summed);
-  std::vector<size_t> came(nodes, 0);  // the slices of this node of all subtrees of each other node
-  for (size_t node = 0; node < nodes; ++node) {
-    const size_t theirs = plan.subtrees[node].size();
-    came[node] = node == here ? out + theirs * plan.before[here] * summed : place_for(theirs * slice.size() * summed);
+// One reduction, in the steps of its ranks.
+class Nodes::Reduction {
+ public:
+  Reduction(Nodes& nodes, const Call& call, const Sums& sums, const Plan& plan)
+      : state_(*nodes.state_),
+        call_(call),
+        sums_(sums),
+        plan_(plan),
+        slice_(plan.slices[state_.node]),
+        my_results_(plan.results_of[state_.node]),
+        to_fold_(plan.gathers ? Range{0, plan.results.size()} : my_results_),
+        peers_(state_.node_of.size()) {
+    size_t used = 0;
+    const auto place_for = [&](size_t bytes) { return std::exchange(used, (used + bytes + 63) / 64 * 64); };
+    out_ = place_for(slices_of(state_.node, {0, plan.all_slices}).size());
+    for (size_t node = 0; node < plan.slices.size(); ++node) {
+      const Range slices = slices_of(node, {plan.before[state_.node], plan.before[state_.node] + slice_.size()});
+      came_.push_back(node == state_.node ? out_ + slices.first : place_for(slices.size()));
+    }
+    results_ = place_for(to_fold_.size() * slice_.size() * folded_);
+    gathered_ = plan.gathers ? place_for(my_results_.size() * plan.elements * folded_) : results_;
+    board_ = nodes.board(used);
   }
-  const size_t results = place_for(to_fold.size() * slice.size() * folded);
-  const size_t gathered = plan.gathers ? place_for(my_results.size() * plan.elements * folded) : results;
-  std::byte* const board = this->board(used);
-  std::vector<const std::byte*> peers(n);
 
   // This rank's share of the subtrees of its node.
-  state.local->expose(call, mine, mine.size(), [&](const Part& part) {
-    const Range share = Range{part.first, part.last}.slice(static_cast<size_t>(state.local->rank()), my_ranks.size());
-    for (size_t i = 0; i < my_ranks.size(); ++i)
-      peers[static_cast<size_t>(my_ranks[i])] = part.peers[i] + (share.first - part.first);
-    for (size_t tree = 0; tree < plan.subtrees[here].size(); ++tree)
-      for (size_t node = 0; node < nodes; ++node) {
-        const Range to = plan.slices[node];
-        const size_t first = std::max(share.first / size, to.first), last = std::min(share.last / size, to.last);
-        const size_t place = plan.subtrees[here].size() * plan.before[node] + tree * to.size() + (first - to.first);
-        if (first < last)
-          sums.fold.first_stage(plan.subtrees[here][tree])
-              .write({share.first, share.last, peers}, static_cast<int64_t>(first - share.first / size),
-                     static_cast<int64_t>(last - first), board + out + place * summed);
-        if (plan.few) break;  // the same for all nodes
-      }
-  });
-  step(call);
+  void fold_subtrees(Bytes mine) {
+    const std::vector<int>& ranks = state_.ranks_of[state_.node];
+    state_.local->expose(call_, mine, mine.size(), [&](const Part& part) {
+      const Range share = Range{part.first, part.last}.slice(static_cast<size_t>(state_.local->rank()), ranks.size());
+      for (size_t i = 0; i < ranks.size(); ++i)
+        peers_[static_cast<size_t>(ranks[i])] = part.peers[i] + (share.first - part.first);
+      for (size_t tree = 0; tree < plan_.subtrees[state_.node].size(); ++tree)
+        for (size_t node = 0; node < (plan_.few ? 1 : plan_.slices.size()); ++node) fold_subtree(tree, node, share);
+    });
+  }
 
-  if (state.network) {
-    std::vector<Range> of_peers(nodes), by_peers(nodes);
-    for (size_t node = 0; node < nodes; ++node) {
-      if (node == here) continue;
-      const size_t theirs = plan.subtrees[node].size(), ours = plan.subtrees[here].size();
-      of_peers[node] = Range{0, theirs * plan.all_slices * summed}.piece(theirs * plan.before[here] * summed,
-                                                                         theirs * slice.size() * summed);
-      by_peers[node] = Range{0, ours * plan.all_slices * summed}.piece(ours * plan.before[node] * summed,
-                                                                       ours * plan.slices[node].size() * summed);
+  // The leaders give each node its slice of all subtrees.
+  void swap_slices() {
+    std::vector<Range> of_peers(plan_.slices.size()), by_peers(of_peers);
+    for (size_t node = 0; node < of_peers.size(); ++node) {
+      if (node == state_.node) continue;
+      of_peers[node] = slices_of(node, {plan_.before[state_.node], plan_.before[state_.node] + slice_.size()});
+      by_peers[node] = slices_of(state_.node, {plan_.before[node], plan_.before[node] + plan_.slices[node].size()});
     }
-    state.network->exchange(call, {board + out, plan.subtrees[here].size() * plan.all_slices * summed},
-                            plan.most_subtrees * plan.all_slices * summed, {of_peers, by_peers}, [&](const Part& part) {
-                              for (size_t node = 0; node < nodes; ++node)
-                                copy_common(part.of(node), part.peers[node], of_peers[node], board + came[node]);
-                            });
-    for (size_t i = to_fold.first; i < to_fold.last; ++i) {
-      const Plan::Result& each = plan.results[i];
+    state_.network->exchange(call_, {board_ + out_, slices_of(state_.node, {0, plan_.all_slices}).size()},
+                             plan_.most_subtrees * plan_.all_slices * summed_, {of_peers, by_peers},
+                             [&](const Part& part) {
+                               for (size_t node = 0; node < of_peers.size(); ++node)
+                                 copy_common(part.of(node), part.peers[node], of_peers[node], board_ + came_[node]);
+                             });
+  }
+
+  void fold_slice() {
+    for (size_t i = to_fold_.first; i < to_fold_.last; ++i) {
+      const Plan::Result& each = plan_.results[i];
       for (size_t tree = 0; tree < each.subtrees.size(); ++tree)
-        peers[static_cast<size_t>(each.first_ranks[tree])] =
-            board + came[each.subtrees[tree].node] + each.subtrees[tree].index * slice.size() * summed;
-      sums.fold.second_stage(each.first_ranks, each.sources.size())
-          .write({0, slice.size() * summed, peers}, 0, static_cast<int64_t>(slice.size()),
-                 board + results + (i - to_fold.first) * slice.size() * folded);
-    }
-    if (plan.gathers) {
-      size_t longest = 0;
-      for (size_t node = 0; node < nodes; ++node) {
-        const Range theirs = plan.results_of[node];
-        const size_t of_slice = plan.slices[node].size() * folded;
-        of_peers[node] = {my_results.first * of_slice, my_results.last * of_slice};
-        by_peers[node] = {theirs.first * slice.size() * folded, theirs.last * slice.size() * folded};
-        longest = std::max(longest, plan.results.size() * of_slice);
-      }
-      state.network->exchange(call, {board + results, plan.results.size() * slice.size() * folded}, longest,
-                              {of_peers, by_peers}, [&](const Part& part) {
-                                for (size_t node = 0; node < nodes; ++node)
-                                  for (size_t i = my_results.first; i < my_results.last; ++i) {
-                                    const size_t of_slice = plan.slices[node].size() * folded;
-                                    const size_t first =
-                                        (i - my_results.first) * plan.elements + plan.slices[node].first;
-                                    copy_common(part.of(node), part.peers[node], {i * of_slice, (i + 1) * of_slice},
-                                                board + gathered + first * folded);
-                                  }
-                              });
+        peers_[static_cast<size_t>(each.first_ranks[tree])] =
+            board_ + came_[each.subtrees[tree].node] + each.subtrees[tree].index * slice_.size() * summed_;
+      sums_.fold.second_stage(each.first_ranks, each.sources.size())
+          .write({0, slice_.size() * summed_, peers_}, 0, static_cast<int64_t>(slice_.size()),
+                 board_ + results_ + (i - to_fold_.first) * slice_.size() * folded_);
     }
   }
+
+  // The leaders gather the folded slices of what their ranks read.
+  void gather() {
+    std::vector<Range> of_peers, by_peers;
+    size_t longest = 0;
+    for (size_t node = 0; node < plan_.slices.size(); ++node) {
+      const size_t theirs = plan_.slices[node].size() * folded_, ours = slice_.size() * folded_;
+      of_peers.push_back({my_results_.first * theirs, my_results_.last * theirs});
+      by_peers.push_back({plan_.results_of[node].first * ours, plan_.results_of[node].last * ours});
+      longest = std::max(longest, plan_.results.size() * theirs);
+    }
+    const Bytes mine{board_ + results_, plan_.results.size() * slice_.size() * folded_};
+    state_.network->exchange(call_, mine, longest, {of_peers, by_peers}, [&](const Part& part) {
+      for (size_t node = 0; node < of_peers.size(); ++node)
+        for (size_t i = my_results_.first; i < my_results_.last; ++i) {
+          const size_t of_slice = plan_.slices[node].size() * folded_;
+          const size_t first = (i - my_results_.first) * plan_.elements + plan_.slices[node].first;
+          copy_common(part.of(node), part.peers[node], {i * of_slice, (i + 1) * of_slice},
+                      board_ + gathered_ + first * folded_);
+        }
+    });
+  }
+
+  // Copies what this rank reads.
+  void take(int rank, std::span<std::byte> result) const {
+    const size_t i = plan_.result_of[static_cast<size_t>(rank)];
+    if (i == Plan::none || result.empty()) return;
+    const Range there = plan_.gathers ? Range{0, plan_.elements} : slice_;
+    const size_t from = sums_.slices.empty() ? 0 : sums_.slices[static_cast<size_t>(rank)].first / size_;
+    const size_t place = (i - my_results_.first) * there.size() + (from - there.first);
+    std::copy_n(board_ + gathered_ + place * folded_, result.size(), result.data());
+  }
+
+ private:
+  // Where the subtrees of a node have these elements, in bytes of what leaves that node.
+  Range slices_of(size_t node, Range elements) const {
+    const size_t bytes = plan_.subtrees[node].size() * summed_;
+    return {elements.first * bytes, elements.last * bytes};
+  }
+
+  // This rank's share, in bytes of the ranks' tensors, of what a subtree has for a node.
+  void fold_subtree(size_t tree, size_t node, Range share) {
+    const Range to = plan_.slices[node];
+    const size_t first = std::max(share.first / size_, to.first), last = std::min(share.last / size_, to.last);
+    if (first >= last) return;
+    const size_t place =
+        plan_.subtrees[state_.node].size() * plan_.before[node] + tree * to.size() + (first - to.first);
+    sums_.fold.first_stage(plan_.subtrees[state_.node][tree])
+        .write({share.first, share.last, peers_}, static_cast<int64_t>(first - share.first / size_),
+               static_cast<int64_t>(last - first), board_ + out_ + place * summed_);
+  }
+
+  State& state_;
+  const Call& call_;
+  const Sums& sums_;
+  const Plan& plan_;
+  const size_t size_ = size_of(sums_.fold.dtype), summed_ = size_of(sums_.fold.between_stages()),
+               folded_ = size_of(sums_.fold.result_dtype);  // of an element: of a term, a subtree, a result
+  const Range slice_, my_results_, to_fold_;
+  std::vector<const std::byte*> peers_;
+  // On the board: the subtrees of this node; its slice of those of each node; that slice folded; whole results.
+  size_t out_ = 0, results_ = 0, gathered_ = 0;
+  std::vector<size_t> came_;
+  std::byte* board_ = nullptr;
+};
+
+bool Nodes::combine_near_first(const Call& call, Bytes mine, std::span<std::byte> result, const Sums& sums) {
+  if (state_->ranks_of.size() == 1) return false;
+  const Plan plan(*state_, sums, mine.size());
+  if (std::all_of(plan.results.begin(), plan.results.end(), [](const auto& each) { return each.sources.size() < 2; }))
+    return false;  // nothing is added
+  Reduction reduction(*this, call, sums, plan);
+  reduction.fold_subtrees(mine);
   step(call);
-  const size_t i = plan.result_of[static_cast<size_t>(rank())];
-  if (i == Plan::none) return true;
-  const size_t first_element = plan.gathers ? 0 : slice.first;
-  const size_t elements = plan.gathers ? plan.elements : slice.size();
-  const size_t read_from = sums.slices.empty() ? 0 : sums.slices[static_cast<size_t>(rank())].first / size;
-  const size_t place = (i - my_results.first) * elements + (read_from - std::min(read_from, first_element));
-  std::copy_n(board + gathered + place * folded, result.size(), result.data());
+  if (state_->network) {
+    reduction.swap_slices();
+    reduction.fold_slice();
+    if (plan.gathers) reduction.gather();
+  }
+  step(call);
+  reduction.take(rank(), result);
   return true;
 }
 
