@@ -5,7 +5,7 @@ than sums and features take, and an end in time when a link is cut or a node is 
 where there can be no such nodes.
 
     tests/cluster/nodes.py TRAIN_CONTRASTIVE [OTHER PROGRAM...] --collectives PROGRAM --training PROGRAM [--only WORD...]
-        [--faults N]
+        [--everywhere] [--faults N]
 """
 import argparse
 import contextlib
@@ -49,7 +49,7 @@ def on_nodes(ranks, command):
 class Bench:
     def __init__(self, folder, options):
         self.folder, self.runs = folder, 0
-        self.programs, self.faults = options.programs, options.faults
+        self.programs, self.faults, self.everywhere = options.programs, options.faults, options.everywhere
         self.collectives, self.training = options.collectives, options.training
         make = here.parent / "apps" / "small_data.py"
         subprocess.run([sys.executable, make, folder / "data", "--train", str(samples), "--test", "32"], check=True)
@@ -70,18 +70,20 @@ class Bench:
 
 
 def same_weights(bench):
-    """Eight ranks end in the same weights, however many are on a node."""
-    modes = {program: [()] for program in bench.programs}
-    modes[bench.programs[0]] += [("--same-bits",), ("--zero", "1"), ("--zero", "2"), ("--zero", "3")]
-    runs = [(program, options) for program, of_program in modes.items() for options in of_program]
+    """Eight ranks end in the same weights, wherever they are: on how many nodes, as processes or as threads of these."""
+    stages = [(), ("--zero", "1"), ("--zero", "2"), ("--zero", "3"), ("--same-bits",)]
+    runs = [(program, options) for program in bench.programs for options in stages
+            if bench.everywhere or program == bench.programs[0] or not options]
     expected = {run: bench.weights(*run) for run in runs}
-    for ranks in ([2, 2, 2, 2], [4, 4], [3, 3, 2]):
+    for ranks, threads in (([3, 3, 2], 1), ([2, 2, 2, 2], 1), ([4, 4], 1), ([8], 1), ([1, 1], 4), ([1, 1, 1, 1], 2)):
+        more = ("--ranks", str(threads)) if threads > 1 else ()
         with nodes(len(ranks)):
-            for program, options in runs if ranks == [3, 3, 2] else runs[:1]:
-                found = bench.weights(program, options, ranks)
-                print(f"{pathlib.Path(program).name} {' '.join(options)} on {ranks}: {found}")
+            for program, options in runs if bench.everywhere or ranks == [3, 3, 2] else runs[:1]:
+                found = bench.weights(program, (*options, *more), ranks)
+                where = f"{pathlib.Path(program).name} {' '.join(options)} on {ranks}, {threads} thread(s) each"
+                print(f"{where}: {found}", flush=True)
                 if found != expected[program, options]:
-                    yield f"{program} {options} on {ranks}: {found}, on threads {expected[program, options]}"
+                    yield f"{where}: {found}, on threads of one process {expected[program, options]}"
 
 
 def passes(program, placements):
@@ -140,13 +142,15 @@ def runs(process, program):
         return False  # it has ended meanwhile
 
 
-def fault_on(number, bench, fault, target, after_step, seconds):
-    """What is wrong with the end of a job on so many nodes, to which this happens so many seconds after its start, or
-    after its first step: nothing, if all processes end within the deadline and two seconds, with a code that is not 0."""
+def fault_on(processes, threads, bench, fault, target, after_step, seconds):
+    """What is wrong with the end of a job with so many processes on each node, and so many ranks in each process, to
+    which this happens so many seconds after its start, or after its first step: nothing, if all processes end within the
+    deadline and two seconds, with a code that is not 0."""
     deadline, slack = 4, 6  # on a busy machine
-    with nodes(number):
-        command, out = bench.command(bench.programs[0], *small, "--epochs", "4000", "--timeout", str(deadline))
-        job = subprocess.Popen(on_nodes([1] * number, command), env=environment, stdout=subprocess.PIPE,
+    with nodes(len(processes)):
+        command, out = bench.command(bench.programs[0], *small, "--epochs", "4000", "--timeout", str(deadline),
+                                     *(("--ranks", str(threads)) if threads > 1 else ()))
+        job = subprocess.Popen(on_nodes(processes, command), env=environment, stdout=subprocess.PIPE,
                                stderr=subprocess.STDOUT, text=True)
         steps_made = out / "metrics.jsonl"
         while after_step and job.poll() is None and not (steps_made.exists() and steps_made.stat().st_size):
@@ -163,7 +167,7 @@ def fault_on(number, bench, fault, target, after_step, seconds):
         seconds_to_end, left = time.monotonic() - begin, len(processes_of(out))
         kill_all(out)
         output = job.communicate()[0]
-    what = f"{number} nodes, {fault} {target}, {seconds:.2f} s after the {'first step' if after_step else 'start'}"
+    what = f"{processes} processes of {threads}, {fault} {target}, {seconds:.2f} s after the {'first step' if after_step else 'start'}"
     print(f"{what}: exit code {job.returncode} after {seconds_to_end:.1f} s, {left} processes left", flush=True)
     if left or (job.returncode == 0 and ranks):
         yield f"{what}: exit code {job.returncode}, {left} processes left after {seconds_to_end:.1f} s:\n{output}"
@@ -172,7 +176,7 @@ def fault_on(number, bench, fault, target, after_step, seconds):
 def losses_of_nodes(bench):
     """A link that is cut, and a node that is gone."""
     for fault, node in (("cut", 2), ("cut", 4), ("kill", 1), ("kill", 3)):
-        yield from fault_on(4, bench, fault, node, True, 0)
+        yield from fault_on([1, 1, 1, 1], 1, bench, fault, node, True, 0)
 
 
 def random_faults(bench):
@@ -180,9 +184,10 @@ def random_faults(bench):
     it, mpiexec itself may wait for them."""
     draw = random.Random(7)
     for _ in range(bench.faults):
-        number, after_step = draw.choice((2, 4)), draw.random() < 0.75
+        processes, threads = draw.choice((([1, 1], 1), ([1] * 4, 1), ([2, 2], 1), ([2] * 4, 1), ([1, 1], 2), ([1] * 4, 2)))
+        after_step = draw.random() < 0.75
         fault = draw.choice(("cut", "cut") * after_step + ("kill", "SIGKILL", "SIGSEGV", "SIGABRT", "SIGSTOP"))
-        yield from fault_on(number, bench, fault, draw.randint(1, number), after_step, 2 * draw.random())
+        yield from fault_on(processes, threads, bench, fault, draw.randint(1, len(processes)), after_step, 2 * draw.random())
 
 
 def ends(bench):
@@ -201,6 +206,7 @@ def main():
     parser.add_argument("programs", nargs="+")
     parser.add_argument("--collectives", required=True, help="tests/mpi_collectives")
     parser.add_argument("--training", required=True, help="tests/mpi_training")
+    parser.add_argument("--everywhere", action="store_true", help="all programs and stages in all places")
     parser.add_argument("--faults", type=int, default=4, help="how many, at random")
     parser.add_argument("--only", nargs="+", default=[])
     options = parser.parse_args()

@@ -34,7 +34,7 @@ int body(Session& session) {
   expect("", {shared, "over " + shared});
   expect("self", {alone ? shared : "transport self: the session has " + text(session.size()) + " ranks"});
   expect("mpi", {"mpi (" + text(session.size())});
-  expect("nodes", {alone ? "mpi (1 ranks)" : "mpi (" + text(session.size()) + " ranks) on 1 node"});
+  expect("nodes", {alone ? "mpi (1 rank)" : "mpi (" + text(session.size()) + " ranks) on 1 node"});
   expect("pigeon", {"transport 'pigeon': there are self, shared, mpi, nodes and nccl"});
   expect("nccl", {"transport nccl: this program was built without NCCL", "transport nccl: rank 0 has no card",
                   "transport nccl: ranks 0 and 1 share a card", "over " + shared});

@@ -15,6 +15,8 @@ std::string best_between_hosts(const Session& session) {
   return session.processes()->one_on_each_node() ? "mpi" : "nodes";
 }
 
+[[noreturn]] void refuse(const std::string& transport) { throw Fault(exit_codes::usage, "transport " + transport); }
+
 }  // namespace
 
 std::string chosen_transport(const SessionOptions& options) {
@@ -26,15 +28,14 @@ std::string chosen_transport(const SessionOptions& options) {
 std::unique_ptr<Transport> connect_hosts(Session& session) {
   std::string chosen = chosen_transport(session.options());
   if (chosen.empty() || chosen == "nccl") chosen = best_between_hosts(session);
-  require(chosen == "self" || chosen == "shared" || chosen == "mpi" || chosen == "nodes", "transport '", chosen,
-          "': there are self, shared, mpi, nodes and nccl");
-  require(chosen != "self" || session.size() == 1, "transport self: the session has ", session.size(), " ranks");
   const bool by_messages = chosen == "mpi" || chosen == "nodes";
-  require(!by_messages || session.processes(), "transport ", chosen, ": this program was built without MPI");
+  if (chosen != "self" && chosen != "shared" && !by_messages)
+    refuse("'" + chosen + "': there are self, shared, mpi, nodes and nccl");
+  if (chosen == "self" && session.size() > 1) refuse("self: the session has " + text(session.size()) + " ranks");
+  if (by_messages && !session.processes()) refuse(chosen + ": this program was built without MPI");
   if (chosen == "nodes" && session.size() > 1) return session.processes()->connect_nodes(session.job());
   if (by_messages) return session.processes()->connect(session.job());
-  require(session.size() == 1 || session.processes()->on_one_node(),
-          "transport shared: the ranks are on several nodes");
+  if (session.size() > 1 && !session.processes()->on_one_node()) refuse("shared: the ranks are on several nodes");
   using AddressSpace = SharedMemory::AddressSpace;
   return SharedMemory::connect(session.job(), session.rank_on_node(),
                                session.size() == 1 ? AddressSpace::one_process : AddressSpace::job_memory);

@@ -119,6 +119,7 @@ void Session::run_ranks(int n, const std::function<void(std::unique_ptr<Transpor
   };
   if (size() == 1) return weft::run_ranks(n, body, options_.deadline, stuck);
   of_threads_ = true;
+  last_words_.emplace(*job_, LastWords::Ranks::processes_of_threads);
   processes_->run_ranks(n, body, options_.deadline, stuck);
 }
 

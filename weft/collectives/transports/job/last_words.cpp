@@ -98,7 +98,8 @@ void on_crash(int signal, siginfo_t* info, void*) {
   if (const auto [found, r] = find_this_rank(true); found) {
     const Job& job = *found->job;
     Words words;
-    words << "weft: rank " << job.global(r) << " has crashed: signal " << signal << " (" << crash->name << ")";
+    words << "weft: " << (found->ranks == LastWords::Ranks::processes_of_threads ? "process " : "rank ")
+          << job.global(r) << " has crashed: signal " << signal << " (" << crash->name << ")";
     add_last_call(words, job, r);
     words << "\n";
     words.write();

@@ -20,7 +20,8 @@ void write_report(const std::string& report);
 // ends the process. Where ranks are threads, a rank that calls `exit` ends the job with exit code 71.
 class LastWords {
  public:
-  enum class Ranks { processes, threads };
+  // What the members of the job are; processes_of_threads are processes whose threads are the ranks.
+  enum class Ranks { processes, threads, processes_of_threads };
   LastWords(const Job& job, Ranks ranks);
   LastWords(const LastWords&) = delete;
   ~LastWords();

@@ -52,7 +52,7 @@ GlobalRank MpiGroup::global(GroupRank rank) const {
   return {state_->members[static_cast<size_t>(rank.value)]};
 }
 
-std::string MpiGroup::description() const { return "mpi (" + text(size()) + " ranks)"; }
+std::string MpiGroup::description() const { return "mpi (" + text(size()) + (size() == 1 ? " rank)" : " ranks)"); }
 
 void MpiGroup::exchange(const Call& requested, Bytes mine, size_t longest, Ranges ranges, Read read) {
   Call call = requested;

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <utility>
 
-#include "weft/engine/kernels/cpu/fold.h"
+#include "weft/engine/kernels/cpu/row_fold.h"
 #include "weft/engine/kernels/cpu/widen.h"
 #include "weft/engine/kernels/scalar_ops.h"
 

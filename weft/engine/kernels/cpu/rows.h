@@ -3,8 +3,8 @@
 // Fused kernels on `rows` contiguous rows of length n, for T = float and double. Each call runs on the calling thread.
 // Inputs and outputs must not overlap. n = 0 and rows = 0 are allowed. A NaN in a row makes its result NaN.
 //
-// The order of sums (fold.h) depends only on n, so the result of a row depends neither on the number of rows nor on the
-// CPU. Rows of more than 4096 elements are summed by halves.
+// The order of sums (row_fold.h) depends only on n, so the result of a row depends neither on the number of rows nor on
+// the CPU. Rows of more than 4096 elements are summed by halves.
 #include <cstdint>
 
 namespace weft::cpu {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "weft/engine/kernels/cpu/cpu_backend.h"
-#include "weft/engine/kernels/cpu/fold.h"
 #include "weft/engine/kernels/cpu/products/gemm.h"
+#include "weft/engine/kernels/cpu/row_fold.h"
 #include "weft/engine/kernels/cpu/widen.h"
 
 namespace weft {

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "weft/engine/kernels/cpu/fold.h"
 #include "weft/engine/kernels/cpu/products/gemm.h"
+#include "weft/engine/kernels/cpu/row_fold.h"
 #include "weft/engine/kernels/cpu/scores/score_kernels.h"
 #include "weft/engine/kernels/cpu/widen.h"
 #include "weft/engine/maths/maths.h"
