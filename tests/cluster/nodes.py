@@ -156,10 +156,12 @@ def fault_on(processes, threads, bench, fault, target, after_step, seconds):
         while after_step and job.poll() is None and not (steps_made.exists() and steps_made.stat().st_size):
             time.sleep(0.05)
         time.sleep(seconds)
-        ranks = [process for process in processes_of(out) if runs(process, bench.programs[0])]
+        ranks = []
+        while not ranks and job.poll() is None:
+            ranks = [process for process in processes_of(out) if runs(process, bench.programs[0])]
         if fault in ("cut", "kill"):
             cluster(fault, target, check=True)
-        elif ranks:
+        else:
             os.kill(ranks[target % len(ranks)], signal.Signals[fault])
         begin = time.monotonic()
         while processes_of(out) and time.monotonic() - begin < deadline + 2 + slack:
@@ -169,7 +171,7 @@ def fault_on(processes, threads, bench, fault, target, after_step, seconds):
         output = job.communicate()[0]
     what = f"{processes} processes of {threads}, {fault} {target}, {seconds:.2f} s after the {'first step' if after_step else 'start'}"
     print(f"{what}: exit code {job.returncode} after {seconds_to_end:.1f} s, {left} processes left", flush=True)
-    if left or (job.returncode == 0 and ranks):
+    if left or job.returncode == 0:
         yield f"{what}: exit code {job.returncode}, {left} processes left after {seconds_to_end:.1f} s:\n{output}"
 
 
