@@ -201,8 +201,9 @@ def check_numbers_of_ranks(folder):
     if arguments.mpiexec:
         run = start("--ranks", "3", ranks=2, processes=True, out=folder / "threads of two processes")
         check("--ranks in a job of two processes", run.returncode == 0 and "(6 ranks)" in run.stdout, run)
-        run = start("--ranks", "3", "--fault", "crash", ranks=2, processes=True, out=folder / "crash of a thread")
-        check("a thread of two processes crashes", run.returncode and said_once(run, "weft: rank 5 has crashed: signal 11"), run)
+        for fault, crashed in (("crash", "rank 5"), ("crash_of_no_rank", "process 1")):
+            run = start("--ranks", "3", "--fault", fault, ranks=2, processes=True, out=folder / fault)
+            check(f"{fault} in two processes", run.returncode and said_once(run, f"weft: {crashed} has crashed: signal 11"), run)
         mine = [arguments.program, "--out", folder / "different threads", "--ranks"]
         run = subprocess.run([arguments.mpiexec, "-n", "1", *mine, "2", ":", "-n", "1", *mine, "3"], capture_output=True,
                              text=True, timeout=60)

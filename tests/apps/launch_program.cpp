@@ -53,6 +53,7 @@ void fail_if_asked(const Settings& settings, const Launch& rank, int64_t step) {
   if (settings.fault == "one" && last) throw std::runtime_error("one rank has had enough");
   if (settings.fault == "kill" && last) std::raise(SIGKILL);
   if (settings.fault == "crash" && last) std::raise(SIGSEGV);
+  if (settings.fault == "crash_of_no_rank" && last) std::thread([] { std::raise(SIGSEGV); }).join();
   if (settings.fault == "kill_in_collective") die_in_next_collective(last);
   if (settings.fault == "stop" && last) std::raise(SIGTERM);
   if (settings.fault == "memory" && last) Tensor::zeros({int64_t{1} << 40});
@@ -117,7 +118,7 @@ int main(int argc, char** argv) {
   CommandLine line("sums", "Learns to add.", options);
   line.add("--fault", settings.fault, "what goes wrong",
            {"none", "missing", "one", "one_in_hook", "kill", "kill_in_hook", "kill_in_collective", "stop", "nan",
-            "crash", "memory", "before", "after"});
+            "crash", "crash_of_no_rank", "memory", "before", "after"});
   line.add("--at", settings.at, "the steps done before", {0, 1000});
   line.add("--pause", settings.pause, "milliseconds before each step", {0, 1000});
   return launch(line, argc, argv, [&](const Launch& rank) { train(rank, line, settings); });

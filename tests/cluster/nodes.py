@@ -70,17 +70,18 @@ class Bench:
 
 
 def same_weights(bench):
-    """Eight ranks end in the same weights, wherever they are: on how many nodes, as processes or as threads of these."""
+    """Eight ranks end in the same weights, on any number of nodes, as processes and as threads of processes."""
     stages = [(), ("--zero", "1"), ("--zero", "2"), ("--zero", "3"), ("--same-bits",)]
     runs = [(program, options) for program in bench.programs for options in stages
             if bench.everywhere or program == bench.programs[0] or not options]
     expected = {run: bench.weights(*run) for run in runs}
-    for ranks, threads in (([3, 3, 2], 1), ([2, 2, 2, 2], 1), ([4, 4], 1), ([8], 1), ([1, 1], 4), ([1, 1, 1, 1], 2)):
+    for processes, threads in (([3, 3, 2], 1), ([2, 2, 2, 2], 1), ([4, 4], 1), ([8], 1), ([1, 1], 4), ([1, 1, 1, 1], 2)):
         more = ("--ranks", str(threads)) if threads > 1 else ()
-        with nodes(len(ranks)):
-            for program, options in runs if bench.everywhere or ranks == [3, 3, 2] else runs[:1]:
-                found = bench.weights(program, (*options, *more), ranks)
-                where = f"{pathlib.Path(program).name} {' '.join(options)} on {ranks}, {threads} thread(s) each"
+        with nodes(len(processes)):
+            for program, options in runs if bench.everywhere or processes == [3, 3, 2] else runs[:1]:
+                found = bench.weights(program, (*options, *more), processes)
+                run = f"{pathlib.Path(program).name} {' '.join(options)}"
+                where = f"{run} on nodes with {processes} processes, {threads} rank(s) in each"
                 print(f"{where}: {found}", flush=True)
                 if found != expected[program, options]:
                     yield f"{where}: {found}, on threads of one process {expected[program, options]}"
@@ -158,10 +159,11 @@ def fault_on(processes, threads, bench, fault, target, after_step, seconds):
         time.sleep(seconds)
         ranks = []
         while not ranks and job.poll() is None:
+            time.sleep(0.01)
             ranks = [process for process in processes_of(out) if runs(process, bench.programs[0])]
         if fault in ("cut", "kill"):
             cluster(fault, target, check=True)
-        else:
+        elif ranks:
             os.kill(ranks[target % len(ranks)], signal.Signals[fault])
         begin = time.monotonic()
         while processes_of(out) and time.monotonic() - begin < deadline + 2 + slack:
@@ -169,9 +171,10 @@ def fault_on(processes, threads, bench, fault, target, after_step, seconds):
         seconds_to_end, left = time.monotonic() - begin, len(processes_of(out))
         kill_all(out)
         output = job.communicate()[0]
-    what = f"{processes} processes of {threads}, {fault} {target}, {seconds:.2f} s after the {'first step' if after_step else 'start'}"
+    moment = f"{seconds:.2f} s after the {'first step' if after_step else 'start'}"
+    what = f"nodes with {processes} processes, {threads} rank(s) in each: {fault} {target}, {moment}"
     print(f"{what}: exit code {job.returncode} after {seconds_to_end:.1f} s, {left} processes left", flush=True)
-    if left or job.returncode == 0:
+    if left or job.returncode == 0 or not ranks:
         yield f"{what}: exit code {job.returncode}, {left} processes left after {seconds_to_end:.1f} s:\n{output}"
 
 
