@@ -12,8 +12,8 @@
 
 #include "weft/collectives/cases/case_rows.h"
 #include "weft/collectives/communicator.h"
-#include "weft/collectives/transports/factory.h"
 #include "weft/collectives/transports/mpi/mpi_group.h"
+#include "weft/collectives/transports/session.h"
 
 using namespace weft;
 
@@ -168,7 +168,7 @@ void check_long_messages(Communicator& comm) {
 }
 
 int body(Session& session) {
-  Communicator comm(connect_hosts(session));
+  Communicator comm(session.connect_hosts());
   for (const int64_t columns : {1, 50, 2'003}) check_all(comm, columns);
   if (comm.size() <= 3) check_long_messages(comm);
   if (comm.rank().value == 0) std::printf("every collective keeps the law on %s\n", comm.description().c_str());

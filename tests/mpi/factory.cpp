@@ -41,7 +41,7 @@ int body(Session& session) {
   const std::string nccl = connected(session, "nccl");
   setenv("WEFT_TRANSPORT", "", 1);
   if (session.rank() == 0)
-    std::printf("%s; asked for NCCL: %s\n", description(*connect_hosts(session)).c_str(), nccl.c_str());
+    std::printf("%s; asked for NCCL: %s\n", description(*session.connect_hosts()).c_str(), nccl.c_str());
   return 0;
 }
 

@@ -4,9 +4,9 @@
 #include <cstdio>
 
 #include "weft/collectives/communicator.h"
-#include "weft/collectives/transports/factory.h"
 #include "weft/collectives/transports/mpi/mpi_group.h"
 #include "weft/collectives/transports/mpi/mpi_reduce.h"
+#include "weft/collectives/transports/session.h"
 
 using namespace weft;
 
@@ -41,7 +41,7 @@ void check_agrees(Session& session, Communicator& comm, DType type, ReduceOp op,
 }
 
 int body(Session& session) {
-  Communicator comm(connect_hosts(session));
+  Communicator comm(session.connect_hosts());
   int agree = 0;
   for (const DType type : {DType::f32, DType::f64, DType::bf16, DType::i64, DType::u8})
     for (const ReduceOp op : {ReduceOp::sum, ReduceOp::product, ReduceOp::maximum, ReduceOp::minimum}) {

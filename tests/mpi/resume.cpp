@@ -4,7 +4,7 @@
 
 #include "tests/support/scratch_folder.h"
 #include "tests/training/resume_run.h"
-#include "weft/collectives/transports/factory.h"
+#include "weft/collectives/transports/session.h"
 
 using namespace weft;
 
@@ -12,7 +12,7 @@ namespace {
 
 // Only the root uses the folder.
 int body(Session& session) {
-  Communicator comm(connect_hosts(session));
+  Communicator comm(session.connect_hosts());
   const ScratchFolder folder;
   for (int stage = 0; stage <= 3; ++stage)
     for (const DType dtype : {DType::f32, DType::bf16})

@@ -4,7 +4,7 @@
 #include <cstdio>
 
 #include "tests/support/random_steps.h"
-#include "weft/collectives/transports/factory.h"
+#include "weft/collectives/transports/session.h"
 
 using namespace weft;
 
@@ -13,7 +13,7 @@ namespace {
 constexpr unsigned programs = 20;
 
 int body(Session& session) {
-  Communicator comm(connect_hosts(session));
+  Communicator comm(session.connect_hosts());
   for (unsigned seed = 0; seed < programs; ++seed) {
     RandomProgram program(seed, comm);
     for (int step = 0; step < 4; ++step) program.step();

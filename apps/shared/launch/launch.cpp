@@ -100,7 +100,7 @@ void print(int exit_code, const std::string& text) {
 // The result of parsing on all processes, the same on each: the first help text or mistake, or a mistake if their
 // options differ.
 std::optional<Ending> agree(const std::optional<Ending>& mine, const std::string& config, Session& session) {
-  Communicator comm(connect_hosts(session));
+  Communicator comm(session.connect_hosts());
   const Site site = Site::here("command line");
   const std::vector<std::string> texts = all_texts(mine ? mine->text : "", comm, site);
   const std::vector<std::string> codes = all_texts(text(mine ? mine->exit_code : -1), comm, site);
@@ -152,7 +152,7 @@ void run(Session& session, const Options& options, RunFolder* folder, const std:
     };
     return session.run_ranks(threads, rank);
   }
-  auto transport = device == Device::cuda ? connect(session) : connect_hosts(session);
+  auto transport = device == Device::cuda ? connect(session) : session.connect_hosts();
   const std::string description = weft::description(*transport);
   run_rank(std::move(transport), options, device, description, folder, body);
 }

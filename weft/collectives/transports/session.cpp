@@ -10,7 +10,6 @@
 
 #include "weft/collectives/checks/agreement.h"
 #include "weft/collectives/transports/environment.h"
-#include "weft/collectives/transports/factory.h"
 #include "weft/collectives/transports/shared/shared_memory.h"
 #include "weft/engine/kernels/cpu_kinds.h"
 
@@ -25,6 +24,14 @@ int number_in(const char* variable) {
   const char* given = std::getenv(variable);
   return given ? launcher_number_in(given) : 0;
 }
+
+std::string chosen_transport(const SessionOptions& options) {
+  if (!options.transport.empty()) return options.transport;
+  const char* given = std::getenv("WEFT_TRANSPORT");
+  return given ? given : "";
+}
+
+[[noreturn]] void refuse(const std::string& transport) { throw Fault(exit_codes::usage, "transport " + transport); }
 
 // One process without a launcher starts no MPI, which would listen on the network. The launchers of MPICH, Open MPI and
 // Slurm set these variables.
@@ -123,6 +130,25 @@ void Session::run_ranks(int n, const std::function<void(std::unique_ptr<Transpor
   processes_->run_ranks(n, body, options_.deadline, stuck);
 }
 
+std::string Session::transport() const { return chosen_transport(options_); }
+
+std::unique_ptr<Transport> Session::connect_hosts() const {
+  const bool alone = size() == 1, on_one_node = alone || processes_->on_one_node();
+  std::string chosen = transport();
+  if (chosen.empty() || chosen == "nccl")
+    chosen = alone ? "self" : on_one_node ? "shared" : processes_->one_on_each_node() ? "mpi" : "nodes";
+  const bool by_messages = chosen == "mpi" || chosen == "nodes";
+  if (chosen != "self" && chosen != "shared" && !by_messages)
+    refuse("'" + chosen + "': there are self, shared, mpi, nodes and nccl");
+  if (chosen == "self" && !alone) refuse("self: the session has " + text(size()) + " ranks");
+  if (by_messages && !processes_) refuse(chosen + ": this program was built without MPI");
+  if (chosen == "nodes" && !alone) return processes_->connect_nodes(job_);
+  if (by_messages) return processes_->connect(job_);
+  if (!on_one_node) refuse("shared: the ranks are on several nodes");
+  using AddressSpace = SharedMemory::AddressSpace;
+  return SharedMemory::connect(job_, rank_on_node(), alone ? AddressSpace::one_process : AddressSpace::job_memory);
+}
+
 void Session::join() {
   const Job::EndHandler end_handler = [this](const Fault& fault, bool first) {
     end(fault.exit_code, fault.what(), first);
@@ -141,7 +167,7 @@ Session::~Session() {
   if (std::uncaught_exceptions() > exceptions_before_)
     end(exit_codes::unwinding, "an exception is leaving the session (run_session would tell which)");
   {
-    const std::unique_ptr<Transport> world = connect_hosts(*this);
+    const std::unique_ptr<Transport> world = connect_hosts();
     world->finalize(Site::here());
     finalized_ = true;
     last_words_.reset();

@@ -22,7 +22,7 @@ namespace weft {
 struct SessionOptions {
   std::chrono::milliseconds deadline{0};  // of any single wait; 0: WEFT_TIMEOUT, or a minute
   int expected_ranks = 0;                 // 0: WEFT_RANKS, or any number
-  std::string transport;                  // see factory.h
+  std::string transport;                  // empty: WEFT_TRANSPORT, or the best that works; see connect_hosts
   bool ranks_are_threads = false;         // of each process; see run_ranks
 };
 
@@ -39,6 +39,16 @@ class Session {
   const std::shared_ptr<Job>& job() const { return job_; }
   Processes* processes() const { return processes_.get(); }  // null if no launcher has started this program
   int rank_on_node() const { return processes_ ? processes_->rank_on_node() : 0; }
+
+  // The group of all ranks without cards, by this transport:
+  //   self     one rank
+  //   shared   ranks on one node, by shared memory
+  //   mpi      any ranks, by MPI messages
+  //   nodes    ranks on several nodes: by shared memory on each, and by MPI messages between one rank of each
+  //   nccl     the best of the above, to which connect in factory.h adds the cards
+  // A second call returns another view of the same group.
+  std::unique_ptr<Transport> connect_hosts() const;
+  std::string transport() const;  // that the options or WEFT_TRANSPORT request; empty for the best that works
 
   // Calls `body` on n ranks that are threads of this process, or of each process if there are several (see
   // run_ranks.h). If one fails and another does not end, the process ends.
