@@ -40,15 +40,15 @@ class Session {
   Processes* processes() const { return processes_.get(); }  // null if no launcher has started this program
   int rank_on_node() const { return processes_ ? processes_->rank_on_node() : 0; }
 
-  // The group of all ranks without cards, by this transport:
+  // The group of all ranks, without NCCL. Its transport is the one requested, else the best that works:
   //   self     one rank
   //   shared   ranks on one node, by shared memory
   //   mpi      any ranks, by MPI messages
   //   nodes    ranks on several nodes: by shared memory on each, and by MPI messages between one rank of each
-  //   nccl     the best of the above, to which connect in factory.h adds the cards
+  //   nccl     the best of the above; `connect` (factory.h) adds NCCL to it
   // A second call returns another view of the same group.
   std::unique_ptr<Transport> connect_hosts() const;
-  std::string transport() const;  // that the options or WEFT_TRANSPORT request; empty for the best that works
+  std::string transport() const;  // as requested by the options or by WEFT_TRANSPORT; empty if by neither
 
   // Calls `body` on n ranks that are threads of this process, or of each process if there are several (see
   // run_ranks.h). If one fails and another does not end, the process ends.
