@@ -166,18 +166,17 @@ def check_signals(folder, ranks, processes):
     check(f"{kind} stop when their terminal does", gone.returncode == 0 and said_once(gone, f"--resume auto --out {out}"), gone)
 
 
-def check_timeouts(folder):
-    for wrong in ("abc", "inf", "1e16", "-1", "0"):
-        run = subprocess.run(command_of(out=folder / "timeout"), capture_output=True, text=True, timeout=60,
-                             env=dict(os.environ, WEFT_TIMEOUT=wrong))
-        check(f"WEFT_TIMEOUT={wrong}", run.returncode == 64 and said_once(run, f"WEFT_TIMEOUT: '{wrong}' is not"), run)
-
-
-def check_expected_ranks(folder):
-    for wrong in ("two", "0", "-1", "1.5", "99999999999"):
-        run = subprocess.run(command_of(out=folder / "ranks"), capture_output=True, text=True, timeout=60,
-                             env=dict(os.environ, WEFT_RANKS=wrong))
-        check(f"WEFT_RANKS={wrong}", run.returncode == 64 and said_once(run, f"WEFT_RANKS: '{wrong}' is not"), run)
+def check_environment(folder):
+    """A wrong variable ends a run before it has a folder."""
+    wrong = [("WEFT_TIMEOUT", value, "WEFT_TIMEOUT: '{}' is not") for value in ("abc", "inf", "1e16", "-1", "0")]
+    wrong += [("WEFT_RANKS", value, "WEFT_RANKS: '{}' is not") for value in ("two", "0", "-1", "1.5", "99999999999")]
+    wrong += [("WEFT_TRANSPORT", "pigeon", "WEFT_TRANSPORT={}: there are self,")]
+    for variable, value, text in wrong:
+        out = folder / "environment"
+        run = subprocess.run(command_of(out=out), capture_output=True, text=True, timeout=60,
+                             env=dict(os.environ, **{variable: value}))
+        refused = run.returncode == 64 and said_once(run, text.format(value)) and not out.exists()
+        check(f"{variable}={value}", refused, run)
 
 
 def check_words(folder):
@@ -226,8 +225,7 @@ with tempfile.TemporaryDirectory(prefix="weft_launch_") as name:
         check_resuming(folder, ranks, processes)
         check_mistakes(folder, ranks, processes)
         check_signals(folder, ranks, processes)
-    check_timeouts(folder)
-    check_expected_ranks(folder)
+    check_environment(folder)
     check_words(folder)
     check_numbers_of_ranks(folder)
 for log in named_logs:

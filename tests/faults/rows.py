@@ -124,8 +124,8 @@ rows = [
     Row("WEFT_CPU=v9", 64, ["WEFT_CPU=v9: there are only base"], fault="none", environment={"WEFT_CPU": "v9"}, **both),
     Row("WEFT_CPU=v9 of one rank", 64, ["rank {odd} of", "WEFT_CPU=v9: there are only base"], fault="none",
         odd_environment={"WEFT_CPU": "v9"}),
-    Row("WEFT_TRANSPORT=pigeon", 64, ["transport 'pigeon': there are self, shared"], fault="none",
-        environment={"WEFT_TRANSPORT": "pigeon"}),
+    Row("WEFT_TRANSPORT=pigeon", 64, ["WEFT_TRANSPORT=pigeon: there are self, shared"], fault="none",
+        environment={"WEFT_TRANSPORT": "pigeon"}, **both),
     Row("WEFT_RANKS", 90, wrong + ["the number of ranks expected is 7"], fault="none", environment={"WEFT_RANKS": "7"}),
 ]
 healthy = Row("none", 0, [])

@@ -32,12 +32,12 @@ int body(Session& session) {
   const std::string shared = alone ? "self (1 rank)" : "shared memory (" + text(session.size()) + " ranks)";
   expect("shared", {shared});
   expect("", {shared, "over " + shared});
-  expect("self", {alone ? shared : "transport self: the session has " + text(session.size()) + " ranks"});
+  expect("self", {alone ? shared : "WEFT_TRANSPORT=self: the session has " + text(session.size()) + " ranks"});
   expect("mpi", {"mpi (" + text(session.size())});
   expect("nodes", {alone ? "mpi (1 rank)" : "mpi (" + text(session.size()) + " ranks) on 1 node"});
-  expect("pigeon", {"transport 'pigeon': there are self, shared, mpi, nodes and nccl"});
-  expect("nccl", {"transport nccl: this program was built without NCCL", "transport nccl: rank 0 has no card",
-                  "transport nccl: ranks 0 and 1 share a card", "over " + shared});
+  expect("pigeon", {"WEFT_TRANSPORT=pigeon: there are self, shared, mpi, nodes and nccl"});
+  expect("nccl", {"WEFT_TRANSPORT=nccl: this program was built without NCCL", "WEFT_TRANSPORT=nccl: rank 0 has no card",
+                  "WEFT_TRANSPORT=nccl: ranks 0 and 1 share a card", "over " + shared});
   const std::string nccl = connected(session, "nccl");
   setenv("WEFT_TRANSPORT", "", 1);
   if (session.rank() == 0)

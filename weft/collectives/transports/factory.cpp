@@ -9,7 +9,10 @@ std::unique_ptr<Transport> connect_cards(std::unique_ptr<Transport> group, int p
   const std::string chosen = session.transport();
   if (chosen != "nccl" && (!chosen.empty() || group->size() == 1)) return group;
   take_card(place);
-  if (chosen.empty() && !obstacle_to_nccl(*group).empty()) return group;
+  if (const std::string obstacle = obstacle_to_nccl(*group); !obstacle.empty()) {
+    if (chosen == "nccl") session.refuse_transport(obstacle);
+    return group;
+  }
   return connect_nccl(std::move(group), session.options().deadline);
 }
 

@@ -31,8 +31,6 @@ std::string chosen_transport(const SessionOptions& options) {
   return given ? given : "";
 }
 
-[[noreturn]] void refuse(const std::string& transport) { throw Fault(exit_codes::usage, "transport " + transport); }
-
 // One process without a launcher starts no MPI, which would listen on the network. The launchers of MPICH, Open MPI and
 // Slurm set these variables.
 bool needs_mpi(const SessionOptions& options) {
@@ -112,6 +110,7 @@ Session::Session(int& argc, char**& argv, SessionOptions options, std::unique_pt
                       " allows a program no threads of its own, and this one has some; take "
                       "one that grants MPI_THREAD_FUNNELED");
     compare_settings();
+    host_transport();  // refuses now what would otherwise end the job after its training
     last_words_.emplace(*job_, LastWords::Ranks::processes);
   } catch (...) {  // a rank that left now would make the others wait for it
     end_by_current_exception();
@@ -132,19 +131,30 @@ void Session::run_ranks(int n, const std::function<void(std::unique_ptr<Transpor
 
 std::string Session::transport() const { return chosen_transport(options_); }
 
-std::unique_ptr<Transport> Session::connect_hosts() const {
+void Session::refuse_transport(const std::string& why) const {
+  const char* chosen_by = options_.transport.empty() ? "WEFT_TRANSPORT=" : "transport ";
+  throw Fault(exit_codes::usage, chosen_by + transport() + ": " + why);
+}
+
+std::string Session::host_transport() const {
   const bool alone = size() == 1, on_one_node = alone || processes_->on_one_node();
-  std::string chosen = transport();
+  const std::string chosen = transport();
   if (chosen.empty() || chosen == "nccl")
-    chosen = alone ? "self" : on_one_node ? "shared" : processes_->one_on_each_node() ? "mpi" : "nodes";
+    return alone ? "self" : on_one_node ? "shared" : processes_->one_on_each_node() ? "mpi" : "nodes";
   const bool by_messages = chosen == "mpi" || chosen == "nodes";
   if (chosen != "self" && chosen != "shared" && !by_messages)
-    refuse("'" + chosen + "': there are self, shared, mpi, nodes and nccl");
-  if (chosen == "self" && !alone) refuse("self: the session has " + text(size()) + " ranks");
-  if (by_messages && !processes_) refuse(chosen + ": this program was built without MPI");
+    refuse_transport("there are self, shared, mpi, nodes and nccl");
+  if (chosen == "self" && !alone) refuse_transport("the session has " + text(size()) + " ranks");
+  if (by_messages && !processes_) refuse_transport("this program was built without MPI");
+  if (chosen == "shared" && !on_one_node) refuse_transport("the ranks are on several nodes");
+  return chosen;
+}
+
+std::unique_ptr<Transport> Session::connect_hosts() const {
+  const bool alone = size() == 1;
+  const std::string chosen = host_transport();
   if (chosen == "nodes" && !alone) return processes_->connect_nodes(job_);
-  if (by_messages) return processes_->connect(job_);
-  if (!on_one_node) refuse("shared: the ranks are on several nodes");
+  if (chosen == "nodes" || chosen == "mpi") return processes_->connect(job_);
   using AddressSpace = SharedMemory::AddressSpace;
   return SharedMemory::connect(job_, rank_on_node(), alone ? AddressSpace::one_process : AddressSpace::job_memory);
 }

@@ -49,6 +49,7 @@ class Session {
   // A second call returns another view of the same group.
   std::unique_ptr<Transport> connect_hosts() const;
   std::string transport() const;  // as requested by the options or by WEFT_TRANSPORT; empty if by neither
+  [[noreturn]] void refuse_transport(const std::string& why) const;  // a usage error, which names the request
 
   // Calls `body` on n ranks that are threads of this process, or of each process if there are several (see
   // run_ranks.h). If one fails and another does not end, the process ends.
@@ -66,6 +67,7 @@ class Session {
   void check_launcher();
   void join();
   void compare_settings();
+  std::string host_transport() const;  // as connect_hosts takes it; refuses a request that cannot be met
   [[noreturn]] void leave(int exit_code);
 
   SessionOptions options_;
