@@ -133,14 +133,14 @@ const std::vector<weft::Convolution> convolutions = {
 }  // namespace
 
 TEMPLATE_TEST_CASE("a matrix product matches its defining sum", "[cpu][gemm]", float, double) {
-  for_each_product<TestType>({1, 2, 3, 7, 13, 33, 65, 100}, {1, 7, 33, 400}, [](const Product<TestType>& product) {
+  for_each_product<TestType>({1, 2, 3, 7, 13, 33, 65, 100, 112}, {1, 7, 33, 400}, [](const Product<TestType>& product) {
     CAPTURE(product.transpose_a, product.transpose_b, product.m, product.n, product.k);
     REQUIRE(error(product.run(), product.expected(), product.k) < 1);
   });
 }
 
 TEMPLATE_TEST_CASE("a matrix product scales, accumulates and adds the bias", "[cpu][gemm]", float, double) {
-  for_each_product<TestType>({1, 13, 50, 64}, {5, 784}, [](const Product<TestType>& product) {
+  for_each_product<TestType>({1, 13, 50, 64, 112}, {5, 784}, [](const Product<TestType>& product) {
     const Epilogue<TestType> epilogue = demanding(product);
     CAPTURE(product.transpose_a, product.transpose_b, product.m, product.n, product.k);
     REQUIRE(error(product.run(epilogue), product.expected(epilogue), product.k) < 1);
@@ -157,7 +157,7 @@ TEMPLATE_TEST_CASE("a matrix product with an empty dimension is empty or the bia
 }
 
 TEMPLATE_TEST_CASE("a matrix product's row has the same bits for any number of rows", "[cpu][gemm]", float, double) {
-  for_each_product<TestType>({3, 20, 100}, {1, 40, 800}, [](const Product<TestType>& product) {
+  for_each_product<TestType>({3, 20, 100, 112}, {1, 40, 800}, [](const Product<TestType>& product) {
     const Epilogue<TestType> epilogue = demanding(product);
     const std::vector<TestType> whole = product.run(epilogue);
     std::vector<TestType> parts = product.c();
@@ -171,7 +171,7 @@ TEMPLATE_TEST_CASE("a matrix product's row has the same bits for any number of r
 
 TEMPLATE_TEST_CASE("packing the right matrix in advance changes no bit", "[cpu][gemm]", float, double) {
   PackedB<TestType> packed;
-  for_each_product<TestType>({1, 20, 100}, {0, 40, 800}, [&](const Product<TestType>& product) {
+  for_each_product<TestType>({1, 20, 100, 112}, {0, 40, 800}, [&](const Product<TestType>& product) {
     const Epilogue<TestType> epilogue = demanding(product);
     packed.pack(product.transpose_b, product.n, product.k, product.b.data(), product.ldb);
     std::vector<TestType> result = product.c();

@@ -36,7 +36,8 @@ template <std::floating_point T> WEFT_HD inline T exp(T x) {
   } else {
     using F = Format<T>;
     const auto [n, expm1_r] = detail::exponential<2 * F::bias>(x);
-    T y = (expm1_r + 1) * detail::power_of_two<T>(n >> 1) * detail::power_of_two<T>(n - (n >> 1));
+    const T scale = detail::power_of_two<T>(n >> 1);
+    T y = std::fma(expm1_r, scale, scale) * detail::power_of_two<T>(n - (n >> 1));
     y = x < F::exp_zero ? 0 : y;
     return x > F::exp_infinite ? detail::infinity<T> : y;
   }

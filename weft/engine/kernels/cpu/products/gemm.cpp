@@ -9,8 +9,8 @@
 namespace weft::cpu {
 namespace {
 
-// A strip of a (tile_rows x block_k) stays in L1 while it is multiplied with a block of b (block_k x block_n) in L2.
-// The finish hook gets rows of at most `longest_piece` elements, so that a strip of c is still in cache.
+// A strip of a (the rows of a tile x block_k) stays in L1 while it is multiplied with a block of b (block_k x block_n) in
+// L2. The finish hook gets rows of at most `longest_piece` elements, so that a strip of c is still in cache.
 constexpr int64_t largest_block_k = 384;
 template <class T> constexpr int64_t largest_block = 768 * 1024 / int64_t(sizeof(T));
 template <class T> constexpr int64_t longest_piece = 4096 / int64_t(sizeof(T));
@@ -77,6 +77,12 @@ template <class T> constexpr int64_t panel_vectors(int64_t columns) {
   return vectors == tile_vectors + 1 ? tile_vectors - 1 : std::min<int64_t>(vectors, tile_vectors);
 }
 
+/// The most rows of a strip of a: as many as the tiles of all panels have.
+template <class T> constexpr int64_t strip_rows(int64_t n) {
+  const int64_t first = panel_vectors<T>(n);
+  return rows_of_tile(std::max(first, panel_vectors<T>(n - first * lanes<T>)));
+}
+
 template <class T> void pack_panels(const View<T>& b, int64_t n, int64_t k, T* to) {
   for (int64_t j = 0; j < n;) {
     const int64_t width = panel_vectors<T>(n - j) * lanes<T>;
@@ -87,9 +93,9 @@ template <class T> void pack_panels(const View<T>& b, int64_t n, int64_t k, T* t
 
 // The stride of a packed strip, by row and by column.
 template <class T> constexpr int64_t strip_stride_rows = largest_block_k + lanes<T>;
-template <class T> constexpr int64_t strip_stride_columns = round_up(tile_rows, lanes<T>);
+template <class T> constexpr int64_t strip_stride_columns = round_up(most_tile_rows, lanes<T>);
 template <class T>
-constexpr int64_t strip_size = std::max(tile_rows* strip_stride_rows<T>, largest_block_k* strip_stride_columns<T>);
+constexpr int64_t strip_size = std::max(most_tile_rows* strip_stride_rows<T>, largest_block_k* strip_stride_columns<T>);
 
 /// Copies rows x k of `a`. If more of it is readable, whole vectors are copied, which is cheaper than an exact
 /// remainder.
@@ -110,21 +116,23 @@ View<T> pack_strip(const View<T>& a, int64_t rows, int64_t k, int64_t readable_r
   return {to, stride, a.transposed};
 }
 
-/// A block of op(b), as consecutive panels or in place.
+/// A block of op(b), as consecutive panels or in place. If it has a `copy`, the strip that is multiplied with it also
+/// writes its panels there, for the other strips. This takes hardly any time beside the products.
 template <class T> struct Block {
   const T* data;
   int64_t ldb;
   bool packed;
+  T* copy = nullptr;
 };
 
 /// Computes a tile in a buffer and copies it to c: at the right edge, where a whole vector does not fit, and if there
 /// is a factor.
 template <class T>
 void multiply_aside(Tile<T> tile, int64_t rows, int64_t columns, int64_t k, const View<T>& a, const T* b, int64_t ldb,
-                    const T* next, T alpha, const TileOutput<T>& out) {
+                    const T* next, T* copy, T alpha, const TileOutput<T>& out) {
   constexpr int64_t width = tile_columns<T>;
-  alignas(vector_bytes) T sums[tile_rows * width];
-  tile(k, a.data, a.stride, b, ldb, next, {sums, width, nullptr, false});
+  alignas(vector_bytes) T sums[most_tile_rows * width];
+  tile(k, a.data, a.stride, b, ldb, next, copy, {sums, width, nullptr, false});
   for (int64_t i = 0; i < rows; ++i)
     for (int64_t j = 0; j < columns; j += lanes<T>) {
       T* c = out.c + i * out.ldc + j;
@@ -139,15 +147,19 @@ template <class T>
 void multiply_strip(int64_t rows, int64_t columns, int64_t k, const View<T>& a, const Block<T>& b, const T* next,
                     T alpha, TileOutput<T> out) {
   const T* panel = b.data;
+  T* copy = b.copy;
   for (int64_t column = 0; column < columns;) {
     const int64_t vectors = panel_vectors<T>(columns - column), width = vectors * lanes<T>;
     const int64_t ldb = b.packed ? width : b.ldb;
-    const Tile<T> tile = tiles<T>[a.transposed][std::size_t(vectors - 1)][std::size_t(rows - 1)];
+    const auto width_index = std::size_t(vectors - 1);
+    const Tile<T> tile = copy ? copying_tiles<T>[a.transposed][width_index][std::size_t(tile_rows - rows)]
+                              : tiles<T>[a.transposed][width_index][std::size_t(rows - 1)];
     if (alpha == 1 && column + width <= columns)
-      tile(k, a.data, a.stride, panel, ldb, next, out);
+      tile(k, a.data, a.stride, panel, ldb, next, copy, out);
     else
-      multiply_aside(tile, rows, std::min(width, columns - column), k, a, panel, ldb, next, alpha, out);
+      multiply_aside(tile, rows, std::min(width, columns - column), k, a, panel, ldb, next, copy, alpha, out);
     panel += b.packed ? width * k : width;
+    if (copy) copy += width * k;
     out.advance(width);
     column += width;
     next = a.data;  // in cache already, so this prefetch costs little
@@ -160,11 +172,13 @@ void multiply(const View<T>& a, const View<T>& b, const T* packed, int64_t m, in
               const Epilogue<T>& epilogue) {
   thread_local Scratch<T> strip_memory, block_memory;
   if (m == 0 || n == 0) return;
-  const int64_t strips = ceil_div(m, tile_rows);
+  const int64_t strips = ceil_div(m, strip_rows<T>(n));
   const int64_t block_k = block_length(k);
   const int64_t block_n = piece(n, std::min(longest_piece<T>, largest_block<T> / block_k), tile_columns<T>);
-  const bool in_place =
-      !packed && !b.transposed && n % lanes<T> == 0 && (strips <= 2 || b.stride <= 2 * tile_columns<T>);
+  const bool readable_in_place = !packed && !b.transposed && n % lanes<T> == 0;
+  const bool stays_in_place = readable_in_place && (strips <= 2 || b.stride <= 2 * tile_columns<T>);
+  // Then no strip has less than tile_rows - 1 rows.
+  const bool first_strip_copies = readable_in_place && strip_rows<T>(n) == tile_rows && strips >= tile_rows;
   const bool copy_strips = a.transposed ? n > 2 * tile_columns<T> : k > block_k && n > 2 * tile_columns<T>;
   T* const strip = strip_memory.at_least(strip_size<T>);
 
@@ -176,12 +190,13 @@ void multiply(const View<T>& a, const View<T>& b, const T* packed, int64_t m, in
       Block<T> right{};
       if (packed) {
         right = {packed + p * round_up(n, lanes<T>) + column * depth, 0, true};
-      } else if (in_place) {
+      } else if (stays_in_place) {
         right = {b.at(p, column).data, b.stride, false};
       } else {
-        T* panels = block_memory.at_least(depth * round_up(columns, lanes<T>));
-        pack_panels(b.at(p, column), columns, depth, panels);
-        right = {panels, 0, true};
+        T* const panels = block_memory.at_least(depth * round_up(columns, lanes<T>));
+        if (!first_strip_copies) pack_panels(b.at(p, column), columns, depth, panels);
+        right =
+            first_strip_copies ? Block<T>{b.at(p, column).data, b.stride, false, panels} : Block<T>{panels, 0, true};
       }
       for (int64_t s = 0; s < strips; ++s) {
         const int64_t row = m * s / strips, rows = m * (s + 1) / strips - row;
@@ -198,6 +213,7 @@ void multiply(const View<T>& a, const View<T>& b, const T* packed, int64_t m, in
                                         : a.at(0, p + depth).data + s * depth * lanes<T>;
           multiply_strip(rows, columns, depth, left, right, next, epilogue.alpha, out);
         }
+        if (right.copy) right = {right.copy, 0, true};
         if (last && epilogue.finish)
           for (int64_t i = 0; i < rows; ++i)
             epilogue.finish(epilogue.context, out.c + i * ldc, row + i, column, columns);
