@@ -73,37 +73,30 @@ class Law {
   // `best` is how many rows this rank receives in the best algorithm.
   template <class Verb> void check(const Verb& verb, int64_t rows, double best) {
     const Tensor x = Tensor::uniform({rows, columns_}, {1, static_cast<uint64_t>(comm_.rank().value)});
-    comm_.barrier();
-    bytes_received = messages_received = 0;
-    const Tensor whole = comm_.run(verb, x);
-    const auto received = static_cast<double>(bytes_received), row = static_cast<double>(columns_ * 4);
-    const double headers = 256 * static_cast<double>(messages_received);
-    require(received <= 1.05 * best * row + headers, name(verb.verb()), " of rows of ", columns_, " has received ",
-            received, " bytes in ", messages_received, " messages, the best algorithm receives ", best * row);
-    if (columns_ > 1'000) show(name(verb.verb()), received / row, best);
-    check_started(verb, x, whole);
+    const std::string what = name(verb.verb());
+    const Tensor whole = counted(what, best, [&] { return comm_.run(verb, x); });
+    const Tensor halves = counted(what + ", started", best, [&] { return comm_.start(verb, x).wait(); });
+    require(whole.shape() == halves.shape() && whole.values() == halves.values(), what,
+            ": another result if it is started");
   }
 
  private:
+  template <class Collective> Tensor counted(const std::string& what, double best, const Collective& collective) {
+    comm_.barrier();
+    bytes_received = messages_received = 0;
+    const Tensor result = collective();
+    const auto received = static_cast<double>(bytes_received), row = static_cast<double>(columns_ * 4);
+    const double headers = 256 * static_cast<double>(messages_received);
+    require(received <= 1.05 * best * row + headers, what, " of rows of ", columns_, " has received ", received,
+            " bytes in ", messages_received, " messages, the best algorithm receives ", best * row);
+    if (columns_ > 1'000) show(what.c_str(), received / row, best);
+    return result;
+  }
   // The most that any rank has received and must receive. What is less than the best has not been counted.
   void show(const char* what, double received, double best) {
     const std::vector<double> most = comm_.all_reduce(Tensor::from({2}, {received, best}), ReduceOp::maximum).values();
     require(most[0] >= 0.95 * most[1], what, " has received only ", most[0], " rows of ", most[1]);
-    if (comm_.rank().value == 0) std::printf("%-16s %8.3f rows, the best %8.3f\n", what, most[0], most[1]);
-  }
-  template <class Verb> void check_started(const Verb& verb, const Tensor& x, const Tensor& whole) {
-    const int64_t unit = (Verb::by_rows ? x.shape()[1] : x.size()) * 4;
-    int64_t portions = 0;
-    for (int r = 0; r < comm_.size(); ++r)
-      if (r != comm_.rank().value) portions += verb.portion(r, comm_.rank().value).count * unit;
-    bytes_sent = 0;
-    Pending pending = comm_.start(verb, x);
-    // Few bytes go with the announcement.
-    require(bytes_sent == portions || (columns_ == 1 && bytes_sent == 0), "start of ", name(verb.verb()), " has sent ",
-            bytes_sent, " bytes, not ", portions);
-    const Tensor halves = pending.wait();
-    require(whole.shape() == halves.shape() && whole.values() == halves.values(), name(verb.verb()),
-            ": another result if it is started");
+    if (comm_.rank().value == 0) std::printf("%-26s %8.3f rows, the best %8.3f\n", what, most[0], most[1]);
   }
 
   Communicator& comm_;

@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "weft/collectives/transports/job/job.h"
+#include "weft/collectives/transports/mpi/mpi_progress.h"
 #include "weft/collectives/transports/mpi/mpi_wire.h"
+#include "weft/collectives/transports/unfinished.h"
 
 namespace weft {
 
@@ -21,13 +23,16 @@ constexpr size_t longest_message = size_t{16} << 20;
 
 // What all groups of a rank have begun and not ended.
 struct Outbox {
+  explicit Outbox(MpiProgress* progress) : progress(progress) {}
+
   struct Message {
     Tensor tensor;  // keeps the bytes
     Wire::Requests request;
   };
-  std::deque<Message> messages;                  // that MPI is still sending
-  std::vector<Transport::Started*> collectives;  // that are started, and not yet received
-  int groups = 1;                                // how many have been made, to number them
+  std::deque<Message> messages;  // that MPI is still sending
+  const std::shared_ptr<Unfinished> collectives = std::make_shared<Unfinished>();
+  MpiProgress* const progress;  // null if MPI can be called by one thread only
+  int groups = 1;               // how many have been made, to number them
 
   void send(const Tensor& tensor, Transport::Range range, int to, int tag, const Wire& wire);
   void release_delivered();
@@ -60,6 +65,8 @@ class MpiGroup : public Transport {
   std::string description() const override;
   void exchange(const Call& call, Bytes mine, size_t longest, Ranges ranges, Read read) override;
   std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest, Ranges ranges) override;
+  std::unique_ptr<Started> start_sum(const Call& call, Tensor& mine, Tensor result, const Sums& sums) override;
+  void go_on() override { state_->outbox->go_on(); }
   void combine(const Call& call, Bytes mine, std::span<std::byte> result, Fold fold) override;
   bool combine_for_each(const Call& call, Bytes mine, std::span<std::byte> result, const Folds& folds) override;
   bool combine_in_any_order(const Call& call, Bytes mine, std::span<std::byte> result) override;
@@ -104,8 +111,9 @@ class MpiGroup : public Transport {
     Wire::Requests requests_;
   };
   class PendingCall;  // a started call
+  class PendingSum;
+  struct Readers;
 
-  // Messages of send and receive have tag 0, started collectives have the tags between.
   static constexpr int agreement_tag = Wire::tags() - 4, report_tag = Wire::tags() - 3, swap_tag = Wire::tags() - 2,
                        gather_tag = Wire::tags() - 1;
 
@@ -117,6 +125,10 @@ class MpiGroup : public Transport {
   // and that senders do not overflow the queues of a slow link.
   size_t part_bytes() const { return std::min(size_t{1} << 18, (size_t{64} << 20) / state_->members.size() / 64 * 64); }
   struct Choice;
+  // Of few bytes every rank folds all. This takes less time, and hardly more bytes than the messages that it saves.
+  bool adds_everything(size_t bytes) const { return static_cast<size_t>(size()) * bytes <= 1024; }
+  // The number of a call that is started, as a tag for its messages. Messages of send and receive have the tag 0.
+  int tag_of_started() { return static_cast<int>(1 + state_->started++ % (agreement_tag - 1)); }
   std::vector<int> members_of(int color, std::span<const Choice> all) const;
   std::vector<int> processes_of(std::span<const int> ranks) const;  // each once
   std::shared_ptr<const MPI_Comm> comm_of(const Call& call, std::span<const Choice> all);
