@@ -134,12 +134,25 @@ void check_all(Communicator& comm, int64_t columns) {
   law.check(Permute{last}, tensor, is_root ? 0 : tensor);
   law.check(Broadcast{root}, tensor, is_root ? 0 : tensor);
   law.check(AllReduce{}, tensor, 2 * slices);
+  law.check(AllReduce{ReduceOp::mean}, tensor, 2 * slices);
+  law.check(AllReduce{ReduceOp::maximum}, tensor, 2 * slices);
   law.check(Reduce{root}, tensor, is_root ? 2 * slices : slices);
   law.check(Permute{last, true}, tensor, is_root ? 2 * slices : slices);
   law.check(Scan{}, tensor, 2 * slices);
   law.check(Exscan{}, tensor, me == 0 ? slices : 2 * slices);
   law.check(Scan{ReduceOp::sum, true}, tensor, 2 * slices);
   law.check(Exscan{ReduceOp::sum, true}, tensor, is_root ? slices : 2 * slices);
+}
+
+// Where messages are dear, as WEFT_LINK may say, sums take two for each doubling of the ranks, besides the comparison.
+void check_halves(Communicator& comm) {
+  if (comm.choices().find("sums go in halves") == std::string::npos) return;
+  const Tensor x = Tensor::uniform({16 * 27, 50}, {5, static_cast<uint64_t>(comm.rank().value)});
+  messages_received = 0;
+  const Tensor sum = comm.all_reduce(x);
+  const auto expected = 3 * std::bit_width(static_cast<unsigned>(comm.size() - 1));
+  require(messages_received == expected, "a sum in halves took ", messages_received, " messages, not ", expected);
+  if (comm.rank().value == 0) std::printf("sums in halves\n");
 }
 
 // Messages that would be too long for MPI to count are cut, which shows at a length that takes less memory.
@@ -163,6 +176,7 @@ void check_long_messages(Communicator& comm) {
 int body(Session& session) {
   Communicator comm(session.connect_hosts());
   for (const int64_t columns : {1, 50, 2'003}) check_all(comm, columns);
+  check_halves(comm);
   if (comm.size() <= 3) check_long_messages(comm);
   if (comm.rank().value == 0) std::printf("every collective keeps the law on %s\n", comm.description().c_str());
   return 0;

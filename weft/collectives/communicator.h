@@ -28,6 +28,7 @@ class Communicator {  // must outlive the tapes it is used on, and the collectiv
   int size() const { return transport_->size(); }
   GlobalRank global(GroupRank rank) const { return transport_->global(rank); }
   std::string description() const { return transport_->description(); }
+  std::string choices() const { return transport_->choices(); }
   std::string busy_with(const std::string& what) { return transport_->busy_with(what); }  // see Busy
 
   using Rows = weft::Rows;

@@ -102,6 +102,7 @@ class CountedGroup final : public Transport {
   int size() const override { return inner_->size(); }
   GlobalRank global(GroupRank rank) const override { return inner_->global(rank); }
   std::string description() const override { return inner_->description(); }
+  std::string choices() const override { return inner_->choices(); }
   std::string busy_with(const std::string& what) override { return inner_->busy_with(what); }
   void finalize(Site site) override { inner_->finalize(site); }
   bool shows_device_memory() const override { return inner_->shows_device_memory(); }

@@ -14,6 +14,7 @@
 #include "weft/collectives/transports/environment.h"
 #include "weft/collectives/transports/job/last_words.h"
 #include "weft/collectives/transports/mpi/mpi_group.h"
+#include "weft/collectives/transports/mpi/mpi_link.h"
 #include "weft/collectives/transports/nodes/nodes.h"
 #include "weft/collectives/transports/shared/shared_memory.h"
 
@@ -75,6 +76,9 @@ class MpiProcesses : public Processes {
     MPI_Ibarrier(node, &barrier);
     finish(*job, rank_on_node_, barrier);
     MPI_Comm_free(&node);
+    if (!on_one_node() && !std::getenv("WEFT_LINK"))
+      link_ = measured_link(MPI_COMM_WORLD, rank_on_node_ == 0,
+                            [&](MPI_Request& request) { weft::finish(*job, rank_on_node_, request); });
     return job;
   }
 
@@ -163,13 +167,19 @@ class MpiProcesses : public Processes {
     for (int r = 0; r < size_ * threads; ++r) places.push_back({r / threads, r % threads});
     return std::make_shared<MpiGroup::State>(
         Wire(std::move(comm), threads, std::move(places), rank_ * threads + thread), std::move(job), rank_on_node,
-        std::make_shared<Outbox>(progress_.get()), 0);
+        std::make_shared<Outbox>(progress_.get()), link(), 0);
+  }
+
+  Link link() const {
+    const char* given = std::getenv("WEFT_LINK");
+    return given ? link_in("WEFT_LINK", given) : link_;
   }
 
   static constexpr size_t max_memory = size_t{64} << 30;
 
   int rank_ = 0, size_ = 1, rank_on_node_ = 0, ranks_on_node_ = 1, most_on_a_node_ = 1, threads_ = 0;
   std::unique_ptr<MpiProgress> progress_;
+  Link link_;  // between nodes; measured unless WEFT_LINK tells
   std::shared_ptr<MpiGroup::State> world_;
   std::shared_ptr<Nodes::State> nodes_;
   std::vector<std::shared_ptr<Nodes::State>> groups_of_threads_;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "weft/collectives/transports/job/job.h"
+#include "weft/collectives/transports/message_cost.h"
 #include "weft/collectives/transports/mpi/mpi_progress.h"
 #include "weft/collectives/transports/mpi/mpi_wire.h"
 #include "weft/collectives/transports/unfinished.h"
@@ -43,16 +44,19 @@ class MpiGroup : public Transport {
  public:
   // The state of a group. A transport is a view of it.
   struct State {
-    State(Wire wire, std::shared_ptr<Job> job, int rank_on_node, std::shared_ptr<Outbox> outbox, int number)
+    State(Wire wire, std::shared_ptr<Job> job, int rank_on_node, std::shared_ptr<Outbox> outbox, const Link& link,
+          int number)
         : wire(std::move(wire)),
           job(std::move(job)),
           rank_on_node(rank_on_node),
           outbox(std::move(outbox)),
+          link(link),
           number(number) {}
     const Wire wire;  // used by this group only
     std::shared_ptr<Job> job;
     int rank_on_node;
     std::shared_ptr<Outbox> outbox;
+    const Link link;
     int number;  // for reports; the group of all ranks is 0
     std::vector<int> members = wire.global_ranks();
     uint64_t calls = 0, started = 0, sent = 0, received = 0;
@@ -63,11 +67,13 @@ class MpiGroup : public Transport {
   int size() const override { return state_->wire.size(); }
   GlobalRank global(GroupRank rank) const override;
   std::string description() const override;
+  std::string choices() const override { return choices_on(state_->link, size()); }
   void exchange(const Call& call, Bytes mine, size_t longest, Ranges ranges, Read read) override;
   std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest, Ranges ranges) override;
   std::unique_ptr<Started> start_sum(const Call& call, Tensor& mine, Tensor result, const Sums& sums) override;
   void go_on() override { state_->outbox->go_on(); }
   void combine(const Call& call, Bytes mine, std::span<std::byte> result, Fold fold) override;
+  bool combine_near_first(const Call& call, Bytes mine, std::span<std::byte> result, const Sums& sums) override;
   bool combine_for_each(const Call& call, Bytes mine, std::span<std::byte> result, const Folds& folds) override;
   bool combine_in_any_order(const Call& call, Bytes mine, std::span<std::byte> result) override;
   void send(Call call, GroupRank to, Bytes bytes) override;
@@ -113,6 +119,7 @@ class MpiGroup : public Transport {
   class PendingCall;  // a started call
   class PendingSum;
   struct Readers;
+  class Halves;
 
   static constexpr int agreement_tag = Wire::tags() - 4, report_tag = Wire::tags() - 3, swap_tag = Wire::tags() - 2,
                        gather_tag = Wire::tags() - 1;
@@ -121,9 +128,7 @@ class MpiGroup : public Transport {
   void end() { state_->job->end(state_->rank_on_node); }
   void wait_until(const std::function<bool()>& done);
   void finish(Wire::Requests& requests);  // and forgets them
-  // How many bytes of every rank move at a time, a multiple of 64: so few that those of all ranks take little memory,
-  // and that senders do not overflow the queues of a slow link.
-  size_t part_bytes() const { return std::min(size_t{1} << 18, (size_t{64} << 20) / state_->members.size() / 64 * 64); }
+  size_t part_bytes() const { return static_cast<size_t>(bytes_of_part(size())); }
   struct Choice;
   // Of few bytes every rank folds all. This takes less time, and hardly more bytes than the messages that it saves.
   bool adds_everything(size_t bytes) const { return static_cast<size_t>(size()) * bytes <= 1024; }
@@ -133,6 +138,7 @@ class MpiGroup : public Transport {
   std::vector<int> processes_of(std::span<const int> ranks) const;  // each once
   std::shared_ptr<const MPI_Comm> comm_of(const Call& call, std::span<const Choice> all);
   void read_announced(const Agreement& agreement, size_t longest, const Ranges& ranges, Read read);
+  void broadcast_in_slices(Bytes mine, const Ranges& ranges, Read read);
   void expose_all(Bytes mine, std::span<const size_t> sizes, size_t longest, Read read);
   // What ranks send each other at one time. While one is read, the next is on its way.
   struct Swap {
@@ -141,6 +147,7 @@ class MpiGroup : public Transport {
     std::vector<size_t> begins;
     Wire::Requests requests;
   };
+  void swap_all(Bytes mine, const Ranges& ranges, Read read);
   // Begins to send and to receive the bytes from `skipped` to skipped + part of every range.
   Swap& begin_swap(size_t number, Bytes mine, const Ranges& ranges, size_t skipped, size_t part);
 

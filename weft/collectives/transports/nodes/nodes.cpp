@@ -61,6 +61,8 @@ std::string Nodes::description() const {
          (nodes == 1 ? one : several);
 }
 
+std::string Nodes::choices() const { return state_->network ? state_->network->choices() : std::string(); }
+
 std::byte* Nodes::board(size_t bytes) {
   State& state = *state_;
   if (bytes <= state.board_bytes) return state.board_at;

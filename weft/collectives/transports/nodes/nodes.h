@@ -31,6 +31,7 @@ class Nodes : public Transport {
   int size() const override;
   GlobalRank global(GroupRank rank) const override;
   std::string description() const override;
+  std::string choices() const override;
   void exchange(const Call& call, Bytes mine, size_t longest, Ranges ranges, Read read) override;
   std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest, Ranges ranges) override;
   std::unique_ptr<Started> start_sum(const Call& call, Tensor& mine, Tensor result, const Sums& sums) override;
