@@ -32,6 +32,7 @@ Report everything() {
   report.ranks = {{10, 2, 1}, {10, 4, 1}};
   report.traffic.resize(2);
   for (Traffic& traffic : report.traffic) traffic[Verb::all_reduce] = {1000, 1 << 20, 3};
+  report.choices = "a message takes < 50us";
   report.config = "seed = 1\nloss = \"a<b\"\n";
   return report;
 }
@@ -89,6 +90,7 @@ TEST_CASE("a report splits time by activity and sums calls over ranks") {
   CHECK_THAT(page, Contains("flex-grow:0.7000") && Contains("flex-grow:0.2000") && Contains("flex-grow:0.4000"));
   CHECK_THAT(page, Contains("<td>all_reduce</td><td>2,000</td><td>2 MiB</td><td>1.02 KiB</td><td>3.0 s</td>"));
   CHECK_THAT(page, Contains("<td>all</td><td>2,000</td>") && !Contains("<td>all_gather</td>"));
+  CHECK_THAT(page, Contains("Chosen for the link between nodes: a message takes &lt; 50us."));
 }
 
 TEST_CASE("an empty report is a well-formed page") {

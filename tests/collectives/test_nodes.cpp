@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Groups on several nodes: results and bits as on one node, wherever ranks are, and the bytes that come to a node.
+#include <random>
 #include <span>
+#include <thread>
 
 #include "tests/collectives/transport_checks.h"
 #include "tests/support/distributed_checks.h"
@@ -49,26 +51,74 @@ std::vector<Tensor> results_of_everything(Communicator& comm, DType dtype, int64
   return results;
 }
 
+// The same in two halves. All are started before any is finished, and they are finished in an order of each rank's own.
+std::vector<Tensor> results_of_halves(Communicator& comm, DType dtype, int64_t columns) {
+  const int n = comm.size(), me = number(comm);
+  const GroupRank root{n - 1};
+  const Rows uneven = case_rows::uneven_of(n);
+  const Counts counts = case_rows::uneven_counts(n);
+  const auto data = [&](int64_t rows) { return data_of(me, {rows, columns}, 5).to(dtype); };
+  Sources next;
+  for (int r = 0; r < n; ++r) next.push_back((r + 1) % n);
+  std::vector<Pending> halves;
+  for (const ReduceOp op : {ReduceOp::sum, ReduceOp::mean, ReduceOp::maximum}) {
+    halves.push_back(comm.start(AllReduce{op}, data(17)));
+    halves.push_back(comm.start(ReduceScatter{uneven, op}, data(total_rows(uneven))));
+    halves.push_back(comm.start(Reduce{root, op}, data(17)));
+  }
+  halves.push_back(comm.start(Scan{}, data(17)));
+  halves.push_back(comm.start(AllGather{uneven}, data(rows_of_rank(uneven, me))));
+  halves.push_back(comm.start(Gather{root, uneven}, data(rows_of_rank(uneven, me))));
+  halves.push_back(comm.start(Scatter{root, uneven}, data(total_rows(uneven))));
+  halves.push_back(comm.start(Broadcast{root}, data(17)));
+  halves.push_back(comm.start(AllToAll{counts}, data(total_rows(counts[static_cast<size_t>(me)]))));
+  halves.push_back(comm.start(Permute{next}, data(17)));
+  std::vector<Tensor> results(halves.size());
+  for (size_t i = 0; i < halves.size(); ++i) {
+    const size_t which = me % 3 == 0 ? i : me % 3 == 1 ? halves.size() - 1 - i : (7 * i + 3) % halves.size();
+    results[which] = halves[which].wait();
+  }
+  return results;
+}
+
 }  // namespace
 
 TEST_CASE("every collective has the bits of one node, wherever ranks are") {
+  const auto results = GENERATE(results_of_everything, results_of_halves);
   for (const std::vector<int>& node_of : placements)
     for (const DType dtype : {DType::f32, DType::f64, DType::bf16})
       for (const int64_t columns : {1, 50, 2'003}) {
         std::vector<std::vector<Tensor>> expected(node_of.size());
         run_ranks(static_cast<int>(node_of.size()), [&](Communicator& comm) {
-          expected[static_cast<size_t>(number(comm))] = results_of_everything(comm, dtype, columns);
+          expected[static_cast<size_t>(number(comm))] = results(comm, dtype, columns);
         });
         CHECK_NOTHROW(on_nodes(node_of, [&](std::unique_ptr<Transport> group, Received&) {
           Communicator comm(std::move(group));
           const std::vector<Tensor>& mine = expected[static_cast<size_t>(number(comm))];
-          const std::vector<Tensor> found = results_of_everything(comm, dtype, columns);
+          const std::vector<Tensor> found = results(comm, dtype, columns);
           for (size_t i = 0; i < mine.size(); ++i) {
             require(found[i].shape() == mine[i].shape() && found[i].values() == mine[i].values(), "result ", i, " of ",
                     dtype, " in ", columns, " columns on ", node_of.size(), " ranks");
           }
         }));
       }
+}
+
+TEST_CASE("calls in two halves on nodes may take any time between their steps") {
+  for (const std::vector<int>& node_of : few_placements)
+    CHECK_NOTHROW(on_nodes(node_of, [](std::unique_ptr<Transport> group, Received&) {
+      Communicator comm(std::move(group));
+      std::mt19937 random(static_cast<unsigned>(number(comm)));
+      std::vector<Pending> halves;
+      constexpr int calls = 60;
+      for (int i = 0; i < calls; ++i) {  // sums that take two swaps between the leaders, and one
+        halves.push_back(comm.start(AllReduce{}, Tensor::full({i % 2 ? 1 : 3'000}, i)));
+        if (random() % 3 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 200));
+        for (unsigned asked = random() % 4; asked > 0; --asked) halves[random() % halves.size()].ready();
+      }
+      for (int i = 0; i < calls; ++i)
+        require(halves[static_cast<size_t>(i)].wait().values()[0] == i * comm.size(), "sum ", i);
+    }));
 }
 
 TEST_CASE("every distributed case passes on nodes, and in groups of ranks on them") {
@@ -94,6 +144,7 @@ TEST_CASE("a group on nodes has what a transport promises") {
 // In rows that a node receives. Data come to a node once, and a sum for it as one term from each other node.
 TEST_CASE("a node receives what the best algorithm for nodes does") {
   const int nodes = GENERATE(2, 3, 4, 8), each = GENERATE(1, 2, 4);
+  const bool in_halves = GENERATE(false, true);
   const int n = nodes * each;
   std::vector<int> node_of;
   for (int r = 0; r < n; ++r) node_of.push_back(r / each);
@@ -106,7 +157,10 @@ TEST_CASE("a node receives what the best algorithm for nodes does") {
     const auto law = [&](const auto& verb, int64_t rows, double best) {
       const Tensor x = Tensor::uniform({rows, columns}, {1, static_cast<uint64_t>(me)});
       received = {};
-      comm.run(verb, x);
+      if (in_halves)
+        comm.start(verb, x).wait();
+      else
+        comm.run(verb, x);
       require(received.bytes == 0 || me % each == 0, "only the leader of a node receives");
       const double bytes = static_cast<double>(received.bytes);
       require(bytes <= 1.05 * best * columns * 4 + 256 * static_cast<double>(received.messages), name(verb.verb()),

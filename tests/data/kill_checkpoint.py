@@ -23,8 +23,9 @@ def live_and_die(program, folder, seconds):
     first = job.stdout.readline()
     time.sleep(seconds)
     job.send_signal(signal.SIGKILL)
-    rest, complaint = job.communicate()
-    return (first + rest).splitlines(), complaint, job.returncode
+    rest = job.stdout.read()  # communicate() would lose what readline() has read ahead
+    complaint = job.stderr.read()
+    return (first + rest).splitlines(), complaint, job.wait()
 
 
 def main():

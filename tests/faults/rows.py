@@ -116,6 +116,7 @@ rows = [
         by_deadline=True),
     # F6: settings that differ by rank
     differ("WEFT_TRANSPORT", "shared", "mpi"),
+    differ("WEFT_LINK", "50us,1Gbit", "1us,1Gbit"),
     differ("WEFT_DEBUG", "0", "1"),
     # F7: started by a launcher of another MPI
     Row("PMI_SIZE", 90, wrong + ["PMI_SIZE is 3"], fault="none", environment={"PMI_SIZE": "3"}, alone=True),
@@ -133,6 +134,8 @@ rows = [
         odd_environment={"WEFT_CPU": "v9"}),
     Row("WEFT_TRANSPORT=pigeon", 64, ["WEFT_TRANSPORT=pigeon: there are self, shared"], fault="none",
         environment={"WEFT_TRANSPORT": "pigeon"}, **both),
+    Row("WEFT_LINK=fast", 64, ["WEFT_LINK: 'fast' is not a latency and a bandwidth, as 20us,1Gbit"], fault="none",
+        environment={"WEFT_LINK": "fast"}, **both),
     Row("WEFT_RANKS", 90, wrong + ["the number of ranks expected is 7"], fault="none", environment={"WEFT_RANKS": "7"}),
 ]
 healthy = Row("none", 0, [])

@@ -31,11 +31,8 @@ void check(std::unique_ptr<Transport> group) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  SessionOptions options;
-  options.ranks_are_threads = true;
-  const auto body = [&](Session& session) {
+  return run_session(argc, argv, [&](Session& session) {
     session.run_ranks(std::atoi(argv[1]), check);
     return 0;
-  };
-  return run_session(argc, argv, body, options);
+  });
 }

@@ -6,7 +6,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/scratch_folder.h"
 #include "tools/weft/plan/plan.h"
-#include "tools/weft/plan/units.h"
+#include "weft/collectives/transports/units.h"
 #include "weft/data/files/input_file.h"
 
 using namespace weft;
@@ -15,7 +15,7 @@ using Catch::Contains;
 
 namespace {
 
-void expect_cost(const CallCost& cost, double rounds, double messages, double bytes) {
+void expect_cost(const MessageCost& cost, double rounds, double messages, double bytes) {
   CHECK(cost.rounds == rounds);
   CHECK(cost.messages == messages);
   CHECK(cost.bytes == Approx(bytes));
@@ -37,46 +37,56 @@ RecordedRun run_on(int64_t ranks, const std::filesystem::path& folder, double se
 
 }  // namespace
 
-TEST_CASE("a call receives the bytes of the best algorithm, in so many messages") {
+TEST_CASE("a call receives the bytes of the best algorithm, in as many messages as the link makes it choose") {
   constexpr double size = 40000;
+  const Link far{1e-6, 1.25e8, 0}, busy{0, 1.25e9, 1e-3};
   for (const int64_t n : {2, 4, 16, 256}) {
     INFO(n << " ranks");
     const auto others = static_cast<double>(n - 1);
     const double slices = size * others / static_cast<double>(n), doublings = std::log2(static_cast<double>(n));
     expect_cost(comparison(Verb::barrier, n), doublings, doublings, 64 * others);
-    expect_cost(transfer(Verb::all_reduce, size, n), 1 + doublings, others + doublings, 2 * slices);
-    expect_cost(transfer(Verb::reduce_scatter_v, size, n), 1, others, slices);
-    expect_cost(transfer(Verb::all_gather, size, n), doublings, doublings, slices);
-    expect_cost(transfer(Verb::gather, size, n), 1, others, slices);
-    expect_cost(transfer(Verb::scatter, size, n), 1, others, slices);
-    expect_cost(transfer(Verb::all_to_all, size, n), 1, others, slices);
-    expect_cost(transfer(Verb::reduce, size, n), 2, 2 * others, 2 * slices);
-    expect_cost(transfer(Verb::scan, size, n), 2, 2 * others, 2 * slices);
-    expect_cost(transfer(Verb::broadcast, size, n), 1, others, others * size);
-    expect_cost(transfer(Verb::permute, size, n), 1, 1, size);
-    expect_cost(transfer(Verb::barrier, 0, n), 0, 0, 0);
+    for (const Link& link : {far, busy}) {
+      const auto cost = [&](Verb verb) { return transfer(verb, size, n, link); };
+      for (const Verb verb : {Verb::reduce_scatter_v, Verb::gather, Verb::scatter, Verb::all_to_all})
+        expect_cost(cost(verb), 1, others, slices);
+      for (const Verb verb : {Verb::reduce, Verb::scan}) expect_cost(cost(verb), 2, 2 * others, 2 * slices);
+      expect_cost(cost(Verb::permute), 1, 1, size);
+      expect_cost(cost(Verb::barrier), 0, 0, 0);
+    }
+    expect_cost(transfer(Verb::all_reduce, size, n, far), 1 + doublings, others + doublings, 2 * slices);
+    expect_cost(transfer(Verb::reduce_scatter, size, n, far), 1, others, slices);
+    expect_cost(transfer(Verb::broadcast, size, n, busy), 1, others, others * size);
+    if (n == 2) continue;  // one way is as good as another
+    expect_cost(transfer(Verb::all_reduce, size, n, busy), 2 * doublings, 2 * doublings, 2 * slices);
+    expect_cost(transfer(Verb::reduce_scatter, size, n, busy), doublings, doublings, slices);
+    expect_cost(transfer(Verb::all_gather, size, n, far), 1, others, slices);
+    expect_cost(transfer(Verb::all_gather, size, n, busy), doublings, doublings, slices);
+    expect_cost(transfer(Verb::broadcast, size, n, far), 2, 2 * others, 2 * slices);
   }
-  expect_cost(transfer(Verb::all_reduce, 100, 4), 2, 2, 3 * 100);  // few bytes are gathered whole
-  expect_cost(transfer(Verb::all_reduce, size, 1), 0, 0, 0);
-  CHECK_THROWS_WITH(transfer(Verb::custom, size, 2), Contains("collectives of its own (custom)"));
+  expect_cost(transfer(Verb::all_reduce, 100, 4, busy), 2, 2, 3 * 100);  // few bytes are gathered whole
+  expect_cost(transfer(Verb::all_reduce, size, 1, busy), 0, 0, 0);
+  CHECK_THROWS_WITH(transfer(Verb::custom, size, 2, busy), Contains("collectives of its own (custom)"));
 }
 
-TEST_CASE("many bytes are gathered in a ring, and move in parts of 256 KiB of each rank") {
+TEST_CASE(
+    "many bytes move in parts of 256 KiB of each rank, and few ranks gather them in a ring if messages are dear") {
   const double part = 1 << 18;
-  expect_cost(transfer(Verb::all_gather, 4 * part, 4), 3, 3, 3 * part);
-  expect_cost(transfer(Verb::all_gather, 4 * 3 * part, 4), 9, 9, 9 * part);
-  expect_cost(transfer(Verb::all_reduce, 4 * 3 * part, 4), 3 * (1 + 3), 3 * (3 + 3), 2 * 9 * part);
-  expect_cost(transfer(Verb::permute, 2.5 * part, 4), 3, 3, 2.5 * part);
+  const Link far{1e-3, 1.25e8, 0}, busy{0, 1.25e9, 1e-3};
+  expect_cost(transfer(Verb::all_gather, 4 * part, 4, far), 1, 3, 3 * part);
+  expect_cost(transfer(Verb::all_gather, 4 * 3 * part, 4, far), 3, 9, 9 * part);
+  expect_cost(transfer(Verb::all_reduce, 4 * 3 * part, 4, far), 3 * (1 + 3), 3 * (3 + 3), 2 * 9 * part);
+  expect_cost(transfer(Verb::all_reduce, 4 * 3 * part, 4, busy), 4, 4, 2 * 9 * part);  // halves are not cut
+  expect_cost(transfer(Verb::permute, 2.5 * part, 4, far), 3, 3, 2.5 * part);
   expect_cost(comparison(Verb::barrier, 16384), 16383, 16383, 64 * 16383);  // 1 MiB
   expect_cost(comparison(Verb::barrier, 2000), 1999, 1999, 64 * 1999);      // no power of two
 }
 
 TEST_CASE("the ranks of a node share its link") {
-  const CallCost cost{3, 10, 7000};
-  const Link link{1e-3, 1e6, 1e-4, 2};
-  CHECK(cost.seconds(link, 2) == 0);
-  CHECK(cost.seconds(link, 8) == Approx(3e-3 + 1e-3 + 2 * 7000 * 6 / 7. / 1e6));
-  CHECK(cost.seconds({1e-3, 1e6, 0, 1}, 8) == Approx(3e-3 + 7e-3));
+  const MessageCost cost{3, 10, 7000};
+  const NodeLink link{{1e-3, 1e6, 1e-4}, 2};
+  CHECK(seconds(cost, link, 2) == 0);
+  CHECK(seconds(cost, link, 8) == Approx(3e-3 + 1e-3 + 2 * 7000 * 6 / 7. / 1e6));
+  CHECK(seconds(cost, {{1e-3, 1e6, 0}, 1}, 8) == Approx(3e-3 + 7e-3));
 }
 
 TEST_CASE("a recorded run gives the calls of a step, of its last session") {
@@ -96,12 +106,12 @@ TEST_CASE("a recorded run gives the calls of a step, of its last session") {
 
 TEST_CASE("a plan adds what the calls cost to the computing") {
   const ScratchFolder scratch;
-  const Link link{1e-3, 1e6, 1e-5};
+  const NodeLink link{{1e-3, 1e6, 1e-5}};
   const PlannedStep step = Plan({run_on(4, scratch / "four")}, link, {}).at(16);
   const auto seconds = [&](Verb verb) { return step.seconds[static_cast<size_t>(verb)]; };
   const double compared = 4 * 1.01e-3 + 15 * 64e-6, sent = 1e-3 + 15 * 1e-5;
   CHECK(seconds(Verb::all_reduce) == Approx(2 * compared + sent + 4 * 1.01e-3 + 2 * 4024e-6 * 15 / 16));
-  CHECK(seconds(Verb::all_gather_v) == Approx(compared + 4 * 1.01e-3 + 1600e-6 * 15 / 16));
+  CHECK(seconds(Verb::all_gather_v) == Approx(compared + sent + 1600e-6 * 15 / 16));
   CHECK(seconds(Verb::reduce_scatter_v) == Approx(compared + sent + 1600e-6 * 15 / 16));
   CHECK(step.longest() == Verb::all_reduce);
   CHECK(step.computing == 1);
@@ -115,14 +125,14 @@ TEST_CASE("a plan adds what the calls cost to the computing") {
 
 TEST_CASE("several runs show how computing and sizes grow") {
   const ScratchFolder scratch;
-  const Plan plan({run_on(8, scratch / "eight", 1.4), run_on(4, scratch / "four", 1)}, {0, 1e6}, {});
+  const Plan plan({run_on(8, scratch / "eight", 1.4), run_on(4, scratch / "four", 1)}, {{0, 1e6, 0}}, {});
   CHECK(plan.at(16).computing == Approx(2.2));
   CHECK(plan.at(16).efficiency < 1 / 2.2);
   const auto scattered = static_cast<size_t>(Verb::reduce_scatter_v);
   CHECK(plan.at(16).seconds[scattered] == Approx(1600e-6 * 15 / 16 + 15 * 64e-6));
   RecordedRun smaller = run_on(8, scratch / "eight");
   smaller.images = 4;
-  CHECK_THROWS_WITH(Plan({run_on(4, scratch / "four"), smaller}, {0, 1e6}, {}),
+  CHECK_THROWS_WITH(Plan({run_on(4, scratch / "four"), smaller}, {{0, 1e6}}, {}),
                     Contains("4 images in each step of the run on 8 ranks, and 8 on 4"));
 }
 
@@ -145,14 +155,14 @@ TEST_CASE("what cannot be planned from is refused, by file") {
 }
 
 TEST_CASE("times and rates have units") {
-  CHECK(seconds_in("50us") == Approx(50e-6));
-  CHECK(seconds_in("1.5ms") == Approx(1.5e-3));
-  CHECK(bytes_per_second_in("25Gbit") == 25e9 / 8);
-  CHECK(bytes_per_second_in("3GB") == 3e9);
+  CHECK(parsed_seconds("50us") == Approx(50e-6));
+  CHECK(parsed_seconds("1.5ms") == Approx(1.5e-3));
+  CHECK(parsed_bytes_per_second("25Gbit") == 25e9 / 8);
+  CHECK(parsed_bytes_per_second("3GB") == 3e9);
   CHECK(in_seconds(50e-6) == "50us");
   CHECK(in_seconds(2.5) == "2.5s");
   CHECK(in_bits_per_second(125e5) == "100Mbit");
   for (const char* wrong : {"", "5", "us", "-1us", "nanus", "5 us", "5min", "1Gbit"})
-    CHECK_THROWS_WITH(seconds_in(wrong), Contains("is not a number with a unit, as 50us"));
-  CHECK_THROWS_WITH(bytes_per_second_in("1us"), Contains("'1us'"));
+    CHECK_THROWS_WITH(parsed_seconds(wrong), Contains("is not a number with a unit, as 50us"));
+  CHECK_THROWS_WITH(parsed_bytes_per_second("1us"), Contains("'1us'"));
 }

@@ -18,6 +18,7 @@ class ForwardingTransport : public Transport {
   std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest, Ranges ranges) override {
     return inner_->start(call, std::move(mine), longest, ranges);
   }
+  void go_on() override { inner_->go_on(); }
   void send(Call call, GroupRank to, Bytes bytes) override { inner_->send(call, to, bytes); }
   Call receive(Call call, GroupRank from, std::span<std::byte> bytes) override {
     return inner_->receive(call, from, bytes);

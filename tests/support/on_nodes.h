@@ -6,6 +6,7 @@
 #include "tests/support/forwarding_transport.h"
 #include "weft/collectives/run_ranks.h"
 #include "weft/collectives/transports/nodes/nodes.h"
+#include "weft/collectives/transports/shared/shared_memory.h"
 
 namespace weft {
 
@@ -15,9 +16,12 @@ class CountedMessages final : public ForwardingTransport {
   CountedMessages(std::unique_ptr<Transport> inner, size_t& bytes, size_t& messages)
       : ForwardingTransport(std::move(inner)), bytes_(bytes), messages_(messages) {}
   void exchange(const Call& call, Bytes mine, size_t longest, Ranges ranges, Read read) override {
-    for (size_t r = 0; r < static_cast<size_t>(size()); ++r)
-      if (static_cast<int>(r) != rank()) bytes_ += ranges.all() ? longest : ranges.of_peers[r].size(), ++messages_;
+    count(longest, ranges);
     ForwardingTransport::exchange(call, mine, longest, ranges, read);
+  }
+  std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest, Ranges ranges) override {
+    count(longest, ranges);
+    return ForwardingTransport::start(call, std::move(mine), longest, ranges);
   }
   void combine(const Call& call, Bytes mine, std::span<std::byte> result, Fold fold) override {
     inner().combine(call, mine, result, fold);  // not counted: no collective of a Communicator on nodes comes here
@@ -28,6 +32,11 @@ class CountedMessages final : public ForwardingTransport {
   }
 
  private:
+  void count(size_t longest, const Ranges& ranges) {
+    for (size_t r = 0; r < static_cast<size_t>(size()); ++r)
+      if (static_cast<int>(r) != rank()) bytes_ += ranges.all() ? longest : ranges.of_peers[r].size(), ++messages_;
+  }
+
   size_t &bytes_, &messages_;
 };
 
@@ -42,9 +51,11 @@ inline void on_nodes(const std::vector<int>& node_of,
   run_ranks(static_cast<int>(node_of.size()), [&](std::unique_ptr<Transport> world) {
     const int me = world->rank();
     Received received;
+    const auto unfinished = std::make_shared<Unfinished>();
+    static_cast<SharedMemory&>(*world).job()->send_meanwhile(me, [unfinished] { unfinished->go_on(); });
     auto flat = std::make_unique<CountedMessages>(world->split(0, 0, Site::here()), received.bytes, received.messages);
     auto local = world->split(node_of[static_cast<size_t>(me)], 0, Site::here());
-    body(std::make_unique<Nodes>(Nodes::join(std::move(flat), std::move(local), Site::here())), received);
+    body(std::make_unique<Nodes>(Nodes::join(std::move(flat), std::move(local), unfinished, Site::here())), received);
   });
 }
 

@@ -73,8 +73,13 @@ bool CollectiveCall::combine(Transport& transport, Transport::Reads reads, std::
   return transport.combine_for_each(call_, bytes_of(x_), result, {reads, write});
 }
 
-std::unique_ptr<Transport::Started> CollectiveCall::start(Transport& transport) {
+std::unique_ptr<Transport::Started> CollectiveCall::start(Transport& transport, std::optional<Transport::Reads> reads,
+                                                          std::span<const Transport::Range> slices) {
   prepare(transport);
+  if (reads) {
+    const Fold fold{{}, call_.op, staging_.dtype(), staging_.device(), !must_synchronize_};
+    if (auto started = transport.start_sum(call_, x_, staging_, {*reads, slices, fold})) return started;
+  }
   return transport.start(call_, std::move(x_), longest_, ranges());
 }
 

@@ -25,7 +25,8 @@ class CollectiveCall {
   // The whole collective; returns its result. Reductions tell which rank reads which, and which bytes, unless all.
   Tensor run(Transport& transport, std::optional<Transport::Reads> reads = {},
              std::span<const Transport::Range> slices = {});
-  std::unique_ptr<Transport::Started> start(Transport& transport);
+  std::unique_ptr<Transport::Started> start(Transport& transport, std::optional<Transport::Reads> reads = {},
+                                            std::span<const Transport::Range> slices = {});
   Tensor finish(Transport::Started& started);
 
  private:

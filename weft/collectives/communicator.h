@@ -9,30 +9,12 @@
 #include <memory>
 #include <optional>
 
-#include "weft/collectives/collective_call.h"
+#include "weft/collectives/pending.h"
 #include "weft/collectives/verbs.h"
 
 namespace weft {
 
 enum class Reductions : uint8_t { ordered, fast };
-
-// A collective that this rank has started, and whose input other ranks may be reading. `wait` may be called once; it
-// returns the result when all ranks have started the collective. No rank waits for one that destroys this instead.
-class Pending {
- public:
-  Pending(CollectiveCall collective, Transport& transport)
-      : call_(std::move(collective)), started_(call_->start(transport)) {}
-  bool ready() const { return started_ && started_->ready(); }  // if true, `wait` returns at once
-  Tensor wait() {
-    require(started_ != nullptr, "wait: this collective has been waited for already");
-    CollectiveCall collective = *std::exchange(call_, std::nullopt);  // frees the call's memory on return
-    return collective.finish(*std::exchange(started_, nullptr));
-  }
-
- private:
-  std::optional<CollectiveCall> call_;
-  std::unique_ptr<Transport::Started> started_;
-};
 
 class Communicator {  // must outlive the tapes it is used on, and the collectives it has started
  public:
@@ -46,6 +28,7 @@ class Communicator {  // must outlive the tapes it is used on, and the collectiv
   int size() const { return transport_->size(); }
   GlobalRank global(GroupRank rank) const { return transport_->global(rank); }
   std::string description() const { return transport_->description(); }
+  std::string choices() const { return transport_->choices(); }
   std::string busy_with(const std::string& what) { return transport_->busy_with(what); }  // see Busy
 
   using Rows = weft::Rows;
@@ -56,15 +39,14 @@ class Communicator {  // must outlive the tapes it is used on, and the collectiv
   Tensor run(const AllReduce& verb, const Tensor& x, Site site = Site::here());
   template <class Verb> Tensor run(const Verb& verb, const Tensor& x, Site site = Site::here()) {
     CollectiveCall call = plan(verb, x, site);
-    if constexpr (Verb::by_rows && Verb::sums)
-      return call.run(
-          *transport_, [](int, int) { return true; }, slices(verb, x));
-    if constexpr (Verb::by_rows) return call.run(*transport_);
-    return call.run(*transport_, [&](int reader, int source) { return verb.portion(reader, source).count > 0; });
+    return with_reads(verb, x, [&](auto... reads) { return call.run(*transport_, reads...); });
   }
   template <class Verb> Pending start(const Verb& verb, Tensor x, Site site = Site::here()) {
-    return Pending(plan(verb, std::move(x), site), *transport_);
+    return with_reads(verb, x,
+                      [&](auto... reads) { return Pending(plan(verb, std::move(x), site), *transport_, reads...); });
   }
+
+  void go_on() { transport_->go_on(); }  // lets started collectives go on, without waiting
 
   // Every rank gets the reduction of all x. The second form writes to y, which may be x, or common memory of all ranks.
   Tensor all_reduce(const Tensor& x, ReduceOp op = ReduceOp::sum, Site site = Site::here()) {
@@ -134,7 +116,20 @@ class Communicator {  // must outlive the tapes it is used on, and the collectiv
   }
 
  private:
-  // Which bytes of every x each rank reads, where sums are divided among ranks.
+  // Calls `body` with what a collective that may be a sum needs besides its plan: which rank reads which, and which
+  // bytes of every x each rank reads where sums are divided among ranks. It gets nothing for others.
+  template <class Verb, class Body> auto with_reads(const Verb& verb, const Tensor& x, const Body& body) const {
+    if constexpr (Verb::by_rows && Verb::sums) {
+      const auto parts = slices(verb, x);
+      const auto everything = [](int, int) { return true; };
+      return body(Transport::Reads(everything), std::span<const Transport::Range>(parts));
+    } else if constexpr (Verb::by_rows) {
+      return body();
+    } else {
+      const auto reads = [&](int reader, int source) { return verb.portion(reader, source).count > 0; };
+      return body(Transport::Reads(reads));
+    }
+  }
   template <class Verb> CollectiveCall::Moves::List<Transport::Range> slices(const Verb& verb, const Tensor& x) const;
   // The collective on this rank, from the portions of its verb.
   template <class Verb> CollectiveCall plan(const Verb& verb, Tensor x, Site site) const;

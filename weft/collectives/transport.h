@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The interface of what connects a group of ranks: two ways to read each other's memory, and messages.
-#include <algorithm>
 #include <memory>
 #include <span>
 
+#include "weft/collectives/byte_ranges.h"
 #include "weft/collectives/call.h"
 #include "weft/collectives/function_ref.h"
 
@@ -18,47 +18,9 @@ class Transport {
   // By messages, so few bytes of a rank go with its call when ranks compare their calls, and no more messages follow.
   static constexpr size_t small_call = 32;
 
-  // The bytes [first, last) of a rank's memory.
-  struct Range {
-    size_t first = 0, last = 0;
-    size_t size() const { return last - first; }
-    // At most `bytes` of it, from `skipped` bytes after its beginning on.
-    Range piece(size_t skipped, size_t bytes) const {
-      return {std::min(first + skipped, last), std::min(first + skipped + bytes, last)};
-    }
-    // The r-th of n slices of about equal size, cut at multiples of 64 bytes from its beginning.
-    Range slice(size_t r, size_t n) const {
-      const size_t each = (size() + n * 64 - 1) / (n * 64) * 64;
-      return piece(r * each, each);
-    }
-  };
-  // Which bytes move: those of each rank's memory that this rank reads, and those of its own that each rank reads. All
-  // ranks know both from the arguments of the call. If they are empty, every rank reads all bytes of all ranks.
-  struct Ranges {
-    std::span<const Range> of_peers, by_peers;
-    bool all() const { return of_peers.empty(); }
-    size_t longest_of_peers() const { return longest(of_peers); }
-    size_t longest() const { return std::max(longest(of_peers), longest(by_peers)); }
-
-   private:
-    static size_t longest(std::span<const Range> ranges) {
-      size_t most = 0;
-      for (const Range& range : ranges) most = std::max(most, range.size());
-      return most;
-    }
-  };
-
-  // The bytes [first, last) of every rank: peers[r] is the address of byte `first` of rank r. If there are `begins`,
-  // it is the address of byte begins[r], and as many bytes follow. A pointer is valid only for bytes that its rank
-  // exposes and this rank reads.
-  struct Part {
-    size_t first, last;
-    std::span<const std::byte* const> peers;
-    std::span<const size_t> begins = {};
-    Range of(size_t rank) const {
-      return begins.empty() ? Range{first, last} : Range{begins[rank], begins[rank] + last - first};
-    }
-  };
+  using Range = ByteRange;
+  using Ranges = ByteRanges;
+  using Part = BytePart;
   using Read = FunctionRef<void(const Part&)>;
   // Writes to `to` the elementwise reduction (fold.h) of the bytes [first, last) of all ranks. `to` may be one of
   // the peers' addresses. Parts begin and end at multiples of 64 bytes, or at the end.
@@ -79,13 +41,16 @@ class Transport {
 
   // A collective that this rank has started. `finish` must be called at most once: it waits until all ranks have
   // started the collective, then reads all bytes as one part. If `ready` returns true it need not wait; a transport
-  // that does not know returns false.
+  // that does not know returns false. Asking also lets the collective go on.
   class Started {
    public:
     virtual ~Started() = default;
     virtual bool ready() { return false; }
     virtual void finish(Read read) = 0;
   };
+
+  // Lets all collectives that this rank has started go on, in any group, as they do while it waits.
+  virtual void go_on() {}
 
   // How many collectives of a group may be started and not finished at a time.
   static constexpr size_t max_started = 256;
@@ -94,7 +59,8 @@ class Transport {
   virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual GlobalRank global(GroupRank rank) const = 0;
-  virtual std::string description() const = 0;  // "threads (4 ranks)", ...
+  virtual std::string description() const = 0;        // "threads (4 ranks)", ...
+  virtual std::string choices() const { return {}; }  // how data move, if a link has been measured to choose it
 
   // The collective that all others are made of: every rank exposes its bytes `mine`, and reads other ranks'. `read` is
   // called with consecutive parts in ascending order that together cover [0, longest), or the ranges, if there are any.
@@ -108,6 +74,12 @@ class Transport {
   // finish several in any order. No rank waits for one that never finishes. `mine` is copied unless the caller has
   // given up its only reference. The transport must outlive the result.
   virtual std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest, Ranges ranges = {}) = 0;
+
+  // Sums in two halves, as of combine_near_first. What this rank reads is in `result` when `finish` returns; it calls
+  // no `read`. Takes `mine`, or leaves it and returns null on every rank if `start` is as good.
+  virtual std::unique_ptr<Started> start_sum(const Call&, Tensor& /*mine*/, Tensor /*result*/, const Sums&) {
+    return nullptr;
+  }
 
   // A reduction with the same result on every rank: result = fold over the bytes of all ranks. One rank folds a given
   // element and the others copy it, so the work does not grow with the group, and all ranks get the same bits. All

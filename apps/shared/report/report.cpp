@@ -89,7 +89,9 @@ std::string traffic(const Report& report) {
          rows + row("all", whole, count) +
          "</table></div>\n<p class='soft' style='margin:.8rem 0 0;font-size:.85rem'>" +
          "Of the training steps. Calls and bytes of inputs are sums over all ranks. Time includes "
-         "waiting.</p></section>\n";
+         "waiting." +
+         (report.choices.empty() ? "" : " Chosen for the link between nodes: " + escaped(report.choices) + ".") +
+         "</p></section>\n";
 }
 
 }  // namespace

@@ -30,6 +30,7 @@ struct Report {
   std::vector<Picture> pictures;
   std::vector<RankTime> ranks;
   std::vector<Traffic> traffic;  // of every rank
+  std::string choices;           // how data move between nodes
   std::string config;
 };
 

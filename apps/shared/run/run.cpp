@@ -274,6 +274,7 @@ void Run::finish(const std::vector<Report::Figure>& figures) {
   const RunSession all = whole(sessions_);
   report_.ranks = all.ranks;
   report_.traffic = all.traffic;
+  report_.choices = rank_.comm.choices();
   if (sessions_.size() > 1) report_.subtitle += ", in " + text(sessions_.size()) + " sessions";
   const double seconds = all.ranks.empty() ? 0 : all.ranks[0].seconds, speed = seconds > 0 ? all.images / seconds : 0;
   const Metrics& metrics = rank_.folder->metrics();

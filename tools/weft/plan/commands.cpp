@@ -6,9 +6,9 @@
 
 #include "tools/weft/plan/measured_link.h"
 #include "tools/weft/plan/print.h"
-#include "tools/weft/plan/units.h"
 #include "weft/collectives/transports/factory.h"
 #include "weft/collectives/transports/session.h"
+#include "weft/collectives/transports/units.h"
 
 namespace weft::plan {
 namespace {
@@ -18,7 +18,7 @@ constexpr int64_t most_ranks = int64_t{1} << 20;
 struct Arguments {
   std::vector<std::string> runs;
   std::vector<int64_t> ranks;
-  Link link{.overhead = 1e-6};
+  NodeLink link;
   Plan::Options options;
   bool json = false;
 };
@@ -51,25 +51,25 @@ CLI::Option* add_measure(CLI::App& command, const std::string& name, double (*re
 void add_plan(CLI::App& app, int& code) {
   const auto arguments = std::make_shared<Arguments>();
   for (int64_t ranks = 2; ranks <= 16384; ranks *= 2) arguments->ranks.push_back(ranks);
-  Link& link = arguments->link;
+  NodeLink& link = arguments->link;
   CLI::App& command = *app.add_subcommand("plan", "predicts the time of a training step on many nodes");
   command
       .add_option("RUN", arguments->runs,
                   "folders of runs on one node: of one, or of several on different numbers of ranks")
       ->required();
   add_measure(
-      command, "--latency", seconds_in, [&link](double value) { link.latency = value; },
+      command, "--latency", parsed_seconds, [&link](double value) { link.latency = value; },
       "of a message between nodes, as 50us; `weft link` measures it")
       ->required();
   const auto set_bandwidth = [&link](double value) {
     if (value <= 0) throw CLI::ValidationError("--bandwidth", "it must be more than 0");
     link.bandwidth = value;
   };
-  add_measure(command, "--bandwidth", bytes_per_second_in, set_bandwidth,
+  add_measure(command, "--bandwidth", parsed_bytes_per_second, set_bandwidth,
               "of a node's link, in each direction, as 25Gbit; `weft link` measures it")
       ->required();
   add_measure(
-      command, "--overhead", seconds_in, [&link](double value) { link.overhead = value; },
+      command, "--overhead", parsed_seconds, [&link](double value) { link.overhead = value; },
       "what a message takes of a rank's time (default: 1us)");
   command.add_option("--ranks-per-node", link.ranks_per_node, "which share the node's link")
       ->check(CLI::Range(int64_t{1}, most_ranks))
@@ -78,7 +78,7 @@ void add_plan(CLI::App& app, int& code) {
       ->delimiter(',')
       ->check(CLI::Range(int64_t{1}, most_ranks));
   add_measure(
-      command, "--computing", seconds_in, [arguments](double value) { arguments->options.computing = value; },
+      command, "--computing", parsed_seconds, [arguments](double value) { arguments->options.computing = value; },
       "of a step, as 80ms, in place of what the runs took");
   command.add_flag("--over-link", arguments->options.over_link,
                    "the runs were recorded over this link, not on one node: what it took is not computing");

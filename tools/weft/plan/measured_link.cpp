@@ -27,10 +27,11 @@ double seconds_of_sum(Communicator& comm, int64_t count, int calls) {
 
 Link measured_link(Communicator& comm, int64_t bytes) {
   const int64_t ranks = comm.size(), count = bytes / 4;
-  const CallCost announced = comparison(Verb::all_reduce, ranks);
+  const MessageCost announced = comparison(Verb::all_reduce, ranks);
   Link link{0, 1};
   link.latency = seconds_of_sum(comm, 2, 20) / announced.rounds;
-  CallCost cost = transfer(Verb::all_reduce, static_cast<double>(4 * count), ranks);
+  const double size = 4.0 * static_cast<double>(count);
+  MessageCost cost = cost_of_slices(size, ranks) += cost_of_gathering(size, ranks);
   cost += announced;
   seconds_of_sum(comm, count, 1);  // TCP widens its window
   const double seconds = seconds_of_sum(comm, count, 1);

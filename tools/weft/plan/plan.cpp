@@ -36,7 +36,7 @@ Verb PlannedStep::longest() const {
   return static_cast<Verb>(std::max_element(seconds.begin(), seconds.end()) - seconds.begin());
 }
 
-Plan::Plan(Runs runs, const Link& link, Options options) : link_(link) {
+Plan::Plan(Runs runs, const NodeLink& link, Options options) : link_(link) {
   require(!runs.empty(), "plan: a recorded run is needed");
   const auto fewer = [](const RecordedRun& a, const RecordedRun& b) { return a.ranks < b.ranks; };
   std::stable_sort(runs.begin(), runs.end(), fewer);
@@ -64,9 +64,9 @@ std::array<double, Traffic::verbs> Plan::seconds_of_calls(int64_t ranks) const {
   for (size_t v = 0; v < Traffic::verbs; ++v) {
     const auto& [small, large, size] = calls_[v];
     const Verb verb = static_cast<Verb>(v);
-    CallCost cost = comparison(verb, ranks) * (small.at(ranks) + large.at(ranks));
-    if (large.at(ranks) > 0) cost += transfer(verb, size.at(ranks), ranks) * large.at(ranks);
-    seconds[v] = cost.seconds(link_, ranks);
+    MessageCost cost = comparison(verb, ranks) * (small.at(ranks) + large.at(ranks));
+    if (large.at(ranks) > 0) cost += transfer(verb, size.at(ranks), ranks, link_) * large.at(ranks);
+    seconds[v] = weft::plan::seconds(cost, link_, ranks);
   }
   return seconds;
 }

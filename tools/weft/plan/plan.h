@@ -37,7 +37,7 @@ class Plan {
   };
   // With one run, computing and calls are constant, and sizes grow with the batch where they do in contrastive losses.
   // With several, on different numbers of ranks, all of these are the lines that fit them best.
-  Plan(std::vector<RecordedRun> runs, const Link& link, Options options);
+  Plan(std::vector<RecordedRun> runs, const NodeLink& link, Options options);
 
   PlannedStep at(int64_t ranks) const;
 
@@ -47,7 +47,7 @@ class Plan {
   };
   std::array<double, Traffic::verbs> seconds_of_calls(int64_t ranks) const;
 
-  const Link link_;
+  const NodeLink link_;
   double images_ = 0;  // of a rank in a step
   int64_t fewest_ranks_ = 0;
   std::array<Calls, Traffic::verbs> calls_;

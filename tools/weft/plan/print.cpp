@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/shared/run/words.h"
-#include "tools/weft/plan/units.h"
+#include "weft/collectives/transports/units.h"
 
 namespace weft::plan {
 namespace {

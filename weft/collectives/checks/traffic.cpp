@@ -50,6 +50,13 @@ class CountedGroup final : public Transport {
     const Stopwatch stopwatch(calls);
     return std::unique_ptr<Started>(new CountedHalves(inner_->start(call, std::move(mine), longest, ranges), calls));
   }
+  std::unique_ptr<Started> start_sum(const Call& call, Tensor& mine, Tensor result, const Sums& sums) override {
+    const Stopwatch stopwatch(traffic_[call.verb]);
+    const size_t bytes = mine.bytes();
+    auto started = inner_->start_sum(call, mine, std::move(result), sums);
+    if (!started) return nullptr;
+    return std::unique_ptr<Started>(new CountedHalves(std::move(started), count(call, bytes, bytes)));
+  }
   void combine(const Call& call, Bytes mine, std::span<std::byte> result, Fold fold) override {
     const Stopwatch stopwatch(count(call, mine.size(), mine.size()));
     inner_->combine(call, mine, result, fold);
@@ -90,10 +97,12 @@ class CountedGroup final : public Transport {
     return inner_->allocate_common(bytes, site);
   }
 
+  void go_on() override { inner_->go_on(); }
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
   GlobalRank global(GroupRank rank) const override { return inner_->global(rank); }
   std::string description() const override { return inner_->description(); }
+  std::string choices() const override { return inner_->choices(); }
   std::string busy_with(const std::string& what) override { return inner_->busy_with(what); }
   void finalize(Site site) override { inner_->finalize(site); }
   bool shows_device_memory() const override { return inner_->shows_device_memory(); }

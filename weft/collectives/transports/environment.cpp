@@ -29,6 +29,12 @@ std::chrono::milliseconds seconds_in(std::string_view variable, std::string_view
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
 }
 
+Link link_in(std::string_view variable, std::string_view given) try {
+  return parsed_link(std::string(given));
+} catch (const Error& error) {
+  throw Fault(exit_codes::usage, std::string(variable) + ": " + error.what());
+}
+
 int ranks_in(std::string_view variable, std::string_view given) {
   int ranks = 0;
   if (!is_number(given, ranks) || ranks < 1) refuse_variable(variable, given, "ranks");

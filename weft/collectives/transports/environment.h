@@ -5,9 +5,12 @@
 #include <chrono>
 #include <string_view>
 
+#include "weft/collectives/transports/message_cost.h"
+
 namespace weft {
 
 std::chrono::milliseconds seconds_in(std::string_view variable, std::string_view given);  // from 0.001 to 1e6
+Link link_in(std::string_view variable, std::string_view given);                          // as parsed_link
 int ranks_in(std::string_view variable, std::string_view given);                          // at least 1
 int launcher_number_in(std::string_view given);  // from a launcher's variable: 0 if it is no number
 

@@ -54,8 +54,11 @@ void check_cpu() {
 
 // The settings that must be equal on all ranks, because they decide which calls a rank makes.
 std::string settings(const SessionOptions& options) {
-  const char* debug = std::getenv("WEFT_DEBUG");
-  return "WEFT_TRANSPORT=" + chosen_transport(options) + "\nWEFT_DEBUG=" + (debug ? debug : "");
+  const auto variable = [](const std::string& name) {
+    const char* given = std::getenv(name.c_str());
+    return "\n" + name + "=" + (given ? given : "");
+  };
+  return "WEFT_TRANSPORT=" + chosen_transport(options) + variable("WEFT_DEBUG") + variable("WEFT_LINK");
 }
 
 // The start and the end of a job wait for all processes. Slow machines need more than a short deadline for that.
@@ -84,7 +87,7 @@ Session::Session(int& argc, char**& argv, SessionOptions options)
 
 Session::Session(int& argc, char**& argv, SessionOptions options, std::unique_ptr<TimeLimit>)
     : options_(std::move(options)),
-      processes_(needs_mpi(options_) ? start_mpi(argc, argv, options_.ranks_are_threads) : nullptr),
+      processes_(needs_mpi(options_) ? start_mpi(argc, argv) : nullptr),
       exceptions_before_(std::uncaught_exceptions()) {
   require(!the_session, "session: there is one already");
   the_session = this;
@@ -99,6 +102,7 @@ Session::Session(int& argc, char**& argv, SessionOptions options, std::unique_pt
     // These checks may fail now, because any rank can end all others.
     if (!given) default_deadline();
     if (const char* ranks = std::getenv("WEFT_RANKS")) ranks_in("WEFT_RANKS", ranks);
+    if (const char* link = std::getenv("WEFT_LINK")) link_in("WEFT_LINK", link);
     check_cpu();
     if (size() > 1 && !processes_->allows_threads())
       throw Fault(exit_codes::wrong_launcher,

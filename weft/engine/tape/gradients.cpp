@@ -86,6 +86,11 @@ void Gradients::arrived(const Parameter& parameter, Tensor term, const Tape& tap
   hooks_(parameter, (*this)[parameter]);
 }
 
+void Gradients::passed_operation() {
+  for (Gradients* part : parts_) part->passed_operation();
+  between_hooks_();
+}
+
 void Gradients::end_backward() {
   for (Gradients* part : parts_) part->end_backward();
   end_hooks_();

@@ -42,6 +42,10 @@ class Gradients {
   // tape, if it does.
   HookHandle after_backward(std::function<void()> hook) { return end_hooks_.add(std::move(hook)); }
 
+  // The hook fires during every backward, between the pullbacks of one operation and those of the next. Communication
+  // that has been started can go on there.
+  HookHandle between_pullbacks(std::function<void()> hook) { return between_hooks_.add(std::move(hook)); }
+
   // Sets where the sum of a parameter is kept, such as in flat memory. The function is called when the first
   // contribution arrives; if it returns an empty tensor, the sum has a tensor of its own.
   using Place = std::function<Tensor(const Parameter&)>;
@@ -79,6 +83,7 @@ class Gradients {
   Gradients& part_for(const Parameter& parameter) const;
   [[noreturn]] static void reject(const Parameter& parameter);
   void arrived(const Parameter& parameter, Tensor term, const Tape& tape, Placements leaf);
+  void passed_operation();
   void end_backward();
   bool has_end_hooks() const;
 
@@ -89,7 +94,7 @@ class Gradients {
   Takes takes_;
   Check check_;
   Hooks<const Parameter&, const Tensor&> hooks_;
-  Hooks<> end_hooks_;
+  Hooks<> between_hooks_, end_hooks_;
 };
 
 }  // namespace weft

@@ -117,6 +117,7 @@ class Walk {
         deliver(id);
       else
         run_pullbacks(static_cast<int>(id));
+      if (into_) into_->passed_operation();
       if (keep_ == Keep::nothing) tape_.release(tape_.nodes_[id]);
     }
   }

@@ -9,6 +9,8 @@
 namespace weft {
 namespace {
 
+constexpr int64_t header = 2 * sizeof(int64_t);  // of a rank's state
+
 DType sum_type(DType dtype) { return dtype == DType::bf16 ? DType::f32 : dtype; }
 
 Tensor allocate(Communicator& comm, int64_t elements, DType dtype, Device device, bool common) {
@@ -22,6 +24,7 @@ Tensor allocate(Communicator& comm, int64_t elements, DType dtype, Device device
 
 GradientSync::GradientSync(const FlatLayout& layout, Communicator& comm, Options options)
     : comm_(comm.duplicate()),
+      gathering_(comm.duplicate()),
       control_(comm.duplicate()),
       options_(options),
       owned_(options.sharded ? layout.part(comm.rank().value, comm.size()) : layout.all()),
@@ -40,6 +43,7 @@ GradientSync::GradientSync(const FlatLayout& layout, Communicator& comm, Options
     if (overlapping_) start_complete_buckets();  // of earlier parameters, which all hooks have seen by now
     buckets_.arrived(parameter);
   });
+  gradients().between_pullbacks([this] { go_on(); });
   gradients().after_backward([this] { end_pass(); });
   start_pass();
 }
@@ -103,6 +107,19 @@ void GradientSync::start_next() {
   if (options_.frees) collect_ready();
 }
 
+// Lets reductions go on during backward, and begins to gather the sums that are there.
+void GradientSync::go_on() {
+  if (started_.empty()) return;
+  comm_->go_on();
+  while (gathers() && gathers_.size() < started_.size() && started_[gathers_.size()].ready()) start_gather();
+}
+
+void GradientSync::start_gather() {
+  const size_t i = gathers_.size();
+  const Range bucket = buckets_.range(static_cast<int64_t>(i) % buckets_.count());
+  gathers_.push_back(gathering_->start(AllGather{rows(bucket)}, started_[i].wait()));
+}
+
 // Receives the sums that are ready, to free their buffers. It makes no calls, because other ranks may not be ready.
 void GradientSync::collect_ready() {
   for (; collected_ < started_.size() && started_[collected_].ready(); ++collected_)
@@ -139,25 +156,27 @@ void GradientSync::reduce(int64_t bucket) {
 // which parameters it has gradients for, and which of its buckets have changed since their last reduction.
 void GradientSync::exchange_states() {
   const int64_t places = static_cast<int64_t>(present_.size()), count = buckets_.count();
-  Tensor mine({1, 8 + places + count}, DType::u8);
+  const int64_t started[] = {position_, static_cast<int64_t>(gathers_.size())};
+  Tensor mine({1, header + places + count}, DType::u8);
   auto* byte = mine.mutate<uint8_t>();
-  std::memcpy(byte, &position_, 8);
-  for (int64_t place = 0; place < places; ++place) byte[8 + place] = buckets_.has(place);
-  for (int64_t bucket = 0; bucket < count; ++bucket) byte[8 + places + bucket] = buckets_.changed(bucket);
+  std::memcpy(byte, started, header);
+  for (int64_t place = 0; place < places; ++place) byte[header + place] = buckets_.has(place);
+  for (int64_t bucket = 0; bucket < count; ++bucket) byte[header + places + bucket] = buckets_.changed(bucket);
   states_ = control_->all_gather(mine);
   for (int64_t place = 0; place < places; ++place) {
     present_[static_cast<size_t>(place)] = false;
     for (int r = 0; r < comm_->size(); ++r)
-      if (states_of(r)[8 + place]) present_[static_cast<size_t>(place)] = true;
+      if (states_of(r)[header + place]) present_[static_cast<size_t>(place)] = true;
   }
 }
 
 const uint8_t* GradientSync::states_of(int rank) const { return states_.data<uint8_t>() + rank * states_.shape()[1]; }
 
-int64_t GradientSync::position_of(int rank) const {
-  int64_t position;
-  std::memcpy(&position, states_of(rank), 8);
-  return position;
+// How many reductions, and how many gathers of sums, a rank has started.
+std::array<int64_t, 2> GradientSync::started_by(int rank) const {
+  std::array<int64_t, 2> started;
+  std::memcpy(&started, states_of(rank), sizeof started);
+  return started;
 }
 
 // The number of reductions of a bucket among the first `position` reductions.
@@ -178,7 +197,7 @@ bool GradientSync::must_be_reduced(int64_t bucket) const {
   const int64_t all = starts(bucket, position_), places = static_cast<int64_t>(present_.size());
   if (all == 0) return any_rank_has(bucket);
   for (int r = 0; r < comm_->size(); ++r)
-    if (states_of(r)[8 + places + bucket] && starts(bucket, position_of(r)) == all) return true;
+    if (states_of(r)[header + places + bucket] && starts(bucket, started_by(r)[0]) == all) return true;
   return false;
 }
 
@@ -186,24 +205,38 @@ bool GradientSync::must_be_reduced(int64_t bucket) const {
 void GradientSync::catch_up() {
   overlapping_ = false;
   exchange_states();
-  int64_t most = 0;
-  for (int r = 0; r < comm_->size(); ++r) most = std::max(most, position_of(r));
-  while (position_ < most) start_next();
+  int64_t reductions = 0, gathers = 0;
+  for (int r = 0; r < comm_->size(); ++r) {
+    reductions = std::max(reductions, started_by(r)[0]);
+    gathers = std::max(gathers, started_by(r)[1]);
+  }
+  while (position_ < reductions) start_next();
+  while (static_cast<int64_t>(gathers_.size()) < gathers) start_gather();
+}
+
+void GradientSync::forget_started() {
+  started_.clear();
+  gathers_.clear();
+  collected_ = 0;
 }
 
 void GradientSync::finish() {
   require(!finished_, "finish: this step is finished; clear() begins the next");
   catch_up();
   // A later sum of a bucket includes the earlier ones, unless local gradients are freed after each.
-  for (auto i = static_cast<int64_t>(collected_); i < static_cast<int64_t>(started_.size()); ++i) {
-    const int64_t bucket = i % buckets_.count();
-    const bool stale = i + buckets_.count() < position_ || must_be_reduced(bucket);
-    if (!options_.frees && stale) continue;
-    const Tensor sum = started_[static_cast<size_t>(i)].wait();
-    receive(bucket, options_.frees || options_.sharded ? sum : comm_->all_gather_v(sum, rows(buckets_.range(bucket))));
-  }
-  started_.clear();
-  collected_ = 0;
+  const auto stale = [&](size_t i) {
+    const auto reduction = static_cast<int64_t>(i), bucket = reduction % buckets_.count();
+    return !options_.frees && (reduction + buckets_.count() < position_ || must_be_reduced(bucket));
+  };
+  while (gathers() && gathers_.size() < started_.size())
+    if (stale(gathers_.size()))
+      gathers_.emplace_back();
+    else
+      start_gather();
+  for (size_t i = collected_; i < started_.size(); ++i)
+    if (!stale(i))
+      receive(static_cast<int64_t>(i) % buckets_.count(), gathers() ? gathers_[i]->wait() : started_[i].wait());
+  forget_started();
   for (int64_t bucket = 0; bucket < buckets_.count(); ++bucket)
     if (must_be_reduced(bucket)) reduce(bucket);
   finished_ = true;
@@ -213,8 +246,7 @@ void GradientSync::clear() {
   if (!finished_ && options_.when != When::at_finish) catch_up();
   finished_ = false;
   buckets_.clear();
-  started_.clear();
-  collected_ = 0;
+  forget_started();
   std::fill(filled_.begin(), filled_.end(), false);
   position_ = 0;
   start_pass();

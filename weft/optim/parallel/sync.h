@@ -7,6 +7,9 @@
 //   sync.finish();                             on every rank; then sync.reduced() and sync.present() are valid
 //   ...
 //   sync.clear();                              begins the next step
+#include <array>
+#include <optional>
+
 #include "weft/optim/parallel/buckets.h"
 #include "weft/optim/parallel/summed_ranks.h"
 
@@ -57,8 +60,12 @@ class GradientSync {
   bool may_start() const;
   void start_complete_buckets();
   void start_next();
+  void go_on();
+  void start_gather();
+  bool gathers() const { return !options_.sharded && !options_.frees; }  // the parts that ranks get of the sums
   void collect_ready();
   void catch_up();
+  void forget_started();
   Tensor local(int64_t bucket);
   Rows rows(Range range) const;  // of which each rank gets the sums from a reduce_scatter
   void receive(int64_t bucket, const Tensor& sum);
@@ -66,15 +73,15 @@ class GradientSync {
   void report_reduced(int64_t bucket);
   void exchange_states();
   const uint8_t* states_of(int rank) const;
-  int64_t position_of(int rank) const;
+  std::array<int64_t, 2> started_by(int rank) const;
   int64_t starts(int64_t bucket, int64_t position) const;
   bool must_be_reduced(int64_t bucket) const;
   bool any_rank_has(int64_t bucket) const;
   Tensor part(int64_t bucket) const;  // of the reduced values
 
-  // Separate groups, because ranks may start reductions between different collectives of their losses, and call
-  // finish() after different numbers of reductions.
-  const std::unique_ptr<Communicator> comm_, control_;
+  // Separate groups, because ranks may start reductions between different collectives of their losses, gather parts of
+  // sums after different numbers of reductions, and call finish() after different numbers of both.
+  const std::unique_ptr<Communicator> comm_, gathering_, control_;
   const Options options_;
   const Range owned_;
   Buckets buckets_;
@@ -85,8 +92,9 @@ class GradientSync {
   bool overlapping_ = false;      // reductions start during this pass
   int64_t position_ = 0;          // the number of reductions started in this step, in rounds over the buckets in order
   std::vector<Pending> started_;  // these reductions
-  size_t collected_ = 0;          // the number of reductions, from the first on, whose sums have been received
-  Tensor states_;                 // the state of every rank, see exchange_states()
+  std::vector<std::optional<Pending>> gathers_;  // of the first of them, which have ended
+  size_t collected_ = 0;  // the number of reductions, from the first on, whose sums have been received
+  Tensor states_;         // the state of every rank, see exchange_states()
   bool finished_ = false;
   Hooks<Range, const Tensor&> before_, after_;
 };

@@ -15,6 +15,7 @@
 #include "weft/collectives/transports/environment.h"
 #include "weft/collectives/transports/job/last_words.h"
 #include "weft/collectives/transports/mpi/mpi_group.h"
+#include "weft/collectives/transports/mpi/mpi_link.h"
 #include "weft/collectives/transports/nodes/nodes.h"
 #include "weft/collectives/transports/shared/shared_memory.h"
 
@@ -40,9 +41,10 @@ void warn_of_little_room() {
 
 class MpiProcesses : public Processes {
  public:
-  MpiProcesses(int& argc, char**& argv, bool from_threads) {
+  MpiProcesses(int& argc, char**& argv) {
     warn_of_little_room();
-    MPI_Init_thread(&argc, &argv, from_threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_FUNNELED, &threads_);
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &threads_);
+    if (threads_ == MPI_THREAD_MULTIPLE) progress_ = std::make_unique<MpiProgress>();
     MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
     MPI_Comm_size(MPI_COMM_WORLD, &size_);
   }
@@ -75,6 +77,9 @@ class MpiProcesses : public Processes {
     MPI_Ibarrier(node, &barrier);
     finish(*job, rank_on_node_, barrier);
     MPI_Comm_free(&node);
+    if (!on_one_node() && !std::getenv("WEFT_LINK"))
+      link_ = measured_link(MPI_COMM_WORLD, rank_on_node_ == 0,
+                            [&](MPI_Request& request) { weft::finish(*job, rank_on_node_, request); });
     return job;
   }
 
@@ -106,9 +111,9 @@ class MpiProcesses : public Processes {
   std::unique_ptr<Transport> connect_nodes(std::shared_ptr<Job> job) override {
     if (!nodes_) {
       std::unique_ptr<Transport> flat = connect(job);
-      nodes_ =
-          Nodes::join(std::move(flat),
-                      SharedMemory::connect(job, rank_on_node_, SharedMemory::AddressSpace::job_memory), Site::here());
+      nodes_ = Nodes::join(std::move(flat),
+                           SharedMemory::connect(job, rank_on_node_, SharedMemory::AddressSpace::job_memory),
+                           world_->outbox->collectives, Site::here());
     }
     world_->job->send_meanwhile(rank_on_node_, [outbox = world_->outbox] { outbox->go_on(); });
     return std::make_unique<Nodes>(nodes_);
@@ -134,7 +139,8 @@ class MpiProcesses : public Processes {
       job->send_meanwhile(thread, [outbox = flat->outbox] { outbox->go_on(); });
       // After a failure, MPI may still be sending what the group keeps.
       auto& group = groups_of_threads_[static_cast<size_t>(thread)];
-      group = Nodes::join(std::make_unique<MpiGroup>(flat), std::move(local), Site::here(), true);
+      group = Nodes::join(std::make_unique<MpiGroup>(flat), std::move(local), flat->outbox->collectives, Site::here(),
+                          true);
       body(std::make_unique<Nodes>(group));
       Nodes(group).finalize(Site::here());
     };
@@ -145,6 +151,7 @@ class MpiProcesses : public Processes {
   // connections (MPICH 4.0, UCX 1.13). So no rank may answer before it closes: after the last collective all ranks stay
   // out of MPI until none is left in it.
   void finalize() override {
+    progress_.reset();
     if (!on_one_node()) std::this_thread::sleep_for(std::chrono::milliseconds(100));
     MPI_Finalize();
   }
@@ -161,12 +168,19 @@ class MpiProcesses : public Processes {
     for (int r = 0; r < size_ * threads; ++r) places.push_back({r / threads, r % threads});
     return std::make_shared<MpiGroup::State>(
         Wire(std::move(comm), threads, std::move(places), rank_ * threads + thread), std::move(job), rank_on_node,
-        std::make_shared<Outbox>(), 0);
+        std::make_shared<Outbox>(progress_.get()), link(), 0);
+  }
+
+  Link link() const {
+    const char* given = std::getenv("WEFT_LINK");
+    return given ? link_in("WEFT_LINK", given) : link_;
   }
 
   static constexpr size_t max_memory = size_t{64} << 30;
 
   int rank_ = 0, size_ = 1, rank_on_node_ = 0, ranks_on_node_ = 1, most_on_a_node_ = 1, threads_ = 0;
+  std::unique_ptr<MpiProgress> progress_;
+  Link link_;  // between nodes; measured unless WEFT_LINK tells
   std::shared_ptr<MpiGroup::State> world_;
   std::shared_ptr<Nodes::State> nodes_;
   std::vector<std::shared_ptr<Nodes::State>> groups_of_threads_;
@@ -174,9 +188,7 @@ class MpiProcesses : public Processes {
 
 }  // namespace
 
-std::unique_ptr<Processes> start_mpi(int& argc, char**& argv, bool from_threads) {
-  return std::make_unique<MpiProcesses>(argc, argv, from_threads);
-}
+std::unique_ptr<Processes> start_mpi(int& argc, char**& argv) { return std::make_unique<MpiProcesses>(argc, argv); }
 
 std::string mpi_library() {
   std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> version{};

@@ -20,11 +20,10 @@ std::vector<Transport::Range> slices_of(const Transport::Range& part, size_t ran
 
 // For each part, every rank receives its slice from all ranks and folds these into the result. Then all ranks gather
 // the folded slices. The slices of other ranks have left `mine` by then, so `result` may be the same memory. The links
-// stay busy: while a part is folded and gathered, the slices of the next one move. Of few bytes every rank folds all,
-// which takes less time, and hardly more bytes than the messages that this saves.
+// stay busy: while a part is folded and gathered, the slices of the next one move.
 void MpiGroup::combine(const Call& requested, Bytes mine, std::span<std::byte> result, Fold fold) {
   const auto n = static_cast<size_t>(size()), me = static_cast<size_t>(rank());
-  if (n * mine.size() <= 1024) return Transport::combine(requested, mine, result, fold);
+  if (adds_everything(mine.size())) return Transport::combine(requested, mine, result, fold);
   Call call = requested;
   call.sequence = ++state_->calls;
   begin(call);

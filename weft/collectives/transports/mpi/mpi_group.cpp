@@ -60,22 +60,37 @@ void MpiGroup::exchange(const Call& requested, Bytes mine, size_t longest, Range
   begin(call);
   Agreement agreement(*this, call, false, mine, longest);
   const std::vector<size_t> sizes = agreement.sizes();
+  const auto total = static_cast<double>(longest) * size();
   if (longest <= small_call) {
     read_announced(agreement, longest, ranges, read);
-  } else if (ranges.all()) {
+  } else if (ranges.all() && !gathers_directly(state_->link, total, size())) {
     expose_all(mine, sizes, longest, read);
+  } else if (ranges.all()) {
+    std::vector<Range> of_peers;
+    for (const size_t size : sizes) of_peers.push_back({0, size});
+    const std::vector<Range> by_peers(of_peers.size(), {0, mine.size()});
+    swap_all(mine, {of_peers, by_peers}, [&](const Part& part) {
+      const size_t first = part.begins[0];  // that of all ranks
+      read({first, first + part.last, part.peers});
+    });
+  } else if (call.verb == Verb::broadcast && copies_in_slices(state_->link, static_cast<double>(longest), size())) {
+    broadcast_in_slices(mine, ranges, read);
   } else {
-    // Each rank goes on as long as it has anything left to send or to receive, which others need not know.
-    const size_t received = ranges.longest_of_peers(), part = part_bytes();
-    Swap* next = &begin_swap(0, mine, ranges, 0, part);
-    for (size_t at = 0; at < ranges.longest(); at += part) {
-      Swap& swap = *next;
-      next = &begin_swap(at / part + 1, mine, ranges, at + part, part);
-      finish(swap.requests);
-      if (at < received) read({0, std::min(part, received - at), swap.peers, swap.begins});
-    }
+    swap_all(mine, ranges, read);
   }
   end();
+}
+
+// Each rank goes on as long as it has anything left to send or to receive, which others need not know.
+void MpiGroup::swap_all(Bytes mine, const Ranges& ranges, Read read) {
+  const size_t received = ranges.longest_of_peers(), part = part_bytes();
+  Swap* next = &begin_swap(0, mine, ranges, 0, part);
+  for (size_t at = 0; at < ranges.longest(); at += part) {
+    Swap& swap = *next;
+    next = &begin_swap(at / part + 1, mine, ranges, at + part, part);
+    finish(swap.requests);
+    if (at < received) read({0, std::min(part, received - at), swap.peers, swap.begins});
+  }
 }
 
 void MpiGroup::read_announced(const Agreement& agreement, size_t longest, const Ranges& ranges, Read read) {
@@ -157,7 +172,7 @@ std::unique_ptr<Transport> MpiGroup::split(int color, int key, Site site) {
   const auto me = std::find(members.begin(), members.end(), rank());
   return std::make_unique<MpiGroup>(std::make_shared<State>(
       Wire(std::move(comm), state_->wire.threads(), std::move(places), static_cast<int>(me - members.begin())),
-      state_->job, state_->rank_on_node, state_->outbox, groups));
+      state_->job, state_->rank_on_node, state_->outbox, state_->link, groups));
 }
 
 std::vector<int> MpiGroup::members_of(int color, std::span<const Choice> all) const {

@@ -8,7 +8,10 @@
 #include <vector>
 
 #include "weft/collectives/transports/job/job.h"
+#include "weft/collectives/transports/message_cost.h"
+#include "weft/collectives/transports/mpi/mpi_progress.h"
 #include "weft/collectives/transports/mpi/mpi_wire.h"
+#include "weft/collectives/transports/unfinished.h"
 
 namespace weft {
 
@@ -21,13 +24,16 @@ constexpr size_t longest_message = size_t{16} << 20;
 
 // What all groups of a rank have begun and not ended.
 struct Outbox {
+  explicit Outbox(MpiProgress* progress) : progress(progress) {}
+
   struct Message {
     Tensor tensor;  // keeps the bytes
     Wire::Requests request;
   };
-  std::deque<Message> messages;                  // that MPI is still sending
-  std::vector<Transport::Started*> collectives;  // that are started, and not yet received
-  int groups = 1;                                // how many have been made, to number them
+  std::deque<Message> messages;  // that MPI is still sending
+  const std::shared_ptr<Unfinished> collectives = std::make_shared<Unfinished>();
+  MpiProgress* const progress;  // null if MPI can be called by one thread only
+  int groups = 1;               // how many have been made, to number them
 
   void send(const Tensor& tensor, Transport::Range range, int to, int tag, const Wire& wire);
   void release_delivered();
@@ -38,16 +44,19 @@ class MpiGroup : public Transport {
  public:
   // The state of a group. A transport is a view of it.
   struct State {
-    State(Wire wire, std::shared_ptr<Job> job, int rank_on_node, std::shared_ptr<Outbox> outbox, int number)
+    State(Wire wire, std::shared_ptr<Job> job, int rank_on_node, std::shared_ptr<Outbox> outbox, const Link& link,
+          int number)
         : wire(std::move(wire)),
           job(std::move(job)),
           rank_on_node(rank_on_node),
           outbox(std::move(outbox)),
+          link(link),
           number(number) {}
     const Wire wire;  // used by this group only
     std::shared_ptr<Job> job;
     int rank_on_node;
     std::shared_ptr<Outbox> outbox;
+    const Link link;
     int number;  // for reports; the group of all ranks is 0
     std::vector<int> members = wire.global_ranks();
     uint64_t calls = 0, started = 0, sent = 0, received = 0;
@@ -58,9 +67,13 @@ class MpiGroup : public Transport {
   int size() const override { return state_->wire.size(); }
   GlobalRank global(GroupRank rank) const override;
   std::string description() const override;
+  std::string choices() const override { return choices_on(state_->link, size()); }
   void exchange(const Call& call, Bytes mine, size_t longest, Ranges ranges, Read read) override;
   std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest, Ranges ranges) override;
+  std::unique_ptr<Started> start_sum(const Call& call, Tensor& mine, Tensor result, const Sums& sums) override;
+  void go_on() override { state_->outbox->go_on(); }
   void combine(const Call& call, Bytes mine, std::span<std::byte> result, Fold fold) override;
+  bool combine_near_first(const Call& call, Bytes mine, std::span<std::byte> result, const Sums& sums) override;
   bool combine_for_each(const Call& call, Bytes mine, std::span<std::byte> result, const Folds& folds) override;
   bool combine_in_any_order(const Call& call, Bytes mine, std::span<std::byte> result) override;
   void send(Call call, GroupRank to, Bytes bytes) override;
@@ -104,8 +117,10 @@ class MpiGroup : public Transport {
     Wire::Requests requests_;
   };
   class PendingCall;  // a started call
+  class PendingSum;
+  struct Readers;
+  class Halves;
 
-  // Messages of send and receive have tag 0, started collectives have the tags between.
   static constexpr int agreement_tag = Wire::tags() - 4, report_tag = Wire::tags() - 3, swap_tag = Wire::tags() - 2,
                        gather_tag = Wire::tags() - 1;
 
@@ -113,14 +128,17 @@ class MpiGroup : public Transport {
   void end() { state_->job->end(state_->rank_on_node); }
   void wait_until(const std::function<bool()>& done);
   void finish(Wire::Requests& requests);  // and forgets them
-  // How many bytes of every rank move at a time, a multiple of 64: so few that those of all ranks take little memory,
-  // and that senders do not overflow the queues of a slow link.
-  size_t part_bytes() const { return std::min(size_t{1} << 18, (size_t{64} << 20) / state_->members.size() / 64 * 64); }
+  size_t part_bytes() const { return static_cast<size_t>(bytes_of_part(size())); }
   struct Choice;
+  // Of few bytes every rank folds all. This takes less time, and hardly more bytes than the messages that it saves.
+  bool adds_everything(size_t bytes) const { return static_cast<size_t>(size()) * bytes <= 1024; }
+  // The number of a call that is started, as a tag for its messages. Messages of send and receive have the tag 0.
+  int tag_of_started() { return static_cast<int>(1 + state_->started++ % (agreement_tag - 1)); }
   std::vector<int> members_of(int color, std::span<const Choice> all) const;
   std::vector<int> processes_of(std::span<const int> ranks) const;  // each once
   std::shared_ptr<const MPI_Comm> comm_of(const Call& call, std::span<const Choice> all);
   void read_announced(const Agreement& agreement, size_t longest, const Ranges& ranges, Read read);
+  void broadcast_in_slices(Bytes mine, const Ranges& ranges, Read read);
   void expose_all(Bytes mine, std::span<const size_t> sizes, size_t longest, Read read);
   // What ranks send each other at one time. While one is read, the next is on its way.
   struct Swap {
@@ -129,6 +147,7 @@ class MpiGroup : public Transport {
     std::vector<size_t> begins;
     Wire::Requests requests;
   };
+  void swap_all(Bytes mine, const Ranges& ranges, Read read);
   // Begins to send and to receive the bytes from `skipped` to skipped + part of every range.
   Swap& begin_swap(size_t number, Bytes mine, const Ranges& ranges, size_t skipped, size_t part);
 

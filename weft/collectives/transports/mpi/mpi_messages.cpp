@@ -25,7 +25,7 @@ void Outbox::release_delivered() {
 
 void Outbox::go_on() {
   release_delivered();
-  for (Transport::Started* collective : collectives) collective->ready();
+  collectives->go_on();
 }
 
 void MpiGroup::send(Call call, GroupRank to, Bytes bytes) {

@@ -7,18 +7,13 @@
 #include "weft/collectives/transports/mpi/mpi_group.h"
 
 namespace weft {
-namespace {
-
-constexpr uint64_t tags_of_started = 32763;  // between those of mpi_group.h
-
-}  // namespace
 
 class MpiGroup::PendingCall final : public Transport::Started {
  public:
   PendingCall(MpiGroup& group, const Call& call, Tensor mine, size_t longest, const Ranges& ranges);
   // Bytes that were sent to this rank must be received even if nobody reads them.
   ~PendingCall() override {
-    std::erase(group_.state_->outbox->collectives, this);
+    group_.state_->outbox->collectives->remove(*this);
     if (!received_ && !std::uncaught_exceptions()) receive();
   }
   bool ready() override;
@@ -33,6 +28,7 @@ class MpiGroup::PendingCall final : public Transport::Started {
   const Tensor mine_;
   const size_t longest_;
   const int tag_;
+  const MpiProgress::Need need_{group_.state_->outbox->progress};
   Agreement agreement_;
   std::vector<Range> of_peers_;  // empty: all bytes, until it is known how many
   std::vector<std::byte> staging_;
@@ -47,11 +43,11 @@ MpiGroup::PendingCall::PendingCall(MpiGroup& group, const Call& call, Tensor min
       call_(call),
       mine_(std::move(mine)),
       longest_(longest),
-      tag_(static_cast<int>(1 + group.state_->started++ % tags_of_started)),
+      tag_(group.tag_of_started()),
       agreement_(group, call, true, {mine_.data<std::byte>(), mine_.bytes()}, longest),
       of_peers_(ranges.of_peers.begin(), ranges.of_peers.end()) {
   Outbox& outbox = *group.state_->outbox;
-  outbox.collectives.push_back(this);
+  outbox.collectives->add(*this);
   for (int r = 0; r < group.size() && longest_ > small_call; ++r) {
     const Range out = of_peers_.empty() ? Range{0, mine_.bytes()} : ranges.by_peers[static_cast<size_t>(r)];
     if (r != group.rank()) outbox.send(mine_, out, r, tag_, group.state_->wire);

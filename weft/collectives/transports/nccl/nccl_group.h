@@ -32,9 +32,14 @@ class NcclGroup : public Transport {
   int rank() const override { return host_->rank(); }
   int size() const override { return host_->size(); }
   GlobalRank global(GroupRank rank) const override { return host_->global(rank); }
+  std::string choices() const override { return host_->choices(); }
   std::string description() const override { return library_ + " over " + host_->description(); }
   void exchange(const Call& call, Bytes mine, size_t longest, Ranges ranges, Read read) override;
   std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest, Ranges ranges) override;
+  std::unique_ptr<Started> start_sum(const Call& call, Tensor& mine, Tensor result, const Sums& sums) override {
+    return on_card(call) ? nullptr : host_->start_sum(call, mine, std::move(result), sums);
+  }
+  void go_on() override { host_->go_on(); }
   void combine(const Call& call, Bytes mine, std::span<std::byte> result, Fold fold) override;
   bool combine_for_each(const Call& call, Bytes mine, std::span<std::byte> result, const Folds& folds) override {
     return !on_card(call) && host_->combine_for_each(call, mine, result, folds);

@@ -6,11 +6,13 @@
 //
 // All ranks of a node lay out the same board, memory that they all write to: what leaves the node, and what has come to
 // it. Every call begins with a step of the ranks of the node, so no rank writes to the board before all have read what
-// the last call left there.
+// the last call left there. A call in two halves has a board of its own, which the leader fills.
 #include <memory>
 #include <vector>
 
 #include "weft/collectives/transport.h"
+#include "weft/collectives/transports/nodes/node_map.h"
+#include "weft/collectives/transports/unfinished.h"
 
 namespace weft {
 
@@ -19,18 +21,21 @@ class Nodes : public Transport {
   // The state of a group. A transport is a view of it.
   struct State;
   // `flat` connects all ranks of the group by messages, and `local` those of this rank's node by memory, in the same
-  // order. Collectives in two halves and messages between two ranks use `flat`. A process whose threads are ranks is a
-  // node, too, and then `processes` says so in the description.
-  static std::shared_ptr<State> join(std::unique_ptr<Transport> flat, std::unique_ptr<Transport> local, Site site,
-                                     bool processes = false);
+  // order. Messages between two ranks use `flat`. The rank goes on with `unfinished` collectives whenever it waits. A
+  // process whose threads are ranks is a node, too, and then `processes` says so in the description.
+  static std::shared_ptr<State> join(std::unique_ptr<Transport> flat, std::unique_ptr<Transport> local,
+                                     std::shared_ptr<Unfinished> unfinished, Site site, bool processes = false);
   explicit Nodes(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
   int rank() const override;
   int size() const override;
   GlobalRank global(GroupRank rank) const override;
   std::string description() const override;
+  std::string choices() const override;
   void exchange(const Call& call, Bytes mine, size_t longest, Ranges ranges, Read read) override;
   std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest, Ranges ranges) override;
+  std::unique_ptr<Started> start_sum(const Call& call, Tensor& mine, Tensor result, const Sums& sums) override;
+  void go_on() override;
   bool combine_near_first(const Call& call, Bytes mine, std::span<std::byte> result, const Sums& sums) override;
   void combine(const Call& call, Bytes mine, std::span<std::byte> result, Fold fold) override;
   bool combine_for_each(const Call& call, Bytes mine, std::span<std::byte> result, const Folds& folds) override;
@@ -45,27 +50,37 @@ class Nodes : public Transport {
   StorageHandle allocate_shown(size_t bytes) override;
 
  private:
-  class Crossing;  // the bytes of an exchange that cross between nodes
-  struct Plan;     // of a reduction
-  class Reduction;
+  class StartedCall;
+  class Work;  // what differs between the calls in two halves
+  class ExchangeWork;
+  class SumWork;
 
   std::byte* board(size_t bytes);  // at least so many, at this rank's address of them
   void step(const Call& call);     // waits for the ranks of this node
+  // On the leader.
+  void swap(const Call& call, const NodeSwap& swap, const std::byte* board, Read read);
 
   std::shared_ptr<State> state_;
 };
 
 struct Nodes::State {
+  NodeMap map;
   std::unique_ptr<Transport> flat, local;
-  std::unique_ptr<Transport> network;      // between the leaders; null on other ranks, and if there is one node only
-  std::vector<size_t> node_of;             // of each rank
-  std::vector<std::vector<int>> ranks_of;  // of each node, ascending
-  size_t node = 0;                         // this rank's
-  StorageHandle board;                     // on the leader, who has allocated it
+  std::unique_ptr<Transport> network;  // between the leaders; null on other ranks, and if there is one node only
+  StorageHandle board;                 // on the leader, who has allocated it
   std::byte* board_at = nullptr;
   size_t board_bytes = 0;
-  size_t most_ranks = 0;  // on any node
   bool processes = false;
+
+  // Groups for calls in two halves (nodes_started.cpp). Every leader makes each group's calls in the order in which the
+  // ranks have started them, but it may be at another step of the next call than other leaders.
+  struct Later {
+    std::unique_ptr<Transport> tables, terms, results;  // of this node: what its ranks expose, and the boards
+    std::unique_ptr<Transport> first, second;           // between the leaders
+    std::vector<StartedCall*> begun;                    // by this rank as a leader, and not shown yet
+    bool stepping = false;                              // a step is being taken
+    std::shared_ptr<Unfinished> unfinished;
+  } later;
 };
 
 }  // namespace weft

@@ -9,8 +9,8 @@
 namespace weft::cpu {
 namespace {
 
-// A strip of a (the rows of a tile x block_k) stays in L1 while it is multiplied with a block of b (block_k x block_n) in
-// L2. The finish hook gets rows of at most `longest_piece` elements, so that a strip of c is still in cache.
+// A strip of a (the rows of a tile x block_k) stays in L1 while it is multiplied with a block of b (block_k x block_n)
+// in L2. The finish hook gets rows of at most `longest_piece` elements, so that a strip of c is still in cache.
 constexpr int64_t largest_block_k = 384;
 template <class T> constexpr int64_t largest_block = 768 * 1024 / int64_t(sizeof(T));
 template <class T> constexpr int64_t longest_piece = 4096 / int64_t(sizeof(T));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/weft/plan/units.h"
+#include "weft/collectives/transports/units.h"
 
 #include <algorithm>
 #include <charconv>
@@ -9,7 +9,7 @@
 
 #include "weft/engine/tensor/error.h"
 
-namespace weft::plan {
+namespace weft {
 namespace {
 
 struct Unit {
@@ -41,9 +41,9 @@ std::string print(double value, std::span<const Unit> units) {
 
 }  // namespace
 
-double seconds_in(const std::string& text) { return parsed(text, times, "50us, 1ms or 2s"); }
-double bytes_per_second_in(const std::string& text) { return parsed(text, rates, "100Mbit, 25Gbit or 3GB"); }
+double parsed_seconds(const std::string& text) { return parsed(text, times, "50us, 1ms or 2s"); }
+double parsed_bytes_per_second(const std::string& text) { return parsed(text, rates, "100Mbit, 25Gbit or 3GB"); }
 std::string in_seconds(double seconds) { return print(seconds, times); }
 std::string in_bits_per_second(double rate) { return print(rate, std::span(rates).first(3)); }
 
-}  // namespace weft::plan
+}  // namespace weft

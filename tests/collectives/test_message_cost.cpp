@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// How data move is chosen from what a link takes for it, alike on all ranks.
+#include "tests/support/catch.h"
+#include "weft/collectives/transports/message_cost.h"
+#include "weft/engine/tensor/error.h"
+
+using namespace weft;
+using Catch::Contains;
+
+TEST_CASE("a link is written as its latency, its bandwidth and perhaps its overhead") {
+  const Link link = parsed_link("50us,10Gbit,2us");
+  CHECK(link.latency == Approx(50e-6));
+  CHECK(link.bandwidth == Approx(1.25e9));
+  CHECK(link.overhead == Approx(2e-6));
+  CHECK(text(link) == "50us,10Gbit,2us");
+  CHECK(parsed_link("1ms,100Mbit").overhead == Link().overhead);
+  for (const char* wrong : {"", "50us", "50us,", "fast,1Gbit", "50us,1Gbit,1us,1us", "1Gbit,50us"})
+    CHECK_THROWS_WITH(parsed_link(wrong), Contains(std::string("'") + wrong + "'") || Contains("is not a number"));
+  CHECK_THROWS_WITH(parsed_link("50us,0Gbit"), Contains("a link of 0Gbit carries nothing"));
+}
+
+TEST_CASE("what is chosen takes least time, for any number of ranks and bytes") {
+  for (const Link& link : {Link{20e-6, 1.25e8, 1e-6}, Link{0, 1.25e9, 1e-3}, Link{1e-3, 1e6, 0}})
+    for (const int64_t ranks : {2, 3, 4, 5, 8, 16, 256, 1000})
+      for (const double bytes : {1e3, 1e4, 1e5, 1e6, 1e8}) {
+        INFO(text(link) << ", " << ranks << " ranks, " << bytes << " bytes");
+        const auto seconds = [&](const MessageCost& cost) { return cost.seconds(link); };
+        const bool halves = sums_in_halves(link, bytes, ranks), power = (ranks & (ranks - 1)) == 0;
+        const double in_halves = seconds(cost_of_halves(bytes, ranks)),
+                     in_slices = seconds(cost_of_slices(bytes, ranks));
+        CHECK((!halves || (power && in_halves < in_slices)));
+        CHECK((halves || !power || ranks == 2 || in_halves >= 0.9 * in_slices));
+        CHECK(gathers_directly(link, bytes, ranks) == (in_slices < seconds(cost_of_gathering(bytes, ranks))));
+        const double sliced = seconds(cost_of_sliced_copies(bytes, ranks)),
+                     whole = seconds(cost_of_copies(bytes, ranks));
+        CHECK(copies_in_slices(link, bytes, ranks) == (ranks > 2 && sliced < whole));
+      }
+}
+
+TEST_CASE("all ways of a collective bring a rank the same bytes") {
+  for (const int64_t ranks : {2, 4, 64}) {
+    const double others = 1e6 * static_cast<double>(ranks - 1) / static_cast<double>(ranks);
+    for (const MessageCost& cost :
+         {cost_of_slices(1e6, ranks), cost_of_halves(1e6, ranks), cost_of_gathering(1e6, ranks)})
+      CHECK(cost.bytes == Approx(others));
+    CHECK(cost_of_halves(1e6, ranks).messages <= cost_of_slices(1e6, ranks).messages);
+  }
+}
+
+TEST_CASE("a report says what is chosen, and up to how many bytes") {
+  const std::string near = choices_on({20e-6, 1.25e8, 0}, 4), busy = choices_on({1e-6, 1.25e8, 1e-4}, 16);
+  CHECK_THAT(near, Contains("a message takes 20us") && Contains("at 1Gbit; sums go in slices;"));
+  CHECK_THAT(near, Contains("broadcasts go whole up to 1 KiB, in slices beyond"));
+  CHECK_THAT(busy, Contains("sums go in halves up to") && Contains("gathering goes by doubling up to"));
+  CHECK_THAT(choices_on({20e-6, 1.25e8, 0}, 3), Contains("sums go in slices;"));
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/collectives/transports/message_cost.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <vector>
+
+#include "weft/collectives/transports/units.h"
+#include "weft/engine/tensor/error.h"
+
+namespace weft {
+namespace {
+
+double parts(double bytes_of_rank, int64_t ranks) {
+  return std::max(std::ceil(bytes_of_rank / static_cast<double>(bytes_of_part(ranks))), 1.0);
+}
+double doublings(int64_t ranks) { return std::bit_width(static_cast<uint64_t>(ranks - 1)); }
+bool is_power_of_two(int64_t ranks) { return std::has_single_bit(static_cast<uint64_t>(ranks)); }
+double others(double bytes, int64_t ranks) { return bytes - bytes / static_cast<double>(ranks); }
+
+// The longest power of two of bytes for which this holds, or 0.
+template <class Holds> double longest(const Holds& holds) {
+  double bytes = 0;
+  for (double next = 64; next <= std::ldexp(1, 40) && holds(next); next *= 2) bytes = next;
+  return bytes;
+}
+
+std::string in_bytes(double bytes) {
+  const char* const units[] = {" B", " KiB", " MiB", " GiB"};
+  size_t unit = 0;
+  for (; bytes >= 1024 && unit < 3; ++unit) bytes /= 1024;
+  return text(static_cast<int64_t>(bytes)) + units[unit];
+}
+
+}  // namespace
+
+Link parsed_link(const std::string& given) {
+  std::vector<std::string> words(1);
+  for (const char c : given)
+    if (c == ',')
+      words.emplace_back();
+    else
+      words.back() += c;
+  require(words.size() == 2 || words.size() == 3, "'", given, "' is not a latency and a bandwidth, as 20us,1Gbit");
+  Link link{parsed_seconds(words[0]), parsed_bytes_per_second(words[1])};
+  require(link.bandwidth > 0, "'", given, "': a link of ", words[1], " carries nothing");
+  if (words.size() == 3) link.overhead = parsed_seconds(words[2]);
+  return link;
+}
+
+std::string text(const Link& link) {
+  return in_seconds(link.latency) + "," + in_bits_per_second(link.bandwidth) + "," + in_seconds(link.overhead);
+}
+
+MessageCost& MessageCost::operator+=(const MessageCost& other) {
+  rounds += other.rounds, messages += other.messages, bytes += other.bytes;
+  return *this;
+}
+double MessageCost::seconds(const Link& link) const {
+  return rounds * link.latency + messages * link.overhead + bytes / link.bandwidth;
+}
+
+int64_t bytes_of_part(int64_t ranks) { return std::min(int64_t{1} << 18, (int64_t{64} << 20) / ranks / 64 * 64); }
+
+// The limits are those of MPICH; numbers of ranks that are no power of two have a lower one.
+MessageCost cost_of_gathering(double total, int64_t ranks) {
+  const double count = parts(total / static_cast<double>(ranks), ranks);
+  const bool doubles = total / count < (is_power_of_two(ranks) ? 512 : 80) * 1024.0;
+  const double rounds = count * (doubles ? doublings(ranks) : static_cast<double>(ranks - 1));
+  return {rounds, rounds, others(total, ranks)};
+}
+MessageCost cost_of_direct_gathering(double total, int64_t ranks) { return cost_of_slices(total, ranks); }
+MessageCost cost_of_slices(double bytes, int64_t ranks) {
+  return MessageCost{1, static_cast<double>(ranks - 1), 0} * parts(bytes / static_cast<double>(ranks), ranks) +=
+         {0, 0, others(bytes, ranks)};
+}
+MessageCost cost_of_halves(double bytes, int64_t ranks) {
+  return {doublings(ranks), doublings(ranks), others(bytes, ranks)};
+}
+MessageCost cost_of_copies(double bytes, int64_t ranks) {
+  const auto readers = static_cast<double>(ranks - 1);
+  return MessageCost{1, readers, 0} * parts(bytes, ranks) += {0, 0, readers * bytes};
+}
+MessageCost cost_of_sliced_copies(double bytes, int64_t ranks) {
+  return cost_of_slices(bytes, ranks) += cost_of_direct_gathering(bytes, ranks);
+}
+
+bool gathers_directly(const Link& link, double total, int64_t ranks) {
+  return cost_of_direct_gathering(total, ranks).seconds(link) < cost_of_gathering(total, ranks).seconds(link);
+}
+// Many bytes move in parts, one of which is on its way while another is added, if they are in slices. So halves must
+// save a tenth.
+bool sums_in_halves(const Link& link, double bytes, int64_t ranks) {
+  return ranks > 2 && is_power_of_two(ranks) &&
+         cost_of_halves(bytes, ranks).seconds(link) < 0.9 * cost_of_slices(bytes, ranks).seconds(link);
+}
+bool copies_in_slices(const Link& link, double bytes, int64_t ranks) {
+  return ranks > 2 && cost_of_sliced_copies(bytes, ranks).seconds(link) < cost_of_copies(bytes, ranks).seconds(link);
+}
+
+std::string choices_on(const Link& link, int64_t ranks) {
+  const auto sums = longest([&](double bytes) { return sums_in_halves(link, bytes, ranks); });
+  const auto rings = longest([&](double bytes) { return !gathers_directly(link, bytes, ranks); });
+  const auto copies = longest([&](double bytes) { return !copies_in_slices(link, bytes, ranks); });
+  const auto up_to = [](double bytes, const std::string& few, const std::string& many) {
+    return bytes == 0 ? many : few + " up to " + in_bytes(bytes) + ", " + many + " beyond";
+  };
+  return "a message takes " + in_seconds(link.latency) + ", a further one " + in_seconds(link.overhead) + ", at " +
+         in_bits_per_second(link.bandwidth) + "; sums go " + up_to(sums, "in halves", "in slices") +
+         "; gathering goes " + up_to(rings, "by doubling", "from each to all") + "; broadcasts go " +
+         up_to(copies, "whole", "in slices");
+}
+
+}  // namespace weft

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What the messages of a collective cost on a link, and which of several ways is the fastest. All ranks of a group know
+// the same link, so they choose alike.
+#include <cstdint>
+#include <string>
+
+namespace weft {
+
+struct Link {
+  double latency = 20e-6;     // seconds of a round of messages: all that ranks send without waiting for an answer
+  double bandwidth = 1.25e8;  // bytes per second that a node receives while it sends as many
+  double overhead = 1e-6;     // seconds that a rank spends on each message
+};
+// "20us,1Gbit" or "20us,1Gbit,2us". An Error says what is wrong.
+Link parsed_link(const std::string& text);
+std::string text(const Link& link);
+
+// Of the rank that has most of it.
+struct MessageCost {
+  double rounds = 0, messages = 0, bytes = 0;
+  MessageCost& operator+=(const MessageCost& other);
+  MessageCost operator*(double times) const { return {times * rounds, times * messages, times * bytes}; }
+  double seconds(const Link& link) const;
+};
+
+// How many bytes of every rank move at a time: so few that those of all ranks take little memory, and that senders do
+// not overflow the queues of a slow link. A multiple of 64.
+int64_t bytes_of_part(int64_t ranks);
+
+// Every rank gets what all have, by doubling what it has, or in a ring: as MPI does it.
+MessageCost cost_of_gathering(double total, int64_t ranks);
+// The same, every rank sending to every other at once.
+MessageCost cost_of_direct_gathering(double total, int64_t ranks);
+// Every rank gets a slice of the sum of tensors of so many bytes. Every rank sends to every other at once; or halves
+// are swapped with one rank after another, which takes fewer messages. Only powers of two can do that in the order of
+// sums.
+MessageCost cost_of_slices(double bytes, int64_t ranks);
+MessageCost cost_of_halves(double bytes, int64_t ranks);
+// Every rank gets the bytes of one: they are sent to each, or a slice to each, and then the slices are gathered.
+MessageCost cost_of_copies(double bytes, int64_t ranks);
+MessageCost cost_of_sliced_copies(double bytes, int64_t ranks);
+
+bool gathers_directly(const Link& link, double total, int64_t ranks);
+bool sums_in_halves(const Link& link, double bytes, int64_t ranks);
+bool copies_in_slices(const Link& link, double bytes, int64_t ranks);
+
+// What is chosen, in words.
+std::string choices_on(const Link& link, int64_t ranks);
+
+}  // namespace weft
