@@ -31,8 +31,11 @@ void check(std::unique_ptr<Transport> group) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return run_session(argc, argv, [&](Session& session) {
+  SessionOptions options;
+  options.ranks_are_threads = true;
+  const auto body = [&](Session& session) {
     session.run_ranks(std::atoi(argv[1]), check);
     return 0;
-  });
+  };
+  return run_session(argc, argv, body, options);
 }

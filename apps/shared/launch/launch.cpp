@@ -194,6 +194,7 @@ int launch(CommandLine& line, int argc, char** argv, const std::function<void(co
   std::optional<Ending> ending = line.parse(argc, argv);
   const Options& options = line.options();
   SessionOptions session_options;
+  session_options.ranks_are_threads = options.ranks > 1;
   session_options.deadline = std::chrono::milliseconds(static_cast<int64_t>(options.timeout * 1000));
   Session session(argc, argv, session_options);
   try {

@@ -87,7 +87,7 @@ Session::Session(int& argc, char**& argv, SessionOptions options)
 
 Session::Session(int& argc, char**& argv, SessionOptions options, std::unique_ptr<TimeLimit>)
     : options_(std::move(options)),
-      processes_(needs_mpi(options_) ? start_mpi(argc, argv) : nullptr),
+      processes_(needs_mpi(options_) ? start_mpi(argc, argv, options_.ranks_are_threads) : nullptr),
       exceptions_before_(std::uncaught_exceptions()) {
   require(!the_session, "session: there is one already");
   the_session = this;

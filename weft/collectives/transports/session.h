@@ -23,6 +23,7 @@ struct SessionOptions {
   std::chrono::milliseconds deadline{0};  // of any single wait; 0: WEFT_TIMEOUT, or a minute
   int expected_ranks = 0;                 // 0: WEFT_RANKS, or any number
   std::string transport;                  // empty: WEFT_TRANSPORT, or the best that works; see connect_hosts
+  bool ranks_are_threads = false;         // of each process; see run_ranks
 };
 
 class Session {

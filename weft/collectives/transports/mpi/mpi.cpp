@@ -41,10 +41,9 @@ void warn_of_little_room() {
 
 class MpiProcesses : public Processes {
  public:
-  MpiProcesses(int& argc, char**& argv) {
+  MpiProcesses(int& argc, char**& argv, bool from_threads) {
     warn_of_little_room();
-    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &threads_);
-    if (threads_ == MPI_THREAD_MULTIPLE) progress_ = std::make_unique<MpiProgress>();
+    MPI_Init_thread(&argc, &argv, from_threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_FUNNELED, &threads_);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
     MPI_Comm_size(MPI_COMM_WORLD, &size_);
   }
@@ -151,7 +150,6 @@ class MpiProcesses : public Processes {
   // connections (MPICH 4.0, UCX 1.13). So no rank may answer before it closes: after the last collective all ranks stay
   // out of MPI until none is left in it.
   void finalize() override {
-    progress_.reset();
     if (!on_one_node()) std::this_thread::sleep_for(std::chrono::milliseconds(100));
     MPI_Finalize();
   }
@@ -168,7 +166,7 @@ class MpiProcesses : public Processes {
     for (int r = 0; r < size_ * threads; ++r) places.push_back({r / threads, r % threads});
     return std::make_shared<MpiGroup::State>(
         Wire(std::move(comm), threads, std::move(places), rank_ * threads + thread), std::move(job), rank_on_node,
-        std::make_shared<Outbox>(progress_.get()), link(), 0);
+        std::make_shared<Outbox>(), link(), 0);
   }
 
   Link link() const {
@@ -179,7 +177,6 @@ class MpiProcesses : public Processes {
   static constexpr size_t max_memory = size_t{64} << 30;
 
   int rank_ = 0, size_ = 1, rank_on_node_ = 0, ranks_on_node_ = 1, most_on_a_node_ = 1, threads_ = 0;
-  std::unique_ptr<MpiProgress> progress_;
   Link link_;  // between nodes; measured unless WEFT_LINK tells
   std::shared_ptr<MpiGroup::State> world_;
   std::shared_ptr<Nodes::State> nodes_;
@@ -188,7 +185,9 @@ class MpiProcesses : public Processes {
 
 }  // namespace
 
-std::unique_ptr<Processes> start_mpi(int& argc, char**& argv) { return std::make_unique<MpiProcesses>(argc, argv); }
+std::unique_ptr<Processes> start_mpi(int& argc, char**& argv, bool from_threads) {
+  return std::make_unique<MpiProcesses>(argc, argv, from_threads);
+}
 
 std::string mpi_library() {
   std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> version{};

@@ -38,8 +38,8 @@ class Processes {
   [[noreturn]] virtual void abort(int exit_code) = 0;  // ends all processes; mpiexec returns the exit code
 };
 
-// In a build without MPI these return nothing.
-std::unique_ptr<Processes> start_mpi(int& argc, char**& argv);
+// In a build without MPI these return nothing. `from_threads`: whether several threads are to call MPI.
+std::unique_ptr<Processes> start_mpi(int& argc, char**& argv, bool from_threads);
 std::string mpi_library();   // "MPICH 4.0.2"
 std::string mpi_launcher();  // the command that starts programs of this library: "mpiexec.mpich"
 std::string mpi_srun();      // Slurm's command in its place: "srun --mpi=pmi2"

@@ -3,7 +3,7 @@
 
 namespace weft {
 
-std::unique_ptr<Processes> start_mpi(int&, char**&) { return nullptr; }
+std::unique_ptr<Processes> start_mpi(int&, char**&, bool) { return nullptr; }
 std::string mpi_library() { return ""; }
 std::string mpi_launcher() { return ""; }
 std::string mpi_srun() { return ""; }

@@ -20,12 +20,11 @@ void MpiGroup::broadcast_in_slices(Bytes mine, const Ranges& ranges, Read read) 
     const auto slice = [&](size_t r) { return part.slice(r, n); };
     staging_.resize(std::max(staging_.size(), part.size()));
     const auto receive = [&](size_t r, size_t from, Wire::Requests& requests) {
-      if (slice(r).size())
-        wire.receive(staging_.data() + (slice(r).first - at), slice(r).size(), static_cast<int>(from), swap_tag,
-                     requests);
+      wire.receive(staging_.data() + (slice(r).first - at), slice(r).size(), static_cast<int>(from), swap_tag,
+                   requests);
     };
     const auto send = [&](const std::byte* bytes, size_t r, size_t to, Wire::Requests& requests) {
-      if (slice(r).size()) wire.send(bytes, slice(r).size(), static_cast<int>(to), swap_tag, requests);
+      wire.send(bytes, slice(r).size(), static_cast<int>(to), swap_tag, requests);
     };
     Wire::Requests own, others;
     for (size_t r = 0; r < n; ++r) {

@@ -138,8 +138,8 @@ MpiGroup::Swap& MpiGroup::begin_swap(size_t number, Bytes mine, const Ranges& ra
     swap.peers[r] = r == me ? mine.data() + in.first : place;
     if (r == me) continue;
     const int peer = static_cast<int>(r);
-    if (in.size()) state_->wire.receive(place, in.size(), peer, swap_tag, swap.requests);
-    if (out.size()) state_->wire.send(mine.data() + out.first, out.size(), peer, swap_tag, swap.requests);
+    state_->wire.receive(place, in.size(), peer, swap_tag, swap.requests);
+    state_->wire.send(mine.data() + out.first, out.size(), peer, swap_tag, swap.requests);
     place += in.size();
   }
   return swap;

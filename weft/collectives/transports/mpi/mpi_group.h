@@ -9,7 +9,6 @@
 
 #include "weft/collectives/transports/job/job.h"
 #include "weft/collectives/transports/message_cost.h"
-#include "weft/collectives/transports/mpi/mpi_progress.h"
 #include "weft/collectives/transports/mpi/mpi_wire.h"
 #include "weft/collectives/transports/unfinished.h"
 
@@ -19,21 +18,15 @@ namespace weft {
 void poll(Job& job, int rank_on_node, const std::function<bool()>& done);
 void finish(Job& job, int rank_on_node, MPI_Request& request);
 
-// Messages are cut to this length, because MPI counts in 31 bits.
-constexpr size_t longest_message = size_t{16} << 20;
-
 // What all groups of a rank have begun and not ended.
 struct Outbox {
-  explicit Outbox(MpiProgress* progress) : progress(progress) {}
-
   struct Message {
     Tensor tensor;  // keeps the bytes
-    Wire::Requests request;
+    Wire::Requests requests;
   };
   std::deque<Message> messages;  // that MPI is still sending
   const std::shared_ptr<Unfinished> collectives = std::make_shared<Unfinished>();
-  MpiProgress* const progress;  // null if MPI can be called by one thread only
-  int groups = 1;               // how many have been made, to number them
+  int groups = 1;  // how many have been made, to number them
 
   void send(const Tensor& tensor, Transport::Range range, int to, int tag, const Wire& wire);
   void release_delivered();

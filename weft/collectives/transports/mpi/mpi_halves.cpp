@@ -96,11 +96,8 @@ class MpiGroup::Halves {
   }
   void swap(int peer, std::span<const std::byte> send, std::span<std::byte> receive) {
     Wire::Requests requests;
-    for (size_t at = 0; at < receive.size(); at += longest_message)
-      group_.state_->wire.receive(receive.data() + at, std::min(longest_message, receive.size() - at), peer, swap_tag,
-                                  requests);
-    for (size_t at = 0; at < send.size(); at += longest_message)
-      group_.state_->wire.send(send.data() + at, std::min(longest_message, send.size() - at), peer, swap_tag, requests);
+    group_.state_->wire.receive(receive.data(), receive.size(), peer, swap_tag, requests);
+    group_.state_->wire.send(send.data(), send.size(), peer, swap_tag, requests);
     group_.finish(requests);
   }
 

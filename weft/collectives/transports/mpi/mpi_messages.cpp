@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages between two ranks. The call comes before the bytes, and both are cut to pieces.
+// Messages between two ranks. The call comes before the bytes, and the wire cuts both to pieces.
 #include <algorithm>
 #include <cstring>
 
@@ -9,16 +9,15 @@ namespace weft {
 
 void Outbox::send(const Tensor& tensor, Transport::Range range, int to, int tag, const Wire& wire) {
   release_delivered();
-  for (size_t at = 0; at < range.size(); at += longest_message) {
-    const Transport::Range piece = range.piece(at, longest_message);
-    Message& message = messages.emplace_back(Message{tensor, {}});
-    wire.send(tensor.data<std::byte>() + piece.first, piece.size(), to, tag, message.request);
-  }
+  if (range.size() == 0) return;
+  Message& message = messages.emplace_back(Message{tensor, {}});
+  wire.send(tensor.data<std::byte>() + range.first, range.size(), to, tag, message.requests);
 }
 
 void Outbox::release_delivered() {
   for (int done = 1; done && !messages.empty();) {
-    MPI_Test(messages.front().request.data(), &done, MPI_STATUS_IGNORE);
+    Wire::Requests& requests = messages.front().requests;
+    MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE);
     if (done) messages.pop_front();
   }
 }
@@ -57,14 +56,12 @@ Call MpiGroup::receive(Call call, GroupRank from, std::span<std::byte> bytes) {
   Call sent;
   std::memcpy(&sent, first.data(), sizeof sent);
   const Range message{0, sizeof call + bytes.size()};
-  if (!sent.same_message(call) || first.size() != message.piece(0, longest_message).size())
+  if (!sent.same_message(call) || first.size() != message.piece(0, Wire::piece).size())
     state_->job->fail(state_->rank_on_node, wrong_message(sent, global(from), call, global({rank()})));
   std::copy(first.begin() + sizeof call, first.end(), bytes.begin());
-  for (size_t at = first.size(); at < message.size(); at += longest_message) {
-    state_->wire.receive(bytes.data() + at - sizeof call, message.piece(at, longest_message).size(), from.value, 0,
-                         requests);
-    finish(requests);
-  }
+  const std::span<std::byte> rest = bytes.subspan(first.size() - sizeof call);
+  state_->wire.receive(rest.data(), rest.size(), from.value, 0, requests);
+  finish(requests);
   end();
   return sent;
 }

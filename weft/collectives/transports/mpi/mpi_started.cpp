@@ -28,7 +28,6 @@ class MpiGroup::PendingCall final : public Transport::Started {
   const Tensor mine_;
   const size_t longest_;
   const int tag_;
-  const MpiProgress::Need need_{group_.state_->outbox->progress};
   Agreement agreement_;
   std::vector<Range> of_peers_;  // empty: all bytes, until it is known how many
   std::vector<std::byte> staging_;
@@ -72,11 +71,8 @@ void MpiGroup::PendingCall::post() {
       continue;
     }
     peers_.push_back(place);
-    for (size_t at = 0; at < in.size(); at += longest_message) {
-      const size_t count = in.piece(at, longest_message).size();
-      group_.state_->wire.receive(place, count, static_cast<int>(r), tag_, requests_);
-      place += count;
-    }
+    group_.state_->wire.receive(place, in.size(), static_cast<int>(r), tag_, requests_);
+    place += in.size();
   }
 }
 

@@ -74,7 +74,6 @@ class MpiGroup::PendingSum final : public Transport::Started {
   const Readers readers_;
   const weft::Fold fold_;
   const int tag_;
-  const MpiProgress::Need need_{group_.state_->outbox->progress};
   Agreement agreement_;
   std::vector<std::byte> staging_;
   std::vector<const std::byte*> peers_;
@@ -122,9 +121,7 @@ void MpiGroup::PendingSum::take_step() {
 }
 
 void MpiGroup::PendingSum::receive(std::byte* place, size_t bytes, int from) {
-  const Range all{0, bytes};
-  for (size_t at = 0; at < bytes; at += longest_message)
-    group_.state_->wire.receive(place + at, all.piece(at, longest_message).size(), from, tag_, requests_);
+  group_.state_->wire.receive(place, bytes, from, tag_, requests_);
 }
 
 void MpiGroup::PendingSum::receive_terms() {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/collectives/transports/mpi/mpi_wire.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -43,13 +44,15 @@ int Wire::most_threads() {
 }
 
 void Wire::send(const std::byte* bytes, size_t count, int to, int tag, Requests& requests) const {
-  MPI_Isend(bytes, static_cast<int>(count), MPI_BYTE, place(to).process, tag_of(tag, place(rank_), place(to)), *comm_,
-            &requests.emplace_back());
+  for (size_t at = 0; at < count; at += piece)
+    MPI_Isend(bytes + at, static_cast<int>(std::min(piece, count - at)), MPI_BYTE, place(to).process,
+              tag_of(tag, place(rank_), place(to)), *comm_, &requests.emplace_back());
 }
 
 void Wire::receive(std::byte* bytes, size_t count, int from, int tag, Requests& requests) const {
-  MPI_Irecv(bytes, static_cast<int>(count), MPI_BYTE, place(from).process, tag_of(tag, place(from), place(rank_)),
-            *comm_, &requests.emplace_back());
+  for (size_t at = 0; at < count; at += piece)
+    MPI_Irecv(bytes + at, static_cast<int>(std::min(piece, count - at)), MPI_BYTE, place(from).process,
+              tag_of(tag, place(from), place(rank_)), *comm_, &requests.emplace_back());
 }
 
 bool Wire::has_arrived(int from, int tag, MPI_Message& message, MPI_Status& status) const {

@@ -33,6 +33,9 @@ class Wire {
   // Tags are below tags().
   static constexpr int tags() { return 32768; }  // the last that every MPI library has is 32767
   static int most_threads();                     // of a process, for which the library's tags suffice
+  // Cut to pieces of this length, which MPI libraries send at once. Of a longer message a rank first tells the
+  // receiver, who asks for the bytes: both have to make calls meanwhile, and ranks that compute make few.
+  static constexpr size_t piece = size_t{16} << 10;
   void send(const std::byte* bytes, size_t count, int to, int tag, Requests& requests) const;
   void receive(std::byte* bytes, size_t count, int from, int tag, Requests& requests) const;
   bool has_arrived(int from, int tag, MPI_Message& message, MPI_Status& status) const;
