@@ -75,7 +75,8 @@ class ReducingTransport final : public ForwardingTransport {
       for (size_t r = part.peers.size(); r-- > 0;)
         for (size_t i = 0; i < sums.size(); ++i) sums[i] += reinterpret_cast<const double*>(part.peers[r])[i];
     });
-    std::memcpy(result.data(), sums.data(), result.size());
+    const size_t share = call.verb == Verb::all_reduce ? 0 : static_cast<size_t>(rank()) * result.size();
+    std::memcpy(result.data(), reinterpret_cast<const std::byte*>(sums.data()) + share, result.size());
     return true;
   }
 };
@@ -98,12 +99,30 @@ TEST_CASE("every distributed case matches its specification on a transport that 
   });
 }
 
-TEST_CASE("sum and mean by a transport's own reduction are correct") {
+TEST_CASE("sum and mean by a transport's own reduction are correct, and so are shares of them") {
   on_ranks_with<ReducingTransport>(Reductions::fast, [](Communicator& comm) {
-    const Tensor mine = data_of(number(comm), {7});
-    Tensor sum = data_of(0, {7});
-    for (int r = 1; r < comm.size(); ++r) sum = (sum + data_of(r, {7})).value();
+    const Shape shape{7 * comm.size()};
+    Tensor sum = data_of(0, shape);
+    for (int r = 1; r < comm.size(); ++r) sum = (sum + data_of(r, shape)).value();
+    const Tensor mine = data_of(number(comm), shape), mean = (sum / comm.size()).value();
+    const auto rows = [&](const Tensor& all, int64_t first, int64_t count) { return all.slice(first, first + count); };
+    const int64_t first = 7 * number(comm);
     expect_close(comm.all_reduce(mine), sum);
-    expect_close(comm.all_reduce(mine, ReduceOp::mean), sum / comm.size());
+    expect_close(comm.all_reduce(mine, ReduceOp::mean), mean);
+    expect_close(comm.reduce_scatter(mine), rows(sum, first, 7));
+    expect_close(comm.reduce_scatter(mine, ReduceOp::mean), rows(mean, first, 7));
+    Rows uneven(static_cast<size_t>(comm.size()), 7);  // the last rank has four rows more than the first
+    uneven.front() -= comm.size() > 1 ? 2 : 0;
+    uneven.back() += comm.size() > 1 ? 2 : 0;
+    expect_close(comm.reduce_scatter_v(mine, uneven),
+                 rows(sum, rows_before(uneven, number(comm)), rows_of_rank(uneven, number(comm))));
+  });
+}
+
+TEST_CASE("reductions in a fixed order leave a transport's own alone") {
+  on_ranks_with<ReducingTransport>(Reductions::ordered, [](Communicator& comm) {
+    const Random random{17, static_cast<uint64_t>(number(comm))};
+    const Tensor mine = Tensor::normal({100 * comm.size()}, random, 0, 1, DType::f64), sum = comm.all_reduce(mine);
+    expect_same_bits(comm.reduce_scatter(mine), sum.slice(100 * number(comm), 100 * number(comm) + 100));
   });
 }

@@ -56,10 +56,16 @@ class Pretended : public CardExchange {
     });
   }
 
-  Ticket reduce(const Call& call, std::span<const std::byte> mine, std::byte* result) override {
-    return post([=, this] { between_->combine(call, mine, {result, mine.size()}, checks::add_in_rank_order); });
+  Ticket reduce(const Call& call, std::span<const std::byte> mine, std::span<std::byte> result) override {
+    return post([=, this] {
+      std::vector<std::byte> whole(mine.size());
+      between_->combine(call, mine, whole, checks::add_in_rank_order);
+      std::copy_n(whole.begin() + (result.size() < mine.size() ? me() * result.size() : 0), result.size(),
+                  result.data());
+    });
   }
 
+  bool is_done(Ticket ticket) override { return ticket <= done_; }
   void await(Ticket ticket) noexcept override {
     for (; done_ < ticket; ++done_, queue_.pop_front()) queue_.front()();
   }
@@ -152,6 +158,46 @@ TEST_CASE("collectives started on cards can be finished in any order or dropped,
     start(group, 800, 0, 6, false);
   });
   CHECK(Pretended::left_behind == 0);  // what is left would point into memory that is in use elsewhere by now
+}
+
+TEST_CASE("what is started on cards is ready when it has arrived, and a group's work arrives in order") {
+  const int n = GENERATE(1, 2, 3, 5);
+  run(n, 4096, [&](Transport& group) {
+    const auto a = start(group, 700, 50, 1, false), b = start(group, 300, 0, 2, true),
+               c = start(group, 500, 10, 3, false);
+    require(!a->ready() && !b->ready() && !c->ready(), "ready: nothing has arrived");
+    finish(*b, 300, 0, n, 2);
+    require(a->ready() && b->ready() && !c->ready(), "ready: the first two have arrived");
+    finish(*c, 500, 10, n, 3);
+    finish(*a, 700, 50, n, 1);
+  });
+}
+
+TEST_CASE("blocks are gathered in one slice or many, as a whole or started, whether they are equal or not") {
+  const int n = GENERATE(1, 2, 3, 5);
+  const bool equal = GENERATE(true, false);
+  run(n, 4096, [&](Transport& group) {
+    const auto size_of_rank = [&](int r) { return equal ? size_t{5000} : static_cast<size_t>(3000 * r); };
+    std::vector<Transport::Range> of_peers;
+    for (int r = 0; r < n; ++r) of_peers.push_back({0, size_of_rank(r)});
+    const std::vector<Transport::Range> by_peers(of_peers.size(), {0, size_of_rank(group.rank())});
+    const size_t longest = size_of_rank(n - 1);
+    const Tensor mine = shown_tensor(group.rank(), size_of_rank(group.rank()), 3);
+    std::vector<size_t> seen(of_peers.size());
+    const auto read = [&](const Transport::Part& part) {
+      for (size_t r = 0; r < seen.size(); ++r) {
+        const Transport::Range here = part.of(r);
+        for (size_t i = here.first; i < std::min(here.last, of_peers[r].last); ++i, ++seen[r])
+          require(part.peers[r][i - here.first] == checks::pattern(static_cast<int>(r), i, 3), "byte ", i, " of rank ",
+                  r);
+      }
+    };
+    const Call call = describe(Verb::all_gather_v, Site::here());
+    group.exchange(call, {mine.data<std::byte>(), mine.bytes()}, longest, {of_peers, by_peers}, read);
+    group.start(call, mine, longest, {of_peers, by_peers})->finish(read);
+    for (int r = 0; r < n; ++r)
+      require(seen[static_cast<size_t>(r)] == 2 * size_of_rank(r), "not all bytes of rank ", r, " were read");
+  });
 }
 
 TEST_CASE("a library reduction is used only where it equals ours up to the order of summation") {
@@ -258,6 +304,19 @@ TEST_CASE("work queued behind a rank's own work, or done in time, is not reporte
   std::this_thread::sleep_for(400ms);
   CHECK(watch.next() == 5);
   CHECK_FALSE(card.aborted);
+}
+
+TEST_CASE("whether work on a card is done is checked when somebody asks, and an error is thrown there") {
+  Card card;
+  Watch watch(card, 60s);
+  begin_work(watch);
+  CHECK_FALSE(watch.look(1));
+  card.done = 1;
+  CHECK(watch.look(1));
+  CHECK(watch.is_done(1));
+  card.broken = true;
+  CHECK_THROWS_WITH(watch.look(1), Contains("a cable is unplugged in barrier"));
+  CHECK_THROWS_WITH(watch.look(1), Contains("a cable is unplugged in barrier"));
 }
 
 TEST_CASE("the work in flight on a card is bounded, and an error of its library is reported at once") {

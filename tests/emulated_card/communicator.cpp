@@ -2,6 +2,7 @@
 #include "tests/emulated_card/communicator.h"
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 using namespace weft::emulated;
@@ -18,7 +19,12 @@ Refusals& refusals() {
   return instance;
 }
 
+std::array<std::atomic<int64_t>, verbs> asked;
+
 }  // namespace
+
+void count(Verb verb) { ++asked[static_cast<size_t>(verb)]; }
+int64_t asked_so_far(Verb verb) { return asked[static_cast<size_t>(verb)]; }
 
 ncclResult_t refuse(ncclResult_t error, std::string why) {
   const std::lock_guard lock(refusals().mutex);

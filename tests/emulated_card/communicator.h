@@ -7,6 +7,7 @@
 
 #include <array>
 #include <condition_variable>
+#include <cstdint>
 #include <map>
 #include <mutex>
 #include <string>
@@ -29,6 +30,10 @@ struct Request {
   Operation operation;
   int sender = -1, receiver = -1;
 };
+
+// How many operations of a kind all ranks have asked for so far. A message is two: a send and a receive.
+void count(Verb verb);
+int64_t asked_so_far(Verb verb);
 
 ncclResult_t refuse(ncclResult_t error, std::string why);  // returns the error
 const char* last_refusal();

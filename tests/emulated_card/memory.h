@@ -2,12 +2,14 @@
 #pragma once
 // The memory of the emulated cards, and the host memory that they can access. The host and other cards cannot access a
 // card's memory: an attempt ends with a segmentation fault. New memory holds NaN.
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
 namespace weft::emulated {
 
-constexpr int cards = 3;  // so that ranks can have one each
+constexpr int cards = 5;                    // so that ranks can have one each
+inline std::atomic<int> visible_cards = 3;  // as many as most tests need: each makes them longer
 constexpr int no_card = -1, every_card = -2;
 constexpr size_t card_bytes = size_t{16} << 30;
 

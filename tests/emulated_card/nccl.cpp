@@ -53,16 +53,17 @@ template <class Change> ncclResult_t at_rest(const char* call, ncclComm_t comm, 
   return comm->fail(ncclInvalidArgument, name + ": the communicator has not said that it is at rest");
 }
 
-// What is wrong with an operation's memory, or nothing.
+// What is wrong with an operation's memory, or nothing. One rank's elements may be in place.
 const char* objection(const Operation& operation, size_t ranks, size_t rank, int card) {
-  const bool gathers = operation.verb == Verb::all_gather;
-  const size_t bytes = operation.bytes(), received = gathers ? ranks * bytes : bytes;
+  const bool gathers = operation.verb == Verb::all_gather, scatters = operation.verb == Verb::reduce_scatter;
+  const size_t bytes = operation.bytes(), sent = scatters ? ranks * bytes : bytes,
+               received = gathers ? ranks * bytes : bytes;
   const std::byte *const from = operation.from, *const to = operation.to;
   if (bytes == 0) return nullptr;
-  if ((from && card_of(from, bytes) != card) || (to && card_of(to, received) != card))
+  if ((from && card_of(from, sent) != card) || (to && card_of(to, received) != card))
     return "memory that is not on the communicator's card";
-  if (!from || !to || from == to + (gathers ? rank * bytes : 0)) return nullptr;
-  return from < to + received && to < from + bytes ? "memory that overlaps" : nullptr;
+  if (!from || !to || from + (scatters ? rank * bytes : 0) == to + (gathers ? rank * bytes : 0)) return nullptr;
+  return from < to + received && to < from + sent ? "memory that overlaps" : nullptr;
 }
 
 ncclResult_t ask(const char* call, ncclComm_t comm, Request request) {
@@ -79,6 +80,7 @@ ncclResult_t ask(const char* call, ncclComm_t comm, Request request) {
     if (peer < 0 || peer >= ranks || (message && peer == comm->rank)) why = "no such peer";
     if (!request.stream || request.stream->card() != comm->card) why = "no stream of the communicator's card";
     if (why) return comm->fail(ncclInvalidArgument, name + ": " + why);
+    count(operation.verb);
     if (message || operation.count > 0) group.requests.emplace_back(comm, request);
     return ncclSuccess;
   });
@@ -207,6 +209,10 @@ ncclResult_t ncclBroadcast(const void* from, void* to, size_t count, ncclDataTyp
 ncclResult_t ncclAllReduce(const void* from, void* to, size_t count, ncclDataType_t type, ncclRedOp_t op,
                            ncclComm_t comm, cudaStream_t stream) {
   return ask("ncclAllReduce", comm, {stream, {Verb::all_reduce, given(from), given(to), count, type, op}});
+}
+ncclResult_t ncclReduceScatter(const void* from, void* to, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                               ncclComm_t comm, cudaStream_t stream) {
+  return ask("ncclReduceScatter", comm, {stream, {Verb::reduce_scatter, given(from), given(to), count, type, op}});
 }
 ncclResult_t ncclSend(const void* from, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                       cudaStream_t stream) {

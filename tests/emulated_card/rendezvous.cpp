@@ -18,16 +18,19 @@ template <class C> C combine(int reduction, C a, C b) {
   }
 }
 
+// To all ranks, or to each its share.
 template <class T> void reduce(const std::vector<Rendezvous::Part>& parts) {
   using C = Compute<T>;
   const auto value = [&](const Rendezvous::Part& part, size_t i) {
     return static_cast<C>(reinterpret_cast<const T*>(part.operation.from)[i]);
   };
   const auto [count, reduction] = std::pair(parts[0].operation.count, parts[0].operation.variant);
-  for (size_t i = 0; i < count; ++i) {
+  const bool scatters = parts[0].operation.verb == Verb::reduce_scatter;
+  for (size_t i = 0; i < (scatters ? parts.size() * count : count); ++i) {
     C result = value(parts[0], i);
     for (size_t r = 1; r < parts.size(); ++r) result = combine(reduction, result, value(parts[r], i));
-    for (const Rendezvous::Part& part : parts) reinterpret_cast<T*>(part.operation.to)[i] = T(result);
+    for (size_t r = 0; r < parts.size(); ++r)
+      if (!scatters || i / count == r) reinterpret_cast<T*>(parts[r].operation.to)[i % count] = T(result);
   }
 }
 
@@ -53,7 +56,7 @@ bool Rendezvous::asked_by_all() const {
 void Rendezvous::hold() {
   over = true;
   const Operation& first = parts[0].operation;
-  if (first.verb == Verb::all_reduce) switch (first.type) {
+  if (first.verb == Verb::all_reduce || first.verb == Verb::reduce_scatter) switch (first.type) {
       case ncclUint8: return reduce<uint8_t>(parts);
       case ncclInt64: return reduce<int64_t>(parts);
       case ncclFloat32: return reduce<float>(parts);

@@ -10,14 +10,15 @@
 
 namespace weft::emulated {
 
-enum class Verb { all_gather, broadcast, all_reduce, message };
+enum class Verb { all_gather, broadcast, all_reduce, reduce_scatter, message };
+constexpr size_t verbs = 5;
 
 // One rank's request.
 struct Operation {
   Verb verb;
   const std::byte* from;  // null for a receiver
   std::byte* to;          // null for a sender
-  size_t count;           // number of elements from one rank
+  size_t count;           // number of elements of one rank, before a gathering or after a scattering
   ncclDataType_t type;
   int variant = 0;  // the root, or the reduction
 

@@ -65,7 +65,7 @@ cudaError_t cudaGetLastError() {
 
 // ---- Cards
 cudaError_t cudaGetDeviceCount(int* count) {
-  *count = cards;
+  *count = visible_cards;
   return ended(cudaSuccess);
 }
 cudaError_t cudaSetDevice(int device) {

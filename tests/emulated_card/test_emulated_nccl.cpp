@@ -195,6 +195,21 @@ TEST_CASE("NCCL messages, broadcasts and reductions of every type arrive") {
   CHECK(reduced(ncclInt64, length / 2, ncclMax) == 3);
 }
 
+TEST_CASE("each rank gets its part of what NCCL reduces and scatters") {
+  const Ranks ranks(3);
+  gather_on_all(ranks);  // the numbers of ranks 0, 1 and 2: 1, 2 and 3, `length` of each
+  for (const auto& [comm, stream, from, to] : ranks)
+    grouped([&, comm = comm, stream = stream, from = from, to = to] {
+      ncclReduceScatter(to, from, length, ncclFloat32, ncclProd, comm, stream);
+    });
+  for (const Rank& rank : ranks) CHECK(state_of(rank.comm) == ncclSuccess);
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    float value = 0;
+    cudaMemcpyAsync(&value, ranks[r].from + length - 1, sizeof value, cudaMemcpyDeviceToHost, ranks[r].stream);
+    CHECK(value == std::pow(static_cast<float>(r + 1), 3.0f));
+  }
+}
+
 TEST_CASE("mismatched NCCL operations are an error on every rank and end waits on streams") {
   const auto state_after = [](auto ask) {
     const Ranks ranks(2);
@@ -272,6 +287,18 @@ TEST_CASE("NCCL refuses overlapping or foreign memory, streams of other cards, a
   CHECK(gathered(5000, [](float* from, float* to) { return std::pair(from, to); }) == ncclInvalidArgument);
   CHECK(gathered(9, [](float*, float* to) { return std::pair(to, to); }) == ncclInvalidArgument);
   CHECK(gathered(9, [](float*, float* to) { return std::pair(to + 9, to); }) == ncclInProgress);
+  const auto scattered = [](size_t count, size_t from, size_t to) {
+    const Ranks ranks(2);
+    return grouped([&] {
+      ncclReduceScatter(ranks[1].to + from, ranks[1].to + to, count, ncclFloat32, ncclSum, ranks[1].comm,
+                        ranks[1].stream);
+    });
+  };
+  CHECK(scattered(9, 0, 18) == ncclInProgress);
+  CHECK(scattered(9, 0, 9) == ncclInProgress);  // in place
+  CHECK(scattered(9, 0, 0) == ncclInvalidArgument);
+  CHECK(scattered(9, 0, 17) == ncclInvalidArgument);
+  CHECK(scattered(length, length, 0) == ncclInvalidArgument);
   CHECK(sent(0) == ncclInProgress);
   CHECK(sent(1) == ncclInvalidArgument);
   CHECK(sent(2) == ncclInvalidArgument);

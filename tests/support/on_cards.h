@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Ranks with a card each, as many as there are cards, to be connected by NCCL.
+#include <algorithm>
+
 #include "tests/support/catch.h"
 #include "weft/collectives/communicator.h"
 #include "weft/collectives/transports/nccl/nccl.h"
@@ -40,16 +42,20 @@ template <class Body> void on_threads_with_cards(int ranks, const Body& body, Ca
   }));
 }
 
-// Calls body(group) before NCCL is connected.
-template <class Body> void on_cards_of(int at_least, const Body& body) {
-  if (usable_cards() < at_least) {
-    WARN("NCCL can use " << usable_cards() << " cards, " << at_least << " are needed: skipped");
+// Calls body(group) on ranks with a card each, before NCCL is connected; with a warning instead if there are too few.
+template <class Body> void on_ranks_with_cards(int ranks, const Body& body) {
+  if (usable_cards() < ranks) {
+    WARN("NCCL can use " << usable_cards() << " cards, " << ranks << " are needed: skipped");
     return;
   }
-  run_ranks(usable_cards(), [&](std::unique_ptr<Transport> group) {
+  run_ranks(ranks, [&](std::unique_ptr<Transport> group) {
     take_card(group->rank());
     body(std::move(group));
   });
+}
+// The same on as many ranks as there are cards.
+template <class Body> void on_cards_of(int at_least, const Body& body) {
+  on_ranks_with_cards(std::max(at_least, usable_cards()), body);
 }
 
 }  // namespace weft

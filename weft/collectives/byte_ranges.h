@@ -21,6 +21,11 @@ struct ByteRange {
     return piece(r * each, each);
   }
 };
+// Whether there are any, and all are of one size.
+inline bool of_one_size(std::span<const ByteRange> ranges) {
+  const auto fits = [&](const ByteRange& range) { return range.size() == ranges[0].size(); };
+  return !ranges.empty() && std::all_of(ranges.begin(), ranges.end(), fits);
+}
 // Which bytes move: those of each rank's memory that this rank reads, and those of its own that each rank reads. All
 // ranks know both from the arguments of the call. If they are empty, every rank reads all bytes of all ranks.
 struct ByteRanges {

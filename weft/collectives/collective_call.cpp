@@ -23,6 +23,13 @@ Origin result_origin(const Tensor& x, const Call& call) {
   return x.origin_bits() != 0 ? Origin{x.origin().tape, name(call.verb)} : Origin();
 }
 
+bool reduce_in_any_order(Transport& transport, const Call& call, const Tensor& x, Tensor& result) {
+  if (!transport.combine_in_any_order(call, bytes_of(x), {result.mutate<std::byte>(), result.bytes()})) return false;
+  if (call.op == ReduceOp::mean)
+    backend(result.device()).unary(Unary::Affine, {1.0 / transport.size(), 0}, result, result);
+  return true;
+}
+
 }  // namespace
 
 CollectiveCall::CollectiveCall(const Call& call, Tensor x, size_t longest, Tensor y, Moves moves)
@@ -49,10 +56,11 @@ void CollectiveCall::prepare(const Transport& transport) {
   if (must_synchronize_) backend(device).synchronize();
 }
 
-Tensor CollectiveCall::run(Transport& transport, std::optional<Transport::Reads> reads,
+Tensor CollectiveCall::run(Transport& transport, bool in_any_order, std::optional<Transport::Reads> reads,
                            std::span<const Transport::Range> slices) {
   prepare(transport);
-  if (!reads || !combine(transport, *reads, slices))
+  const bool shares = in_any_order && of_one_size(slices) && reduce_in_any_order(transport, call_, x_, staging_);
+  if (!shares && (!reads || !combine(transport, *reads, slices)))
     transport.exchange(call_, bytes_of(x_), longest_, ranges(), [this](const Transport::Part& part) { read(part); });
   return result();
 }
@@ -134,10 +142,8 @@ void all_reduce(Transport& transport, const Call& call, const Tensor& x, Tensor&
   Backend& on = backend(device);
   const bool must_synchronize = !transport.keeps_stream_order();
   if (must_synchronize) on.synchronize();
-  const std::span<std::byte> result_bytes{result.mutate<std::byte>(), result.bytes()};
-  if (in_any_order && transport.combine_in_any_order(call, bytes_of(exposed), result_bytes)) {
-    if (call.op == ReduceOp::mean) on.unary(Unary::Affine, {1.0 / transport.size(), 0}, result, result);
-  } else {
+  if (!in_any_order || !reduce_in_any_order(transport, call, exposed, result)) {
+    const std::span<std::byte> result_bytes{result.mutate<std::byte>(), result.bytes()};
     const Fold fold{everyone, call.op, x.dtype(), device, !must_synchronize};
     if (!transport.combine_near_first(call, bytes_of(exposed), result_bytes, {[](int, int) { return true; }, {}, fold}))
       transport.combine(call, bytes_of(exposed), result_bytes, [&](const Transport::Part& part, std::byte* to) {

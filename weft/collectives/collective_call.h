@@ -23,7 +23,8 @@ class CollectiveCall {
   CollectiveCall(const Call& call, Tensor x, size_t longest, Tensor y, Moves moves);
 
   // The whole collective; returns its result. Reductions tell which rank reads which, and which bytes, unless all.
-  Tensor run(Transport& transport, std::optional<Transport::Reads> reads = {},
+  // Sums of slices of one size may be in any order.
+  Tensor run(Transport& transport, bool in_any_order, std::optional<Transport::Reads> reads = {},
              std::span<const Transport::Range> slices = {});
   std::unique_ptr<Transport::Started> start(Transport& transport, std::optional<Transport::Reads> reads = {},
                                             std::span<const Transport::Range> slices = {});

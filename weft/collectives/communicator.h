@@ -18,8 +18,8 @@ enum class Reductions : uint8_t { ordered, fast };
 
 class Communicator {  // must outlive the tapes it is used on, and the collectives it has started
  public:
-  // With `fast`, all_reduce uses the transport's own algorithm if there is one. Then the order of the terms, and with
-  // it the last digits, may differ between runs, numbers of ranks and transports, but not between ranks.
+  // With `fast`, all_reduce and reduce_scatter use the transport's own algorithm if there is one. Then the order of the
+  // terms, and with it the last digits, may differ between runs, numbers of ranks and transports, not between ranks.
   explicit Communicator(std::unique_ptr<Transport> transport, Reductions reductions = Reductions::ordered);
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -39,7 +39,8 @@ class Communicator {  // must outlive the tapes it is used on, and the collectiv
   Tensor run(const AllReduce& verb, const Tensor& x, Site site = Site::here());
   template <class Verb> Tensor run(const Verb& verb, const Tensor& x, Site site = Site::here()) {
     CollectiveCall call = plan(verb, x, site);
-    return with_reads(verb, x, [&](auto... reads) { return call.run(*transport_, reads...); });
+    const bool fast = reductions_ == Reductions::fast;
+    return with_reads(verb, x, [&](auto... reads) { return call.run(*transport_, fast, reads...); });
   }
   template <class Verb> Pending start(const Verb& verb, Tensor x, Site site = Site::here()) {
     return with_reads(verb, x,

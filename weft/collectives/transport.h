@@ -97,8 +97,8 @@ class Transport {
   // exposes the same number of bytes. Returns false on every rank if none are near.
   virtual bool combine_near_first(const Call&, Bytes, std::span<std::byte>, const Sums&) { return false; }
 
-  // The call's reduction by an algorithm of the transport's own, which may add in any order. Returns false on every
-  // rank if there is none.
+  // The call's reduction by an algorithm of the transport's own, which may add in any order; of a reduce_scatter, in
+  // equal shares, this rank's share. Returns false on every rank if there is none.
   virtual bool combine_in_any_order(const Call&, Bytes, std::span<std::byte>) { return false; }
 
   // Messages between two ranks, in order per pair. `send` keeps a copy and does not wait for the receiver; `receive`

@@ -106,7 +106,8 @@ bool MpiGroup::combine_for_each(const Call& requested, Bytes mine, std::span<std
 }
 
 bool MpiGroup::combine_in_any_order(const Call& requested, Bytes mine, std::span<std::byte> result) {
-  if (state_->wire.threads() > 1 || !mpi_reduces(requested, mine.size())) return false;
+  if (requested.verb != Verb::all_reduce || state_->wire.threads() > 1 || !mpi_reduces(requested, mine.size()))
+    return false;
   Call call = requested;
   call.sequence = ++state_->calls;
   begin(call);

@@ -65,9 +65,9 @@ std::array<double, 3> measured(Pair& pair) {
   const double empty = pair.fastest_round_trip(1, 8, 10);
   constexpr int burst = 16;
   const double overhead = std::max(pair.fastest_round_trip(burst, 8, 3) - empty, 0.0) / (burst - 1);
-  int bytes = 32 << 10;
-  double seconds = pair.agreed(pair.round_trip(1, bytes));
-  while (seconds < 4e-3 && bytes < 1 << 20) seconds = pair.agreed(pair.round_trip(1, bytes *= 2));
+  int bytes = 8 << 10;
+  double seconds = pair.agreed(pair.fastest_round_trip(1, bytes, 3));
+  while (seconds < 4e-3 && bytes < 1 << 18) seconds = pair.agreed(pair.fastest_round_trip(1, bytes *= 2, 3));
   return {empty / 2, overhead, std::max(seconds - empty, seconds / 2) / bytes};
 }
 

@@ -27,9 +27,11 @@ class CardExchange {
   virtual Ticket swap(const Call& call, const std::byte* mine, std::span<const Transport::Range> out,
                       std::span<const size_t> counts, std::byte* received) = 0;
 
-  // The call's reduction, in any order, for calls for which library_reduces holds. `result` may be `mine`.
-  virtual Ticket reduce(const Call& call, std::span<const std::byte> mine, std::byte* result) = 0;
+  // The call's reduction, in any order, for calls for which library_reduces holds; of a reduce_scatter, this rank's
+  // share. `result` may be `mine`.
+  virtual Ticket reduce(const Call& call, std::span<const std::byte> mine, std::span<std::byte> result) = 0;
 
+  virtual bool is_done(Ticket ticket) = 0;
   virtual void await(Ticket ticket) noexcept = 0;  // the next verb reports errors
 };
 

@@ -73,7 +73,8 @@ class Nccl : public CardExchange, public Watch::Watched {
   Ticket gather(const Call& call, const std::byte* mine, std::span<const size_t> counts, std::byte* all) override;
   Ticket swap(const Call& call, const std::byte* mine, std::span<const Transport::Range> out,
               std::span<const size_t> counts, std::byte* received) override;
-  Ticket reduce(const Call& call, std::span<const std::byte> mine, std::byte* result) override;
+  Ticket reduce(const Call& call, std::span<const std::byte> mine, std::span<std::byte> result) override;
+  bool is_done(Ticket ticket) override { return watch_->look(ticket); }
   void await(Ticket ticket) noexcept override;
 
  private:
@@ -222,10 +223,11 @@ CardExchange::Ticket Nccl::swap(const Call& call, const std::byte* mine, std::sp
   });
 }
 
-CardExchange::Ticket Nccl::reduce(const Call& call, std::span<const std::byte> mine, std::byte* result) {
+CardExchange::Ticket Nccl::reduce(const Call& call, std::span<const std::byte> mine, std::span<std::byte> result) {
+  const auto reduction = call.verb == Verb::all_reduce ? ncclAllReduce : ncclReduceScatter;
   return enqueue(call, [&] {
-    return ncclAllReduce(mine.data(), result, mine.size() / size_of(call.dtype), nccl_type(call.dtype),
-                         nccl_operation(call.op), comm_, stream_);
+    return reduction(mine.data(), result.data(), result.size() / size_of(call.dtype), nccl_type(call.dtype),
+                     nccl_operation(call.op), comm_, stream_);
   });
 }
 

@@ -14,6 +14,12 @@ constexpr size_t alignment = 64;
 // Rounds down to a multiple of the alignment, but not to zero.
 size_t aligned(size_t bytes) { return std::max(bytes / alignment * alignment, alignment); }
 
+// Whether all ranks gather equal blocks. They all know, since these verbs compare the counts of rows.
+bool gathers_evenly(const Call& call, const Transport::Ranges& ranges) {
+  return (call.verb == Verb::all_gather || call.verb == Verb::all_gather_v) && of_one_size(ranges.of_peers) &&
+         ranges.longest_of_peers() > 0;
+}
+
 }  // namespace
 
 NcclGroup::NcclGroup(std::unique_ptr<Transport> host, Connect connect, std::string library, Where where)
@@ -61,13 +67,15 @@ CardExchange::Ticket NcclGroup::gather(const Call& call, const std::byte* mine, 
 CardExchange::Ticket NcclGroup::swap(const Call& call, const std::byte* mine, const Ranges& ranges, size_t skipped,
                                      size_t part, std::byte* to) {
   const auto me = static_cast<size_t>(rank());
+  const bool evenly = gathers_evenly(call, ranges);
   for (size_t r = 0; r < counts_.size(); ++r) {
     const Range in = ranges.of_peers[r].piece(skipped, part);
     begins_[r] = in.first;
-    counts_[r] = r == me ? 0 : in.size();
+    counts_[r] = r == me && !evenly ? 0 : in.size();
     slices_[r] = ranges.by_peers[r].piece(skipped, part);
   }
   set_peers(to);
+  if (evenly) return exchange().gather(call, mine + begins_[me], counts_, to);
   peers_[me] = mine + begins_[me];
   return exchange().swap(call, mine, slices_, counts_, to);
 }
@@ -117,6 +125,7 @@ class NcclGroup::PendingCall : public Started {
   PendingCall(const PendingCall&) = delete;
   ~PendingCall() override { group_.exchange().await(ticket_); }
 
+  bool ready() override { return group_.exchange().is_done(ticket_); }
   void finish(Read read) override {
     group_.exchange().await(ticket_);
     if (longest_ > 0) read({0, longest_, peers_, begins_});
@@ -165,7 +174,7 @@ bool NcclGroup::combine_in_any_order(const Call& call, Bytes mine, std::span<std
   if (!on_card(call)) return host_->combine_in_any_order(call, mine, result);
   if (!library_reduces(call)) return false;
   agree(call, mine.size(), mine.size());
-  if (!mine.empty()) exchange().await(exchange().reduce(call, mine, result.data()));
+  if (!mine.empty()) exchange().await(exchange().reduce(call, mine, result));
   return true;
 }
 

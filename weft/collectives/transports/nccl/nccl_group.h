@@ -69,7 +69,8 @@ class NcclGroup : public Transport {
   Tensor workspace(size_t bytes) const;
   // Gathers the bytes [first, last) of all ranks, and sets peers_ to where they are once the ticket is done.
   CardExchange::Ticket gather(const Call& call, const std::byte* mine, size_t first, size_t last, std::byte* to);
-  // Swaps the bytes from `skipped` to skipped + part of every range, and sets peers_ and begins_.
+  // Swaps the bytes from `skipped` to skipped + part of every range, or gathers them if every rank gets equal blocks of
+  // all ranks. Sets peers_ and begins_.
   CardExchange::Ticket swap(const Call& call, const std::byte* mine, const Ranges& ranges, size_t skipped, size_t part,
                             std::byte* to);
   void set_peers(std::byte* packed);  // for bytes in rank order, counts_ of each rank

@@ -46,6 +46,13 @@ bool Watch::is_done(uint64_t work) {
   return work <= done_;
 }
 
+bool Watch::look(uint64_t work) {
+  const auto lock = hold();
+  check();
+  if (fault_) throw_fault();
+  return work <= done_;
+}
+
 std::unique_lock<std::mutex> Watch::hold() {
   std::unique_lock lock(mutex_);
   if (fault_) throw_fault();

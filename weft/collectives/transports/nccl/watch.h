@@ -38,7 +38,8 @@ class Watch {
   // `next` waits until a slot is free, and returns the number of the next piece of work; `begin` counts it as enqueued.
   uint64_t next();
   void begin(const Call& call);
-  bool is_done(uint64_t work);
+  bool is_done(uint64_t work);  // as of the last check
+  bool look(uint64_t work);     // checks whether it is done; throws the fault if something was aborted
 
   // While the caller holds this lock, nothing is aborted. Throws the fault if something was aborted before.
   std::unique_lock<std::mutex> hold();
