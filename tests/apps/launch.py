@@ -18,6 +18,8 @@ import sys
 import tempfile
 import time
 
+import launchers
+
 parser = argparse.ArgumentParser()
 parser.add_argument("program")
 parser.add_argument("--mpiexec")
@@ -144,12 +146,13 @@ def check_signals(folder, ranks, processes):
     """The first signal asks a training to stop and ends other programs; the second ends both."""
     way, kind = dict(ranks=ranks, processes=processes), f"{ranks} {'processes' if processes else 'threads'}"
     interrupt, hang_up = signal.SIGINT, signal.SIGHUP
+    interrupted = launchers.code_after_signal(arguments.mpiexec if processes else None, 130)
     signal.signal(hang_up, signal.SIG_DFL)  # ignored under nohup, and inherited by the programs started here
     before = start_and_signal("--fault", "before", signals=[interrupt], after="probes before", out=folder / f"before-{kind}", **way)
-    check(f"{kind} are interrupted before training", before.returncode == 130 and said_once(before, "stopped at once"), before)
+    check(f"{kind} are interrupted before training", before.returncode == interrupted and said_once(before, "stopped at once"), before)
     out = folder / f"after-{kind}"
     after = start_and_signal("--fault", "after", signals=[interrupt], after="probes after", out=out, **way)
-    check(f"{kind} are interrupted after training", after.returncode == 130 and said_once(after, "stopped at once"), after)
+    check(f"{kind} are interrupted after training", after.returncode == interrupted and said_once(after, "stopped at once"), after)
     check(f"{kind} have saved what they trained", len(list((out / "checkpoints").glob("*40*"))) > 0, after)
     if processes:  # mpiexec handles these itself
         return
@@ -216,6 +219,24 @@ def check_numbers_of_ranks(folder):
         check("ranks with different options", run.returncode == 78 and said_once(run, "'seed = 1' and 'seed = 2'"), run)
 
 
+def check_launchers(folder):
+    """A launcher by which processes cannot find each other is refused, on each of them."""
+    out = folder / "launchers"
+    library = re.search(r"MPICH|Open MPI|no MPI", start("--dry-run").stdout)[0]
+    for launcher in launchers.unsuitable[library]:
+        tasks = launchers.tasks_on([2, 1])
+        jobs = [subprocess.Popen(command_of(out=out), env=launchers.environment_of(launcher, task), stdout=subprocess.PIPE,
+                                 stderr=subprocess.PIPE, text=True) for task in tasks]
+        ended = [subprocess.CompletedProcess(job.args, job.wait(timeout=60), *job.communicate()) for job in jobs]
+        complaint = launchers.refusal_complaint(ended, library, len(tasks))
+        left = [file for job in jobs for file in pathlib.Path("/dev/shm").glob(f"weft-{job.pid}-*")]
+        check(f"{launcher.__name__} is refused: {complaint}, left {left}", not complaint and not left and not out.exists())
+    if arguments.mpiexec:
+        run = subprocess.run([arguments.mpiexec, "-n", "3", *launchers.suitable_srun, arguments.program, "--out", out],
+                             capture_output=True, text=True, timeout=60)
+        check("a suitable srun", run.returncode == 0 and "(3 ranks)" in run.stdout and weights(run), run)
+
+
 with tempfile.TemporaryDirectory(prefix="weft_launch_") as name:
     folder = pathlib.Path(name)
     check_runs(folder)
@@ -226,6 +247,7 @@ with tempfile.TemporaryDirectory(prefix="weft_launch_") as name:
         check_mistakes(folder, ranks, processes)
         check_signals(folder, ranks, processes)
     check_environment(folder)
+    check_launchers(folder)
     check_words(folder)
     check_numbers_of_ranks(folder)
 for log in named_logs:

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a user sees during a run.
+#include <pty.h>
+#include <unistd.h>
+
 #include <cstdlib>
 
 #include "apps/shared/run/progress.h"
@@ -86,6 +89,20 @@ TEST_CASE("progress written to a file is neither rewritten nor colored") {
   const Progress::Style style = Progress::style_for(screen.file(), false, false);
   CHECK_FALSE(style.live);
   CHECK_FALSE(style.color);
+}
+
+TEST_CASE("a terminal without a width is taken for a file") {
+  for (const unsigned short width : {0, 90}) {
+    const winsize size{.ws_row = 30, .ws_col = width, .ws_xpixel = 0, .ws_ypixel = 0};
+    int user = -1, program = -1;
+    REQUIRE(openpty(&user, &program, nullptr, nullptr, &size) == 0);
+    std::FILE* const output = fdopen(program, "w");
+    const Progress::Style style = Progress::style_for(output, false, false);
+    CHECK(style.live == (width > 0));
+    CHECK(style.columns == (width > 0 ? width : 80));
+    std::fclose(output);
+    close(user);
+  }
 }
 
 TEST_CASE("text is wrapped and aligned to its last column, and long words stay whole") {

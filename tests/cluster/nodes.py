@@ -1,19 +1,21 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Programs on several nodes (the script cluster, beside this file): the same weights wherever ranks are, no more bytes
-than sums and features take, and an end in time when a link is cut or a node is gone. The exit status is 77, "skipped",
-where there can be no such nodes.
+"""Programs on several nodes (the script cluster, beside this file), by the mpiexec of the MPI they were built with: the
+same weights wherever ranks are, no more bytes than sums and features take, and an end in time when a link is cut or a
+node is gone. The exit status is 77, "skipped", where there can be no such nodes.
 
-    tests/cluster/nodes.py TRAIN_CONTRASTIVE [OTHER PROGRAM...] --collectives PROGRAM --training PROGRAM [--only WORD...]
-        [--everywhere] [--faults N]
+    tests/cluster/nodes.py TRAIN_CONTRASTIVE [OTHER PROGRAM...] --collectives PROGRAM --training PROGRAM
+        [--only WORD...] [--everywhere] [--faults N] [--ends N]
 """
 import argparse
 import contextlib
+import itertools
 import math
 import os
 import pathlib
 import random
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -22,6 +24,7 @@ import time
 
 here = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(here.parent / "apps"))
+import launchers
 from processes import kill_all, processes_of
 
 environment = {**os.environ, "WEFT_CLUSTER": f"weft{os.getpid()}", "MPIEXEC_TIMEOUT": "300"}
@@ -42,6 +45,19 @@ def nodes(number, rate="1gbit"):
         cluster("down")
 
 
+def processes_on_nodes():
+    """Those of ranks, and those by which mpiexec starts them."""
+    return map(int, cluster("processes").stdout.split())
+
+
+def left_on_nodes():
+    """Processes and files of jobs that are over. mpiexec may end a moment before those by which it starts ranks."""
+    latest = time.monotonic() + 2
+    while (processes := [*processes_on_nodes()]) and time.monotonic() < latest:
+        time.sleep(0.1)
+    return processes + cluster("files").stdout.split()
+
+
 def on_nodes(ranks, command):
     return [here / "cluster", "run", ",".join(map(str, ranks)), *command]
 
@@ -49,7 +65,8 @@ def on_nodes(ranks, command):
 class Bench:
     def __init__(self, folder, options):
         self.folder, self.runs = folder, 0
-        self.programs, self.faults, self.everywhere = options.programs, options.faults, options.everywhere
+        self.programs, self.everywhere = options.programs, options.everywhere
+        self.faults, self.ends = options.faults, options.ends
         self.collectives, self.training = options.collectives, options.training
         make = here.parent / "apps" / "small_data.py"
         subprocess.run([sys.executable, make, folder / "data", "--train", str(samples), "--test", "32"], check=True)
@@ -60,11 +77,15 @@ class Bench:
         no_probes = ["--no-probes"] if program == self.programs[0] else []
         return [program, *no_probes, "--data", self.folder / "data", "--out", out, *options], out
 
-    def weights(self, program, options, ranks=None):
-        """Of a run on nodes, or on eight threads."""
-        command, _ = self.command(program, *small, "--steps", str(steps), *options, *(() if ranks else ("--ranks", "8")))
-        ended = subprocess.run(on_nodes(ranks, command) if ranks else command, env=environment, capture_output=True,
-                               text=True, timeout=120)
+    def weights(self, program, options, ranks=None, through=(), **variables):
+        """Of a run on nodes, started through another command if one is given, or on eight threads."""
+        limit, threads = 120, () if ranks else ("--ranks", "8")
+        command, _ = self.command(program, *small, "--steps", str(steps), *options, *threads)
+        try:
+            ended = subprocess.run(on_nodes(ranks, [*through, *command]) if ranks else command, timeout=limit,
+                                   env={**environment, **variables}, capture_output=True, text=True)
+        except subprocess.TimeoutExpired:
+            return f"no end after {limit} s"
         found = re.search(r"weights ([0-9a-f]{16})", ended.stdout)
         return found[1] if found and ended.returncode == 0 else f"exit code {ended.returncode}:\n{ended.stderr}"
 
@@ -167,16 +188,16 @@ def fault_on(processes, threads, bench, fault, target, after_step, seconds):
         elif ranks:
             os.kill(ranks[target % len(ranks)], signal.Signals[fault])
         begin = time.monotonic()
-        while processes_of(out) and time.monotonic() - begin < deadline + 2 + slack:
+        while (left := {*processes_of(out), *processes_on_nodes()}) and time.monotonic() - begin < deadline + 2 + slack:
             time.sleep(0.05)
-        seconds_to_end, left = time.monotonic() - begin, len(processes_of(out))
+        seconds_to_end = time.monotonic() - begin
         kill_all(out)
         output = job.communicate()[0]
     moment = f"{seconds:.2f} s after the {'first step' if after_step else 'start'}"
     what = f"nodes with {processes} processes, {threads} rank(s) in each: {fault} {target}, {moment}"
-    print(f"{what}: exit code {job.returncode} after {seconds_to_end:.1f} s, {left} processes left", flush=True)
+    print(f"{what}: exit code {job.returncode} after {seconds_to_end:.1f} s, {len(left)} processes left", flush=True)
     if left or job.returncode == 0 or not ranks:
-        yield f"{what}: exit code {job.returncode}, {left} processes left after {seconds_to_end:.1f} s:\n{output}"
+        yield f"{what}: exit code {job.returncode}, {len(left)} processes left after {seconds_to_end:.1f} s:\n{output}"
 
 
 def losses_of_nodes(bench):
@@ -196,15 +217,57 @@ def random_faults(bench):
         yield from fault_on(processes, threads, bench, fault, draw.randint(1, len(processes)), after_step, 2 * draw.random())
 
 
+def refusal_on_nodes(bench, launcher, places, library):
+    """What is wrong with the end of processes that this launcher has started, which cannot find each other."""
+    command, out = bench.command(bench.programs[0], *small)
+    tasks = launchers.tasks_on(places)
+    jobs = []
+    for task in tasks:
+        given = [f"{name}={value}" for name, value in launcher(task).items()]
+        on_node = shlex.join(map(str, ["env", *given, *command]))
+        jobs.append(subprocess.Popen([here / "cluster", "on", str(task.node + 1), on_node], env=environment,
+                                     stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+    ended = [subprocess.CompletedProcess(job.args, job.wait(timeout=60), *job.communicate()) for job in jobs]
+    left = left_on_nodes()
+    return launchers.refusal_complaint(ended, library, len(tasks)) or (f"left on nodes: {left}" if left else None) or (
+        "a run was begun" if out.exists() else None)
+
+
+def starts(bench):
+    """A launcher that does not suit the library is refused on all nodes. Variables of Slurm beside those of the
+    library's launcher, as srun sets them if it speaks the library's protocol, change nothing."""
+    places, program = [3, 3, 2], bench.programs[0]
+    alone, _ = bench.command(program, *small, "--ranks", "1", "--dry-run")
+    library = re.search(r"MPICH|Open MPI", subprocess.run(alone, capture_output=True, text=True).stdout)[0]
+    with nodes(len(places)):
+        for launcher in launchers.unsuitable[library]:
+            complaint = refusal_on_nodes(bench, launcher, places, library)
+            print(f"{launcher.__name__} on {places}: {complaint or 'refused'}", flush=True)
+            if complaint:
+                yield f"{launcher.__name__} on {places}: {complaint}"
+        expected, found = bench.weights(program, ()), bench.weights(program, (), places, launchers.suitable_srun)
+        print(f"a suitable srun on {places}: {found}", flush=True)
+        if found != expected:
+            yield f"a suitable srun on {places}: {found}, on threads of one process {expected}"
+
+
 def ends(bench):
-    """MPI_Finalize over TCP may wait for ever, if ranks do not come to it as mpi.cpp says."""
+    """MPI_Finalize over TCP may wait for ever, if ranks do not come to it as mpi.cpp says. In every other job the ranks
+    of a node use TCP, too. A job that is over leaves nothing on its nodes."""
+    only_tcp = {"UCX_TLS": "tcp,self", "OMPI_MCA_btl": "tcp,self"}
+    ways = itertools.cycle(itertools.product(([1, 1, 1, 1], [2, 2, 2, 2], [4, 4], [3, 3, 2]), ({}, only_tcp)))
+    expected, seconds = {}, []
     with nodes(4, "none"):
-        begin = time.monotonic()
-        for _ in range(10):
-            found = bench.weights(bench.programs[0], (), [1, 1, 1, 1])
-            if not re.fullmatch("[0-9a-f]{16}", found):
-                yield f"a run that is over: {found}"
-        print(f"ten runs in {time.monotonic() - begin:.1f} s")
+        for ranks, variables in itertools.islice(ways, bench.ends):
+            begin = time.monotonic()
+            found = bench.weights(bench.programs[0], (), ranks, **variables)
+            seconds.append(time.monotonic() - begin)
+            usual = expected.setdefault(sum(ranks), found)
+            left = left_on_nodes()
+            if left or found != usual or not re.fullmatch("[0-9a-f]{16}", found):
+                yield f"a run that is over, on {ranks} with {variables}: {found}, others {usual}; left on nodes: {left}"
+                return
+        print(f"{len(seconds)} runs in {sum(seconds):.1f} s, the longest {max(seconds):.1f} s", flush=True)
 
 
 def main():
@@ -214,15 +277,16 @@ def main():
     parser.add_argument("--training", required=True, help="tests/mpi_training")
     parser.add_argument("--everywhere", action="store_true", help="all programs and stages in all places")
     parser.add_argument("--faults", type=int, default=4, help="how many, at random")
+    parser.add_argument("--ends", type=int, default=10, help="how many jobs that end without a fault")
     parser.add_argument("--only", nargs="+", default=[])
     options = parser.parse_args()
     try:
         with nodes(1):
-            cluster("run", "1", "true", check=True)
+            cluster("run", "1", options.programs[0], "--help", check=True)
     except (OSError, subprocess.CalledProcessError) as error:
         print(f"There can be no nodes in this machine: {getattr(error, 'stderr', error)}")
         return 77
-    checks = [same_weights, collectives, random_steps, traffic, losses_of_nodes, random_faults, ends]
+    checks = [starts, same_weights, collectives, random_steps, traffic, losses_of_nodes, random_faults, ends]
     found = []
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(pathlib.Path(folder), options)

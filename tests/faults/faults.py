@@ -30,6 +30,9 @@ import rows
 import trainings
 from job import named_files, own_shared_memory, run
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "apps"))
+from launchers import is_open_mpi
+
 Check = collections.namedtuple("Check", "name kind run")
 max_kept = 1 << 20  # bytes
 
@@ -39,6 +42,7 @@ class Bench:
 
     def __init__(self, options):
         self.folder, self.mpiexec, self.foreign = options.folder.resolve(), options.mpiexec, options.foreign
+        self.by_open_mpi = is_open_mpi(options.mpiexec)
         self.transport = os.environ.get("WEFT_TRANSPORT", "")
         self.environment = {}
         self.start_up = 0  # seconds that a job takes to start; measured when a job seems slow

@@ -15,7 +15,7 @@ site = r"at (\S+/)?tests/mpi/transports\.cpp:\d+"
 class Row:
     def __init__(self, name, code, says, waits=0, fault=None, environment=None, alone=False, foreign=False,
                  by_deadline=False, ways=("processes",), reports=1, disturb=None, missing_program=False, slow=False,
-                 odd_environment=None):
+                 odd_environment=None, open_mpi_says=None):
         self.name, self.code, self.says, self.waits = name, code, says, waits  # code None: any but 0
         self.fault = fault or name
         self.environment = environment or {}
@@ -28,12 +28,19 @@ class Row:
         self.slow = slow  # tried on one number of ranks
         self.by_deadline = by_deadline  # if ranks see only each other's messages
         self.odd_environment = odd_environment  # for the odd rank alone
+        self.open_mpi_says = open_mpi_says  # if its mpiexec sees the fault itself
 
     def by_messages(self):
         """The row as expected on a transport that cannot see which rank waits for which."""
         row = copy.copy(self)
         if self.by_deadline:
             row.code, row.says, row.waits = 86, ["deadline: rank .* has waited", "rank {odd}, process"], deadline
+        return row
+
+    def by_open_mpi(self):
+        row = copy.copy(self)
+        if self.open_mpi_says:
+            row.says, row.waits = self.open_mpi_says, 0
         return row
 
 
@@ -81,7 +88,7 @@ rows = [
     Row("memory", 89, ["memory: .* \\d+ bytes"], **both),
     # A rank that cannot start
     Row("start", None, ["starting the job \\(MPI_Init\\) has not ended after 10 s"], waits=10, fault="none", reports=0,
-        missing_program=True, slow=True),
+        missing_program=True, slow=True, open_mpi_says=["could not access\\s+or execute an executable"]),
     # F3: an exception
     Row("throw", 70, ["rank {odd} of", "the disk is on fire", "its last call was .*'before' " + site]),
     Row("throw_everywhere", 70, ["the disk is on fire"]),
@@ -177,6 +184,7 @@ def file_complaints(outcome, row):
 
 def complaints(bench, row, way, ranks, odd):
     row = row.by_messages() if bench.transport == "mpi" else row
+    row = row.by_open_mpi() if bench.by_open_mpi else row
 
     def started(of):
         return bench.note(run(command(bench, of, way, ranks, odd), {**bench.environment, **of.environment}, of.disturb))

@@ -2,7 +2,6 @@
 #include "apps/shared/run/progress.h"
 
 #include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -21,11 +20,12 @@ constexpr const char* clear_line = "\r\033[K";
 
 Progress::Style Progress::style_for(std::FILE* to, bool quiet, bool json) {
   Style style{quiet, json};
-  style.live = !quiet && !json && isatty(fileno(to));
+  // Open MPI's mpiexec gives each rank a terminal, which has a width only if its own output is a terminal.
+  winsize size{};
+  style.live = !quiet && !json && ioctl(fileno(to), TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
   const char* no_color = std::getenv("NO_COLOR");
   style.color = style.live && !(no_color && *no_color);
-  winsize size{};
-  if (style.live && ioctl(fileno(to), TIOCGWINSZ, &size) == 0 && size.ws_col > 0) style.columns = size.ws_col;
+  if (style.live) style.columns = size.ws_col;
   return style;
 }
 

@@ -31,13 +31,9 @@ std::string chosen_transport(const SessionOptions& options) {
   return given ? given : "";
 }
 
-// One process without a launcher starts no MPI, which would listen on the network. The launchers of MPICH, Open MPI and
-// Slurm set these variables.
+// One process without a launcher starts no MPI, which would listen on the network.
 bool needs_mpi(const SessionOptions& options) {
-  constexpr const char* variables[] = {"PMI_RANK",     "PMI_SIZE",    "PMIX_RANK", "OMPI_COMM_WORLD_SIZE",
-                                       "SLURM_PROCID", "SLURM_NTASKS"};
-  return std::any_of(std::begin(variables), std::end(variables), [](const char* name) { return std::getenv(name); }) ||
-         chosen_transport(options) == "mpi" || chosen_transport(options) == "nodes";
+  return mpi_is_launched() || chosen_transport(options) == "mpi" || chosen_transport(options) == "nodes";
 }
 
 // Whether the files or options given to the program are wrong. Then the last calls of its ranks explain nothing.
@@ -279,9 +275,10 @@ void Session::check_launcher() {
   if (rank() > 0 || one_of_several) std::this_thread::sleep_for(std::chrono::seconds(1));
   if (one_of_several) leave(exit_codes::wrong_launcher);
   const bool has_mpi = !mpi_library().empty();
-  const std::string remedy =
-      has_mpi ? "start it by the mpiexec of that library: " + mpi_launcher() + " -n " + text(ranks) + " PROGRAM"
-              : "build it with MPI (-Dmpi=enabled) to run several processes";
+  const std::string remedy = has_mpi ? "start it by the mpiexec of that library: " + mpi_launcher() + " -n " +
+                                           text(ranks) + " PROGRAM" +
+                                           (std::getenv("SLURM_PROCID") ? ", or by " + mpi_srun() + " PROGRAM" : "")
+                                     : "build it with MPI (-Dmpi=enabled) to run several processes";
   end(exit_codes::wrong_launcher,
       "wrong launcher: " + evidence + " is " + text(ranks) + ", but this job has " + text(size()) +
           " rank(s). This program was built with " + (has_mpi ? mpi_library() : "no MPI") + ";\n  " + remedy +

@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdlib>
@@ -201,5 +202,16 @@ std::string mpi_library() {
 }
 
 std::string mpi_launcher() { return mpi_library().starts_with("MPICH") ? "mpiexec.mpich" : "mpiexec.openmpi"; }
+std::string mpi_srun() { return mpi_library().starts_with("MPICH") ? "srun --mpi=pmi2" : "srun --mpi=pmix"; }
+
+// A process that Slurm has started without PMIx would be ended by Open MPI in MPI_Init, without the code and the remedy
+// of check_launcher.
+bool mpi_is_launched() {
+  const auto any = [](std::initializer_list<const char*> variables) {
+    return std::any_of(variables.begin(), variables.end(), [](const char* name) { return std::getenv(name); });
+  };
+  if (any({"PMIX_RANK", "OMPI_COMM_WORLD_SIZE"})) return true;
+  return !mpi_library().starts_with("Open MPI") && any({"PMI_RANK", "PMI_SIZE", "SLURM_PROCID", "SLURM_NTASKS"});
+}
 
 }  // namespace weft

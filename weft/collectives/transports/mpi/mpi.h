@@ -41,6 +41,8 @@ class Processes {
 // In a build without MPI these return nothing. `from_threads`: whether several threads are to call MPI.
 std::unique_ptr<Processes> start_mpi(int& argc, char**& argv, bool from_threads);
 std::string mpi_library();   // "MPICH 4.0.2"
-std::string mpi_launcher();  // the command that starts programs of this library
+std::string mpi_launcher();  // the command that starts programs of this library: "mpiexec.mpich"
+std::string mpi_srun();      // Slurm's command in its place: "srun --mpi=pmi2"
+bool mpi_is_launched();      // whether a launcher has set what the library needs to know of its job
 
 }  // namespace weft

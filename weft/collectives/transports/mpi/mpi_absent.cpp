@@ -6,5 +6,7 @@ namespace weft {
 std::unique_ptr<Processes> start_mpi(int&, char**&, bool) { return nullptr; }
 std::string mpi_library() { return ""; }
 std::string mpi_launcher() { return ""; }
+std::string mpi_srun() { return ""; }
+bool mpi_is_launched() { return false; }
 
 }  // namespace weft
