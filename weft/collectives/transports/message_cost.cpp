@@ -70,7 +70,6 @@ MessageCost cost_of_gathering(double total, int64_t ranks) {
   const double rounds = count * (doubles ? doublings(ranks) : static_cast<double>(ranks - 1));
   return {rounds, rounds, others(total, ranks)};
 }
-MessageCost cost_of_direct_gathering(double total, int64_t ranks) { return cost_of_slices(total, ranks); }
 MessageCost cost_of_slices(double bytes, int64_t ranks) {
   return MessageCost{1, static_cast<double>(ranks - 1), 0} * parts(bytes / static_cast<double>(ranks), ranks) +=
          {0, 0, others(bytes, ranks)};
@@ -82,12 +81,10 @@ MessageCost cost_of_copies(double bytes, int64_t ranks) {
   const auto readers = static_cast<double>(ranks - 1);
   return MessageCost{1, readers, 0} * parts(bytes, ranks) += {0, 0, readers * bytes};
 }
-MessageCost cost_of_sliced_copies(double bytes, int64_t ranks) {
-  return cost_of_slices(bytes, ranks) += cost_of_direct_gathering(bytes, ranks);
-}
+MessageCost cost_of_sliced_copies(double bytes, int64_t ranks) { return cost_of_slices(bytes, ranks) * 2; }
 
 bool gathers_directly(const Link& link, double total, int64_t ranks) {
-  return cost_of_direct_gathering(total, ranks).seconds(link) < cost_of_gathering(total, ranks).seconds(link);
+  return cost_of_slices(total, ranks).seconds(link) < cost_of_gathering(total, ranks).seconds(link);
 }
 // Many bytes move in parts, one of which is on its way while another is added, if they are in slices. So halves must
 // save a tenth.
@@ -106,10 +103,11 @@ std::string choices_on(const Link& link, int64_t ranks) {
   const auto up_to = [](double bytes, const std::string& few, const std::string& many) {
     return bytes == 0 ? many : few + " up to " + in_bytes(bytes) + ", " + many + " beyond";
   };
-  return "a message takes " + in_seconds(link.latency) + ", a further one " + in_seconds(link.overhead) + ", at " +
-         in_bits_per_second(link.bandwidth) + "; sums go " + up_to(sums, "in halves", "in slices") +
-         "; gathering goes " + up_to(rings, "by doubling", "from each to all") + "; broadcasts go " +
-         up_to(copies, "whole", "in slices");
+  return "latency " + in_seconds(link.latency) + ", overhead of a message " + in_seconds(link.overhead) +
+         ", bandwidth " + in_bits_per_second(link.bandwidth) + "; sums " +
+         up_to(sums, "by recursive halving", "by pairwise exchange") + "; all_gather " +
+         up_to(rings, "by MPI", "by pairwise exchange") + "; broadcast " +
+         up_to(copies, "to each rank", "by scatter and all_gather");
 }
 
 }  // namespace weft

@@ -28,14 +28,12 @@ struct MessageCost {
 // not overflow the queues of a slow link. A multiple of 64.
 int64_t bytes_of_part(int64_t ranks);
 
-// Every rank gets what all have, by doubling what it has, or in a ring: as MPI does it.
+// An all_gather by MPI: recursive doubling for few bytes, a ring for many.
 MessageCost cost_of_gathering(double total, int64_t ranks);
-// The same, every rank sending to every other at once.
-MessageCost cost_of_direct_gathering(double total, int64_t ranks);
-// Every rank gets a slice of the sum of tensors of so many bytes. Every rank sends to every other at once; or halves
-// are swapped with one rank after another, which takes fewer messages. Only powers of two can do that in the order of
-// sums.
+// Pairwise exchange: every rank sends a slice to every other at once. So it gets the slices that it adds or gathers.
 MessageCost cost_of_slices(double bytes, int64_t ranks);
+// Recursive halving: every rank swaps half of its sums with one rank after another, which takes fewer messages. Only
+// powers of two can do that in the order of sums.
 MessageCost cost_of_halves(double bytes, int64_t ranks);
 // Every rank gets the bytes of one: they are sent to each, or a slice to each, and then the slices are gathered.
 MessageCost cost_of_copies(double bytes, int64_t ranks);

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums in halves: a rank swaps half of what it has with one rank after another, rank r with r ^ 1, r ^ 2, r ^ 4 and so
-// on, and adds what it gets. So ranks add their terms as the tree over rank numbers does, in log2 n messages. Where
-// there are many ranks, that takes less time than a message to each of them.
+// Sums by recursive halving: a rank swaps half of what it has with one rank after another, rank r with r ^ 1, r ^ 2,
+// r ^ 4 and so on, and adds what it gets. So ranks add their terms as the tree over rank numbers does, in log2 n
+// messages. Where there are many ranks, that takes less time than a message to each of them.
 #include <algorithm>
-#include <bit>
-#include <cstring>
 
 #include "weft/collectives/fold.h"
 #include "weft/collectives/transports/mpi/mpi_group.h"
@@ -114,10 +112,8 @@ class MpiGroup::Halves {
 // first swap, so they would take more bytes than slices do.
 bool MpiGroup::combine_near_first(const Call& requested, Bytes mine, std::span<std::byte> result, const Sums& sums) {
   const bool of_all = requested.verb == Verb::all_reduce;
-  const auto as_long = [&](const Range& slice) { return slice.size() == sums.slices[0].size(); };
-  const bool equal = of_all || (!sums.slices.empty() && std::ranges::all_of(sums.slices, as_long));
-  if (!equal || sums.fold.between_stages() != sums.fold.dtype || adds_everything(mine.size()) ||
-      !sums_in_halves(state_->link, static_cast<double>(mine.size()), size()))
+  if (!(of_all || of_one_size(sums.slices)) || sums.fold.between_stages() != sums.fold.dtype ||
+      adds_everything(mine.size()) || !sums_in_halves(state_->link, static_cast<double>(mine.size()), size()))
     return false;
   Call call = requested;
   call.sequence = ++state_->calls;

@@ -5,6 +5,8 @@
 #include <array>
 #include <vector>
 
+#include "weft/collectives/transports/mpi/mpi_wire.h"
+
 namespace weft {
 namespace {
 
@@ -63,12 +65,15 @@ class Pair {
 std::array<double, 3> measured(Pair& pair) {
   pair.fastest_round_trip(1, 8, 2);  // connects
   const double empty = pair.fastest_round_trip(1, 8, 10);
-  constexpr int burst = 16;
-  const double overhead = std::max(pair.fastest_round_trip(burst, 8, 3) - empty, 0.0) / (burst - 1);
-  int bytes = 8 << 10;
-  double seconds = pair.agreed(pair.fastest_round_trip(1, bytes, 3));
-  while (seconds < 4e-3 && bytes < 1 << 18) seconds = pair.agreed(pair.fastest_round_trip(1, bytes *= 2, 3));
-  return {empty / 2, overhead, std::max(seconds - empty, seconds / 2) / bytes};
+  constexpr int most = 16;
+  const double overhead = std::max(pair.fastest_round_trip(most, 8, 3) - empty, 0.0) / (most - 1);
+  int pieces = 1;
+  const auto seconds_of = [&] {
+    return pair.agreed(pair.fastest_round_trip(pieces, static_cast<int>(Wire::piece), 3));
+  };
+  double seconds = seconds_of();
+  for (; seconds < 4e-3 && pieces < most; seconds = seconds_of()) pieces *= 2;
+  return {empty / 2, overhead, std::max(seconds - empty, seconds / 2) / (pieces * double{Wire::piece})};
 }
 
 }  // namespace
