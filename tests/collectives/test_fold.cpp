@@ -29,6 +29,28 @@ Tensor plus(const Tensor& a, const Tensor& b) {
 
 }  // namespace
 
+TEST_CASE("a scan adds the halves of the tree on its side, and its own term last") {
+  const auto text_of = [](const std::vector<int>& ranks, FoldOrder order) {
+    const std::function<std::string(std::span<const int>, FoldOrder)> text = [&](std::span<const int> part,
+                                                                                 FoldOrder order) {
+      if (part.size() == 1) return std::to_string(part[0]);
+      const FoldOrder::Parts two = order.parts(part);
+      return "(" + text(two.first, two.of_first) + "+" + text(two.second, {}) + ")";
+    };
+    return text(ranks, order);
+  };
+  using Kind = FoldOrder::Kind;
+  CHECK(text_of({0, 1, 2, 3}, {Kind::before, 3}) == "(((0+1)+2)+3)");
+  CHECK(text_of({0, 1, 2, 3, 4, 5}, {Kind::before, 6}) == "(((0+1)+(2+3))+(4+5))");
+  CHECK(text_of({0, 1, 2, 3, 4, 5, 6}, {Kind::before, 6}) == "((((0+1)+(2+3))+(4+5))+6)");
+  CHECK(text_of({0, 1, 2, 3, 4, 5, 6}, {Kind::before, 7}) == "((((0+1)+(2+3))+(4+5))+6)");
+  CHECK(text_of({1, 2, 3, 4}, {Kind::after, 0}) == "((4+(2+3))+1)");
+  CHECK(text_of({0, 1, 2, 3, 4}, {Kind::after, 0}) == "(((4+(2+3))+1)+0)");
+  CHECK(text_of({6, 7, 8}, {Kind::after, 5}) == "(8+(6+7))");
+  CHECK(FoldOrder{Kind::before, 7}.tree_parts(std::vector{0, 1, 2, 3, 4, 5, 6, 7}).size() == 4);
+  CHECK(FoldOrder{Kind::after, 0}.tree_parts(std::vector{1, 2, 3, 4})[1].size() == 2);
+}
+
 TEST_CASE("a fold adds halves of the ranks, whichever take part") {
   const auto text_of = [](std::vector<int> ranks) {
     return fold_over_ranks(
@@ -54,6 +76,8 @@ TEST_CASE("every sum over ranks has the bits of adding halves of the ranks") {
       for (int r = 0; r < 5; ++r) x.push_back(term(r, dtype).to(dtype == DType::f64 ? DType::f64 : DType::f32));
       const Tensor pairs = plus(plus(x[0], x[1]), plus(x[2], x[3]));
       const Tensor sums[] = {x[0], plus(x[0], x[1]), plus(plus(x[0], x[1]), x[2]), pairs, plus(pairs, x[4])};
+      const Tensor scans[] = {sums[0], sums[1], sums[2], plus(sums[2], x[3]), sums[4]};
+      const Tensor after_rank_0 = plus(plus(x[4], plus(x[2], x[3])), x[1]);
       const Tensor from_rank_1 = plus(plus(x[1], plus(x[2], x[3])), x[4]);
       const Tensor mine = term(me, dtype);
       const Tensor all = sums[4].to(dtype);
@@ -67,8 +91,8 @@ TEST_CASE("every sum over ranks has the bits of adding halves of the ranks") {
       const Rows rows{size - 10, 0, 3, 7, 0};
       expect_same_bits(comm.reduce_scatter_v(mine, rows),
                        all.slice(rows_before(rows, me), rows_before(rows, me) + rows_of_rank(rows, me)));
-      expect_same_bits(comm.scan(mine), sums[me].to(dtype));
-      if (me == 0) expect_same_bits(comm.run(Exscan{ReduceOp::sum, true}, mine), from_rank_1.to(dtype));
+      expect_same_bits(comm.scan(mine), scans[me].to(dtype));
+      if (me == 0) expect_same_bits(comm.run(Exscan{ReduceOp::sum, true}, mine), after_rank_0.to(dtype));
       if (me != 0) comm.run(Exscan{ReduceOp::sum, true}, mine);
       const Tensor gathered = comm.run(Permute{{0, 3, 3, 3, 3}, true}, mine);  // ranks 1 to 4 read rank 3
       if (me == 3) expect_same_bits(gathered, from_rank_1.to(dtype));

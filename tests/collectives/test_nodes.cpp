@@ -185,5 +185,10 @@ TEST_CASE("a node receives what the best algorithm for nodes does") {
     law(Broadcast{root}, tensor, at_root ? 0 : tensor);
     law(AllReduce{}, tensor, 2 * slices);
     law(Reduce{root}, tensor, at_root ? 2 * slices : slices);
+    // A scan takes to a node its slice of the sums of all nodes that others read, and the sum of the nodes before it.
+    const double sums_of_others = tensor * (at_root ? nodes - 1 : nodes - 2) / nodes;
+    const bool adds_outside = nodes * each > 2;  // or else rank 1 takes rank 0's tensor
+    law(Scan{}, tensor, adds_outside ? sums_of_others + (node > 0 ? slices : 0) : node > 0 ? tensor : 0);
+    law(Exscan{}, tensor, adds_outside ? sums_of_others + (node > 0 ? slices : 0) : node > 0 ? tensor : 0);
   }));
 }

@@ -217,14 +217,31 @@ using Plain = ForwardingTransport;
 
 Tensor floats_of(int rank, int64_t size) { return data_of(rank, {size}, 5, DType::f32); }
 
+void add_to(Tensor& sum, const Tensor& other) {
+  for (int64_t i = 0; i < sum.size(); ++i) sum.mutate<float>()[i] += other.data<float>()[i];
+}
+
 // The sum over `count` ranks, which is a power of two, from rank `first` on: one half plus the other half. Ranks from
 // `end` on are left out.
 Tensor summed_by_halves(int first, int count, int end, int64_t size) {
   if (count == 1) return floats_of(first, size);
   Tensor sum = summed_by_halves(first, count / 2, end, size);
   if (first + count / 2 >= end) return sum;
-  const Tensor other = summed_by_halves(first + count / 2, count / 2, end, size);
-  for (int64_t i = 0; i < size; ++i) sum.mutate<float>()[i] += other.data<float>()[i];
+  add_to(sum, summed_by_halves(first + count / 2, count / 2, end, size));
+  return sum;
+}
+
+// The sum over the ranks up to this one: the halves before it, from the widest to the nearest, and its own term last.
+Tensor scanned_to(int rank, int64_t size) {
+  Tensor sum;
+  for (int first = 0, half = 4; half > 0; half /= 2) {
+    if (rank < first + half) continue;
+    const Tensor before = summed_by_halves(first, half, rank, size);
+    first == 0 ? void(sum = before) : add_to(sum, before);
+    first += half;
+  }
+  if (rank == 0) return floats_of(0, size);
+  add_to(sum, floats_of(rank, size));
   return sum;
 }
 
@@ -239,8 +256,7 @@ void check_bits(Communicator& comm, int64_t size, const Tensor& expected) {
   for (const int64_t at : {size / 3, size / 2 + 1})  // with another division
     if (at < size) expect_same_bits(comm.all_reduce(mine.slice(at, size)), all.slice(at, size));
   expect_same_bits(comm.reduce(mine, {n - 1}), me == n - 1 ? all : Tensor::zeros({size}));
-  const Tensor before = comm.scan(mine);
-  if (me == n - 1) expect_same_bits(before, all);
+  expect_same_bits(comm.scan(mine), scanned_to(me, size));
   expect_same_bits(comm.all_reduce(mine, ReduceOp::mean), affine(all, 1.0 / n, 0).value());
   Tape tape;
   const Var x = tape.watch(mine);

@@ -54,6 +54,12 @@ void CollectiveCall::prepare(const Transport& transport) {
   staging_ = flat(y_.device() == device ? y_ : staging_for(y_));
   must_synchronize_ = !transport.keeps_stream_order();
   if (must_synchronize_) backend(device).synchronize();
+  rank_ = transport.rank();
+}
+
+Fold CollectiveCall::fold_for(int reader, std::span<const int> ranks) const {
+  const FoldOrder order = FoldOrder::of(call_.verb, reader);
+  return {ranks, call_.op, staging_.dtype(), staging_.device(), !must_synchronize_, order};
 }
 
 Tensor CollectiveCall::run(Transport& transport, bool in_any_order, std::optional<Transport::Reads> reads,
@@ -68,15 +74,14 @@ Tensor CollectiveCall::run(Transport& transport, bool in_any_order, std::optiona
 bool CollectiveCall::combine(Transport& transport, Transport::Reads reads, std::span<const Transport::Range> slices) {
   const std::span<std::byte> result{staging_.mutate<std::byte>(), staging_.bytes()};
   Moves::List<int> sources;
-  const auto fold = [&] { return Fold{sources, call_.op, staging_.dtype(), staging_.device(), !must_synchronize_}; };
-  if (transport.combine_near_first(call_, bytes_of(x_), result, {reads, slices, fold()})) return true;
+  if (transport.combine_near_first(call_, bytes_of(x_), result, {reads, slices, fold_for(rank_, {})})) return true;
   if (!slices.empty()) return false;
   const auto write = [&](int reader, const Transport::Part& part, std::byte* to) {
     sources.clear();
     for (int source = 0; source < transport.size(); ++source)
       if (reads(reader, source)) sources.push_back(source);
     const auto count = static_cast<int64_t>((part.last - part.first) / size_of(staging_.dtype()));
-    fold().write(part, 0, count, to);
+    fold_for(reader, sources).write(part, 0, count, to);
   };
   return transport.combine_for_each(call_, bytes_of(x_), result, {reads, write});
 }
@@ -85,7 +90,7 @@ std::unique_ptr<Transport::Started> CollectiveCall::start(Transport& transport, 
                                                           std::span<const Transport::Range> slices) {
   prepare(transport);
   if (reads) {
-    const Fold fold{{}, call_.op, staging_.dtype(), staging_.device(), !must_synchronize_};
+    const Fold fold = fold_for(rank_, {});
     if (auto started = transport.start_sum(call_, x_, staging_, {*reads, slices, fold})) return started;
   }
   return transport.start(call_, std::move(x_), longest_, ranges());
@@ -126,8 +131,9 @@ void CollectiveCall::fold(const Transport::Part& part) {
   const size_t first = std::max(all.first, here.first), last = std::min(all.last, here.last);
   if (first >= last) return;
   const auto elements = [&](size_t bytes) { return static_cast<int64_t>(bytes / size_of(staging_.dtype())); };
-  Fold{sources_, call_.op, staging_.dtype(), staging_.device(), !must_synchronize_}.write(
-      part, elements(first - here.first), elements(last - first), staging_.mutate<std::byte>() + (first - all.first));
+  fold_for(rank_, sources_)
+      .write(part, elements(first - here.first), elements(last - first),
+             staging_.mutate<std::byte>() + (first - all.first));
 }
 
 void all_reduce(Transport& transport, const Call& call, const Tensor& x, Tensor& y, std::span<const int> everyone,

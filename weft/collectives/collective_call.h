@@ -37,6 +37,7 @@ class CollectiveCall {
   void read(const Transport::Part& part);
   void copy(const Transport::Part& part, int rank);
   void fold(const Transport::Part& part);
+  Fold fold_for(int reader, std::span<const int> ranks) const;
   Tensor result();
 
   Call call_;
@@ -49,6 +50,7 @@ class CollectiveCall {
   Moves moves_;
   Moves::List<int> sources_;  // the ranks of which this one reads anything
   bool folds_ = false;
+  int rank_ = 0;  // in the group of the transport
 };
 
 // Writes the reduction of x over all ranks to y, by `Transport::combine`, or in any order.

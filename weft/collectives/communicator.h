@@ -3,8 +3,8 @@
 // A group of ranks that run the same program, and its collectives on plain tensors. Every rank of the group makes the
 // same calls in the same order. If a call differs, every rank gets an error before any data move.
 //
-// Reductions add in a fixed order (fold.h), so every rank gets the same bits, on every transport and for every division
-// of the data. A rank may hold no rows at all. Tensors are divided among ranks along axis 0.
+// Reductions add in a fixed order (fold_order.h), so every rank gets the same bits, on every transport and for every
+// division of the data. A rank may hold no rows at all. Tensors are divided among ranks along axis 0.
 #include <functional>
 #include <memory>
 #include <optional>

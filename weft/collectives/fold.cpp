@@ -57,9 +57,10 @@ struct Block {
   DType sum_dtype;
 
   // The fold of these ranks: the term of a single one, which `term` keeps, or else in the first of `sums`.
-  const Tensor& folded(std::span<const int> ranks, std::span<Tensor> sums, std::optional<PeerTensor>& term) const {
+  const Tensor& folded(std::span<const int> ranks, FoldOrder order, std::span<Tensor> sums,
+                       std::optional<PeerTensor>& term) const {
     if (ranks.size() > 1) {
-      write(ranks, sums, sums[0]);
+      write(ranks, order, sums, sums[0]);
       return sums[0];
     }
     const std::byte* const data = part.peers[static_cast<size_t>(ranks[0])] + offset;
@@ -71,11 +72,11 @@ struct Block {
   }
 
   // Of at least two ranks. `to` may be the first of `sums`, or one of the ranks' parts.
-  void write(std::span<const int> ranks, std::span<Tensor> sums, Tensor& to) const {
-    const size_t half = first_half(ranks);
+  void write(std::span<const int> ranks, FoldOrder order, std::span<Tensor> sums, Tensor& to) const {
+    const FoldOrder::Parts parts = order.parts(ranks);
     std::optional<PeerTensor> first, second;
-    const Tensor& a = folded(ranks.first(half), sums, first);
-    const Tensor& b = folded(ranks.subspan(half), sums.subspan(std::min<size_t>(1, sums.size())), second);
+    const Tensor& a = folded(parts.first, parts.of_first, sums, first);
+    const Tensor& b = folded(parts.second, {}, sums.subspan(std::min<size_t>(1, sums.size())), second);
     backend(fold.device).binary(binary(fold.op), a, b, to);
   }
 };
@@ -101,9 +102,9 @@ void Fold::write(const Transport::Part& part, int64_t first, int64_t count, std:
     Borrowed result(to + i * result_size, n, result_dtype, device);
     Tensor& total = casts_result ? sums[0] : static_cast<Tensor&>(result);
     if (std::optional<PeerTensor> only; ranks.size() == 1)
-      total.copy_from(block_of_parts.folded(ranks, sums, only));
+      total.copy_from(block_of_parts.folded(ranks, order, sums, only));
     else
-      block_of_parts.write(ranks, sums, total);
+      block_of_parts.write(ranks, order, sums, total);
     if (const size_t divisor = terms ? terms : ranks.size(); op == ReduceOp::mean && divisor > 1)
       on.unary(Unary::Affine, {1 / static_cast<double>(divisor), 0}, total, total);
     if (casts_result) on.cast(total, result);

@@ -15,6 +15,7 @@ struct MpiGroup::Readers {
   Readers(int n, Transport::Reads reads);
 
   std::vector<std::vector<int>> folds;  // the ranks of each
+  std::vector<int> reader_of;           // one of the readers of each
   std::vector<int> fold_of;             // of each reader; -1 for ranks that read nothing
   std::vector<char> is_read;            // of each rank, by any
   int most_sources = 0;                 // of any reader, besides itself
@@ -29,7 +30,7 @@ MpiGroup::Readers::Readers(int n, Transport::Reads reads) : is_read(static_cast<
     fold_of.push_back(sources.empty() ? -1 : static_cast<int>(same - folds.begin()));
     const bool reads_itself = std::find(sources.begin(), sources.end(), reader) != sources.end();
     most_sources = std::max(most_sources, static_cast<int>(sources.size()) - reads_itself);
-    if (!sources.empty() && same == folds.end()) folds.push_back(std::move(sources));
+    if (!sources.empty() && same == folds.end()) folds.push_back(std::move(sources)), reader_of.push_back(reader);
   }
 }
 
@@ -140,10 +141,11 @@ void MpiGroup::PendingSum::send_folds() {
   const int me = group_.rank();
   const Range own = slice(me);
   std::vector<Tensor> folded;
-  for (const std::vector<int>& ranks : readers_.folds) {
-    folded.emplace_back(Shape{static_cast<int64_t>(own.size() / size_of(fold_.dtype))}, fold_.dtype);
-    weft::Fold{ranks, fold_.op, fold_.dtype, fold_.device, fold_.in_place}.write(
-        {own.first, own.last, peers_}, 0, folded.back().size(), folded.back().mutate<std::byte>());
+  for (size_t i = 0; i < readers_.folds.size(); ++i) {
+    Tensor& sum = folded.emplace_back(Shape{static_cast<int64_t>(own.size() / size_of(fold_.dtype))}, fold_.dtype);
+    weft::Fold fold = fold_;
+    fold.ranks = readers_.folds[i], fold.order = fold_.order.to(readers_.reader_of[i]);
+    fold.write({own.first, own.last, peers_}, 0, sum.size(), sum.mutate<std::byte>());
   }
   const auto folded_for = [&](int r) { return folded[static_cast<size_t>(fold_of(r))]; };
   auto* const result = result_.mutate<std::byte>();

@@ -13,7 +13,7 @@ NodeSum::NodeSum(const NodeMap& map, const Transport::Sums& sums, size_t bytes)
       plan_(map, sums, bytes),
       size_(size_of(fold_.dtype)),
       summed_(size_of(fold_.between_stages())),
-      folded_(size_of(fold_.result_dtype)),
+      folded_(fold_.order.scans() ? summed_ : size_of(fold_.result_dtype)),
       slice_(plan_.slices[map.node]),
       my_results_(plan_.results_of[map.node]),
       to_fold_(plan_.gathers ? Range{0, plan_.results.size()} : my_results_) {
@@ -27,6 +27,7 @@ NodeSum::NodeSum(const NodeMap& map, const Transport::Sums& sums, size_t bytes)
   }
   results_ = place_for(to_fold_.size() * slice_.size() * folded_);
   gathered_ = plan_.gathers ? place_for(my_results_.size() * plan_.elements * folded_) : results_;
+  kept_ = place_for(plan_.kept.size() * plan_.elements * summed_);
 }
 
 // Where the subtrees of a node have these elements, in bytes of what leaves that node.
@@ -38,21 +39,26 @@ Transport::Range NodeSum::slices_of(size_t node, Range elements) const {
 void NodeSum::fold_subtrees(std::span<const std::byte* const> peers, Range share, std::byte* board) const {
   std::vector<const std::byte*> of_ranks(map_.ranks());
   for (size_t i = 0; i < peers.size(); ++i) of_ranks[static_cast<size_t>(map_.here()[i])] = peers[i];
-  for (size_t tree = 0; tree < plan_.subtrees[map_.node].size(); ++tree)
-    for (size_t node = 0; node < (plan_.few ? 1 : map_.nodes()); ++node)
-      fold_subtree(of_ranks, tree, node, share, board);
+  const auto& subtrees = plan_.subtrees[map_.node];
+  for (size_t tree = 0; tree < subtrees.size(); ++tree)
+    for (size_t node = 0; node < (plan_.few ? 1 : map_.nodes()); ++node) {
+      const Range slice = plan_.slices[node];
+      const size_t place = subtrees.size() * plan_.before[node] + tree * slice.size();
+      fold_subtree(of_ranks, subtrees[tree], slice, share, board + out_ + place * summed_);
+    }
+  for (size_t tree = 0; tree < plan_.kept.size(); ++tree)
+    fold_subtree(of_ranks, plan_.kept[tree], {0, plan_.elements}, share,
+                 board + kept_ + tree * plan_.elements * summed_);
 }
 
-// The share of a subtree that is in the slice of a node.
-void NodeSum::fold_subtree(std::span<const std::byte* const> peers, size_t tree, size_t node, Range share,
-                           std::byte* board) const {
-  const Range to = plan_.slices[node];
-  const size_t first = std::max(share.first / size_, to.first), last = std::min(share.last / size_, to.last);
+// The share that is among these elements; the place is that of the first.
+void NodeSum::fold_subtree(std::span<const std::byte* const> peers, std::span<const int> subtree, Range elements,
+                           Range share, std::byte* place) const {
+  const size_t first = std::max(share.first / size_, elements.first),
+               last = std::min(share.last / size_, elements.last);
   if (first >= last) return;
-  const size_t place = plan_.subtrees[map_.node].size() * plan_.before[node] + tree * to.size() + (first - to.first);
-  fold_.first_stage(plan_.subtrees[map_.node][tree])
-      .write({share.first, share.last, peers}, static_cast<int64_t>(first - share.first / size_),
-             static_cast<int64_t>(last - first), board + out_ + place * summed_);
+  fold_.first_stage(subtree).write({share.first, share.last, peers}, static_cast<int64_t>(first - share.first / size_),
+                                   static_cast<int64_t>(last - first), place + (first - elements.first) * summed_);
 }
 
 NodeSwap NodeSum::swap() const {
@@ -82,7 +88,8 @@ void NodeSum::fold_slice(std::byte* board) const {
     for (size_t tree = 0; tree < each.subtrees.size(); ++tree)
       peers[static_cast<size_t>(each.first_ranks[tree])] =
           board + came_[each.subtrees[tree].node] + each.subtrees[tree].index * slice_.size() * summed_;
-    fold_.second_stage(each.first_ranks, each.sources.size())
+    (fold_.order.scans() ? fold_.between(each.first_ranks, each.order)
+                         : fold_.second_stage(each.first_ranks, each.sources.size()))
         .write({0, slice_.size() * summed_, peers}, 0, static_cast<int64_t>(slice_.size()),
                board + results_ + (i - to_fold_.first) * slice_.size() * folded_);
   }
@@ -110,12 +117,25 @@ void NodeSum::unpack_gathered(const Transport::Part& part, std::byte* board) con
 }
 
 void NodeSum::take(int rank, const std::byte* board, std::span<std::byte> result) const {
+  if (fold_.order.scans()) return add_scan(plan_.scans[static_cast<size_t>(rank)], board, result);
   const size_t i = plan_.result_of[static_cast<size_t>(rank)];
   if (i == SumPlan::none || result.empty()) return;
   const Range there = plan_.gathers ? Range{0, plan_.elements} : slice_;
   const size_t from = read_slices_.empty() ? 0 : read_slices_[static_cast<size_t>(rank)].first / size_;
   const size_t place = (i - my_results_.first) * there.size() + (from - there.first);
   std::copy_n(board + gathered_ + place * folded_, result.size(), result.data());
+}
+
+void NodeSum::add_scan(const SumPlan::Scan& scan, const std::byte* board, std::span<std::byte> result) const {
+  if (scan.first_ranks.empty()) return;
+  std::vector<const std::byte*> peers(map_.ranks());
+  const size_t bytes = plan_.elements * summed_;
+  for (const size_t tree : scan.kept) peers[static_cast<size_t>(plan_.kept[tree][0])] = board + kept_ + tree * bytes;
+  if (scan.result != SumPlan::none)
+    peers[static_cast<size_t>(plan_.results[scan.result].sources[0])] =
+        board + gathered_ + (scan.result - my_results_.first) * bytes;
+  fold_.second_stage(scan.first_ranks, scan.terms, scan.order)
+      .write({0, bytes, peers}, 0, static_cast<int64_t>(plan_.elements), result.data());
 }
 
 }  // namespace weft

@@ -2,6 +2,7 @@
 #include "weft/collectives/transports/nodes/sum_plan.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace weft {
 namespace {
@@ -13,39 +14,85 @@ template <class T> size_t put_once(std::vector<T>& list, const T& value) {
   return static_cast<size_t>(place - list.begin());
 }
 
+// The subtrees of these ranks that have all their ranks on one node.
+void find_subtrees(const NodeMap& map, std::span<const int> ranks, std::vector<std::span<const int>>& found) {
+  const auto node_of = [&](int r) { return map.node_of[static_cast<size_t>(r)]; };
+  if (std::all_of(ranks.begin(), ranks.end(), [&](int r) { return node_of(r) == node_of(ranks[0]); }))
+    return found.push_back(ranks);
+  const size_t half = first_half(ranks);
+  find_subtrees(map, ranks.first(half), found);
+  find_subtrees(map, ranks.subspan(half), found);
+}
+
+std::vector<int> sources_of(int reader, std::span<const int> ranks, Transport::Reads reads) {
+  std::vector<int> sources;
+  std::copy_if(ranks.begin(), ranks.end(), std::back_inserter(sources), [&](int r) { return reads(reader, r); });
+  return sources;
+}
+
 }  // namespace
 
-void SumPlan::add_subtrees(const NodeMap& map, Result& result, std::span<const int> ranks) {
-  const size_t node = map.node_of[static_cast<size_t>(ranks[0])];
-  if (std::all_of(ranks.begin(), ranks.end(), [&](int r) { return map.node_of[static_cast<size_t>(r)] == node; })) {
+// Returns its place.
+size_t SumPlan::add_result(const NodeMap& map, size_t reading_node, std::span<const int> sources, FoldOrder order) {
+  const auto same = std::find_if(results.begin(), results.end(), [&](const Result& each) {
+    return std::equal(each.sources.begin(), each.sources.end(), sources.begin(), sources.end());
+  });
+  const auto place = static_cast<size_t>(same - results.begin());
+  Range& read = results_of[reading_node];
+  read =
+      read.size() == 0 ? Range{place, place + 1} : Range{std::min(read.first, place), std::max(read.last, place + 1)};
+  if (same != results.end()) return place;
+  Result& result = results.emplace_back(Result{{sources.begin(), sources.end()}, {}, {}, order});
+  std::vector<std::span<const int>> on_nodes;
+  for (const std::span<const int> part : order.tree_parts(sources)) find_subtrees(map, part, on_nodes);
+  for (const std::span<const int> ranks : on_nodes) {
+    const size_t node = map.node_of[static_cast<size_t>(ranks[0])];
     result.subtrees.push_back({node, put_once(subtrees[node], {ranks.begin(), ranks.end()})});
     result.first_ranks.push_back(ranks[0]);
-    return;
   }
-  const size_t half = first_half(ranks);
-  add_subtrees(map, result, ranks.first(half));
-  add_subtrees(map, result, ranks.subspan(half));
+  return place;
+}
+
+// What all ranks of a subtree of a node read in a scan.
+void SumPlan::add_scan(const NodeMap& map, Transport::Reads reads, FoldOrder order, std::span<const int> everyone,
+                       std::span<const int> subtree) {
+  const bool before = order.kind == FoldOrder::Kind::before;
+  const int nearest = before ? subtree.front() : subtree.back();
+  const auto rank = static_cast<size_t>(nearest);
+  const std::span<const int> outside = before ? everyone.first(rank) : everyone.subspan(rank + 1);
+  const size_t node = map.node_of[rank];
+  const size_t result = outside.empty() ? none : add_result(map, node, outside, order.to(nearest));
+  if (node != map.node) return;
+  for (const int reader : subtree) {
+    Scan& scan = scans[static_cast<size_t>(reader)];
+    const std::vector<int> sources = sources_of(reader, subtree, reads);
+    scan = {result, {}, {}, outside.size() + sources.size(), order.to(reader)};
+    if (!outside.empty()) scan.first_ranks.push_back(outside[0]);
+    for (const std::span<const int> part : scan.order.tree_parts(sources)) {
+      scan.kept.push_back(put_once(kept, {part.begin(), part.end()}));
+      scan.first_ranks.push_back(part[0]);
+    }
+    std::sort(scan.first_ranks.begin(), scan.first_ranks.end());
+  }
 }
 
 SumPlan::SumPlan(const NodeMap& map, const Transport::Sums& sums, size_t bytes)
-    : result_of(map.ranks(), none), subtrees(map.nodes()), elements(bytes / size_of(sums.fold.dtype)) {
-  const int n = static_cast<int>(map.ranks());
-  std::vector<std::vector<int>> distinct;
-  for (const std::vector<int>& readers : map.ranks_of) {
-    Range& of_node = results_of.emplace_back(Range{none, 0});
-    for (const int reader : readers) {
-      std::vector<int> sources;
-      for (int source = 0; source < n; ++source)
-        if (sums.reads(reader, source)) sources.push_back(source);
-      if (sources.empty()) continue;
-      const size_t i = result_of[static_cast<size_t>(reader)] = put_once(distinct, sources);
-      of_node = {std::min(of_node.first, i), std::max(of_node.last, i + 1)};
-    }
-    if (of_node.first == none) of_node = {0, 0};
-  }
-  for (std::vector<int>& sources : distinct) {
-    results.push_back({std::move(sources), {}, {}});
-    add_subtrees(map, results.back(), results.back().sources);
+    : result_of(map.ranks(), none),
+      results_of(map.nodes()),
+      subtrees(map.nodes()),
+      scans(map.ranks()),
+      elements(bytes / size_of(sums.fold.dtype)) {
+  std::vector<int> everyone(map.ranks());
+  std::iota(everyone.begin(), everyone.end(), 0);
+  if (sums.fold.order.scans()) {
+    std::vector<std::span<const int>> on_nodes;
+    find_subtrees(map, everyone, on_nodes);
+    for (const std::span<const int> subtree : on_nodes) add_scan(map, sums.reads, sums.fold.order, everyone, subtree);
+  } else {
+    for (size_t node = 0; node < map.nodes(); ++node)
+      for (const int reader : map.ranks_of[node])
+        if (const std::vector<int> sources = sources_of(reader, everyone, sums.reads); !sources.empty())
+          result_of[static_cast<size_t>(reader)] = add_result(map, node, sources, {});
   }
   for (const auto& of_node : subtrees) most_subtrees = std::max(most_subtrees, of_node.size());
   few = sums.slices.empty() && map.nodes() * most_subtrees * bytes <= 1024;
