@@ -32,10 +32,11 @@ void bandwidth(Ranks& ranks, int64_t mebibytes) {
     MPI_Reduce_scatter_block(x.data(), z.mutate(), n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
     MPI_Allgather(z.data(), n, MPI_FLOAT, y.mutate(), n, MPI_FLOAT, MPI_COMM_WORLD);
   };
+  const int calls = static_cast<int>(std::max<int64_t>(1, 8 / mebibytes));  // one of 1 MiB is over in a few time slices
   const Rounds rounds(
-      {ranks.burst([&] { group.all_reduce(x, y); }, 1), ranks.burst(theirs, 1),
-       ranks.burst([&] { group.all_gather(group.reduce_scatter(x)); }, 1), ranks.burst(their_halves, 1)},
-      3, 1);
+      {ranks.burst([&] { group.all_reduce(x, y); }, calls), ranks.burst(theirs, calls),
+       ranks.burst([&] { group.all_gather(group.reduce_scatter(x)); }, calls), ranks.burst(their_halves, calls)},
+      5, 1);
   const std::string size = std::to_string(mebibytes) + " MiB";
   const auto bytes = static_cast<double>(x.bytes());
   ranks.print("all_reduce", size, rounds.median(0), rounds.median(1), bytes);

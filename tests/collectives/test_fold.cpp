@@ -2,6 +2,7 @@
 // The bits of reductions over ranks. The expected ones are written out for each rank here, as sums of pairs.
 #include "weft/collectives/fold.h"
 
+#include <limits>
 #include <numeric>
 
 #include "tests/support/on_ranks.h"
@@ -106,4 +107,17 @@ TEST_CASE("every sum over ranks has the bits of adding halves of the ranks") {
       }
       expect_same_bits(comm.all_reduce(mine, ReduceOp::mean), mean.to(dtype));
     });
+}
+
+TEST_CASE("an exscan on a rank without others is what its reduction leaves unchanged") {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  const std::pair<ReduceOp, double> neutral[] = {
+      {ReduceOp::sum, 0}, {ReduceOp::product, 1}, {ReduceOp::maximum, -infinity}, {ReduceOp::minimum, infinity}};
+  on_ranks({1, 2, 3, 5}, [&](Communicator& comm) {
+    for (const bool reverse : {false, true})
+      for (const auto& [op, value] : neutral) {
+        const Tensor others = comm.run(Exscan{op, reverse}, term(number(comm), DType::f32));
+        if (number(comm) == (reverse ? comm.size() - 1 : 0)) expect_same_bits(others, Tensor::full({size}, value));
+      }
+  });
 }

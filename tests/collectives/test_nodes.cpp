@@ -37,8 +37,7 @@ std::vector<Tensor> results_of_everything(Communicator& comm, DType dtype, int64
     results.push_back(comm.reduce_scatter_v(of_all, uneven, op));
     results.push_back(comm.reduce(whole, root, op));
     results.push_back(comm.scan(whole, op));
-    if (me > 0 || op != ReduceOp::maximum) results.push_back(comm.exscan(whole, op));
-    if (me == 0 && op == ReduceOp::maximum) comm.exscan(whole, op);
+    results.push_back(comm.exscan(whole, op));
   }
   results.push_back(comm.run(Scan{ReduceOp::sum, true}, whole));
   results.push_back(comm.all_gather_v(mine, uneven));
