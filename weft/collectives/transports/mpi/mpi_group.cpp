@@ -12,9 +12,9 @@
 namespace weft {
 
 void poll(Job& job, int rank_on_node, const std::function<bool()>& done) {
-  for (int i = 0, spins = job.spin_policy().spins; i < spins; ++i)
-    if (done()) return;
-  for (int i = 0; i < 200; ++i, let_others_run())
+  // Nodes may be containers that share cores, so the rank that this one waits for may need its core. To yield takes
+  // less time than a poll.
+  for (int i = 0, polls = job.spin_policy().spins + 200; i < polls; ++i, let_others_run())
     if (done()) return;
   job.begin_wait(rank_on_node, -1, 0, 0);
   for (; !done(); job.check_wait(rank_on_node)) std::this_thread::sleep_for(std::chrono::microseconds(20));

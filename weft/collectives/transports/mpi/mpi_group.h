@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // A group of ranks that MPI connects, by messages only. Every operation is started without waiting and then polled, so
-// that a deadline can end it, and ranks yield to each other if there are more of them than cores.
+// that a deadline can end it, and ranks yield to each other.
 #include <array>
 #include <deque>
 #include <memory>
