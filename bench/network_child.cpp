@@ -32,7 +32,7 @@ void bandwidth(Ranks& ranks, int64_t mebibytes) {
     MPI_Reduce_scatter_block(x.data(), z.mutate(), n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
     MPI_Allgather(z.data(), n, MPI_FLOAT, y.mutate(), n, MPI_FLOAT, MPI_COMM_WORLD);
   };
-  const int calls = static_cast<int>(std::max<int64_t>(1, 8 / mebibytes));  // one of 1 MiB is over in a few time slices
+  const int calls = static_cast<int>(std::max<int64_t>(1, 8 / mebibytes));  // 1 MiB takes only a few time slices
   const Rounds rounds(
       {ranks.burst([&] { group.all_reduce(x, y); }, calls), ranks.burst(theirs, calls),
        ranks.burst([&] { group.all_gather(group.reduce_scatter(x)); }, calls), ranks.burst(their_halves, calls)},

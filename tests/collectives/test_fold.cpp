@@ -28,26 +28,23 @@ Tensor plus(const Tensor& a, const Tensor& b) {
   return sum;
 }
 
+std::string text_of(std::span<const int> ranks, FoldOrder order) {
+  if (ranks.size() == 1) return std::to_string(ranks[0]);
+  const FoldOrder::Parts two = order.parts(ranks);
+  return "(" + text_of(two.first, two.of_first) + "+" + text_of(two.second, {}) + ")";
+}
+
 }  // namespace
 
 TEST_CASE("a scan adds the halves of the tree on its side, and its own term last") {
-  const auto text_of = [](const std::vector<int>& ranks, FoldOrder order) {
-    const std::function<std::string(std::span<const int>, FoldOrder)> text = [&](std::span<const int> part,
-                                                                                 FoldOrder order) {
-      if (part.size() == 1) return std::to_string(part[0]);
-      const FoldOrder::Parts two = order.parts(part);
-      return "(" + text(two.first, two.of_first) + "+" + text(two.second, {}) + ")";
-    };
-    return text(ranks, order);
-  };
   using Kind = FoldOrder::Kind;
-  CHECK(text_of({0, 1, 2, 3}, {Kind::before, 3}) == "(((0+1)+2)+3)");
-  CHECK(text_of({0, 1, 2, 3, 4, 5}, {Kind::before, 6}) == "(((0+1)+(2+3))+(4+5))");
-  CHECK(text_of({0, 1, 2, 3, 4, 5, 6}, {Kind::before, 6}) == "((((0+1)+(2+3))+(4+5))+6)");
-  CHECK(text_of({0, 1, 2, 3, 4, 5, 6}, {Kind::before, 7}) == "((((0+1)+(2+3))+(4+5))+6)");
-  CHECK(text_of({1, 2, 3, 4}, {Kind::after, 0}) == "((4+(2+3))+1)");
-  CHECK(text_of({0, 1, 2, 3, 4}, {Kind::after, 0}) == "(((4+(2+3))+1)+0)");
-  CHECK(text_of({6, 7, 8}, {Kind::after, 5}) == "(8+(6+7))");
+  CHECK(text_of(std::vector{0, 1, 2, 3}, {Kind::before, 3}) == "(((0+1)+2)+3)");
+  CHECK(text_of(std::vector{0, 1, 2, 3, 4, 5}, {Kind::before, 6}) == "(((0+1)+(2+3))+(4+5))");
+  CHECK(text_of(std::vector{0, 1, 2, 3, 4, 5, 6}, {Kind::before, 6}) == "((((0+1)+(2+3))+(4+5))+6)");
+  CHECK(text_of(std::vector{0, 1, 2, 3, 4, 5, 6}, {Kind::before, 7}) == "((((0+1)+(2+3))+(4+5))+6)");
+  CHECK(text_of(std::vector{1, 2, 3, 4}, {Kind::after, 0}) == "((4+(2+3))+1)");
+  CHECK(text_of(std::vector{0, 1, 2, 3, 4}, {Kind::after, 0}) == "(((4+(2+3))+1)+0)");
+  CHECK(text_of(std::vector{6, 7, 8}, {Kind::after, 5}) == "(8+(6+7))");
   CHECK(FoldOrder{Kind::before, 7}.tree_parts(std::vector{0, 1, 2, 3, 4, 5, 6, 7}).size() == 4);
   CHECK(FoldOrder{Kind::after, 0}.tree_parts(std::vector{1, 2, 3, 4})[1].size() == 2);
 }

@@ -184,10 +184,14 @@ TEST_CASE("a node receives what the best algorithm for nodes does") {
     law(Broadcast{root}, tensor, at_root ? 0 : tensor);
     law(AllReduce{}, tensor, 2 * slices);
     law(Reduce{root}, tensor, at_root ? 2 * slices : slices);
-    // A scan takes to a node its slice of the sums of all nodes that others read, and the sum of the nodes before it.
-    const double sums_of_others = tensor * (at_root ? nodes - 1 : nodes - 2) / nodes;
-    const bool adds_outside = nodes * each > 2;  // or else rank 1 takes rank 0's tensor
-    law(Scan{}, tensor, adds_outside ? sums_of_others + (node > 0 ? slices : 0) : node > 0 ? tensor : 0);
-    law(Exscan{}, tensor, adds_outside ? sums_of_others + (node > 0 ? slices : 0) : node > 0 ? tensor : 0);
+    // A scan brings a node its slice of the sums of all other nodes that have nodes after them, and the sum of the
+    // nodes before it. A scan of the ranks after is the same from the other end.
+    for (const bool reverse : {false, true}) {
+      const int before = reverse ? nodes - 1 - node : node;
+      const double sums = tensor * (before == nodes - 1 ? nodes - 1 : nodes - 2) / nodes;
+      const double whole = nodes * each == 2 ? before * tensor : sums + (before > 0 ? slices : 0);
+      law(Scan{ReduceOp::sum, reverse}, tensor, whole);
+      law(Exscan{ReduceOp::sum, reverse}, tensor, whole);
+    }
   }));
 }

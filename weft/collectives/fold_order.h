@@ -5,9 +5,9 @@
 // ranks of a subtree may add them early, such as a node before it uses the network. So the bits of a sum depend on the
 // number of ranks alone, and not on where ranks are or how data move between them.
 //
-// A scan goes down the same tree to its rank. It adds the sums of the halves that it leaves on its side, from the
-// widest to the nearest, and the rank's own term last: that of rank 6 is ((0 to 3) + (4 and 5)) + 6. So all ranks of a
-// subtree need but one sum of the terms before it, to which each adds what it needs of the subtree.
+// A scan goes down the same tree to its rank. Where it goes to a second half, it adds the sum of the first one, and the
+// rank's own term last: the scan of rank 6 is ((0 to 3) + (4 and 5)) + 6. A scan of the ranks after adds the sum of the
+// second half where it goes to the first. So all ranks of a subtree begin with the same sum, of the terms before it.
 #include <algorithm>
 #include <bit>
 #include <span>
@@ -26,15 +26,15 @@ inline size_t first_half(std::span<const int> ranks) {
 
 struct FoldOrder {
   enum class Kind : uint8_t { tree, before, after } kind = Kind::tree;
-  int rank = 0;  // to which a scan goes down
+  int rank = 0;  // whose scan it is
 
   static FoldOrder of(Verb verb, int reader);
   bool scans() const { return kind != Kind::tree; }
   FoldOrder to(int reader) const { return {kind, reader}; }
-  // The two parts of at least two ranks that are added last. The second is a sum by the tree.
+  // The two parts whose sum is the sum of these ranks, which are at least two. The second has the order of the tree.
   struct Parts;
   Parts parts(std::span<const int> ranks) const;
-  // All parts that are sums by the tree, ascending.
+  // All parts that have the order of the tree, ascending.
   std::vector<std::span<const int>> tree_parts(std::span<const int> ranks) const;
 };
 struct FoldOrder::Parts {

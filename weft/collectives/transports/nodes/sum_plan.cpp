@@ -94,6 +94,10 @@ SumPlan::SumPlan(const NodeMap& map, const Transport::Sums& sums, size_t bytes)
         if (const std::vector<int> sources = sources_of(reader, everyone, sums.reads); !sources.empty())
           result_of[static_cast<size_t>(reader)] = add_result(map, node, sources, {});
   }
+  cut(map, sums, bytes);
+}
+
+void SumPlan::cut(const NodeMap& map, const Transport::Sums& sums, size_t bytes) {
   for (const auto& of_node : subtrees) most_subtrees = std::max(most_subtrees, of_node.size());
   few = sums.slices.empty() && map.nodes() * most_subtrees * bytes <= 1024;
   gathers = sums.slices.empty() && !few;

@@ -27,7 +27,7 @@ struct SumPlan {
     size_t result = none;          // to which a rank adds
     std::vector<size_t> kept;      // what it adds
     std::vector<int> first_ranks;  // of all of these
-    size_t terms = 0;              // of the ranks
+    size_t terms = 0;              // of ranks
     FoldOrder order = {};
   };
 
@@ -51,6 +51,7 @@ struct SumPlan {
  private:
   void add_scan(const NodeMap& map, Transport::Reads reads, FoldOrder order, std::span<const int> everyone,
                 std::span<const int> subtree);
+  void cut(const NodeMap& map, const Transport::Sums& sums, size_t bytes);  // into the slices of the nodes
   size_t add_result(const NodeMap& map, size_t reading_node, std::span<const int> sources, FoldOrder order);
 };
 
