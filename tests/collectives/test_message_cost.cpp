@@ -27,23 +27,34 @@ TEST_CASE("what is chosen takes least time, for any number of ranks and bytes") 
         const auto seconds = [&](const MessageCost& cost) { return cost.seconds(link); };
         const bool halves = sums_in_halves(link, bytes, ranks), power = (ranks & (ranks - 1)) == 0;
         const double in_halves = seconds(cost_of_halves(bytes, ranks)),
-                     in_slices = seconds(cost_of_slices(bytes, ranks));
+                     in_slices = seconds(cost_of_slices(link, bytes, ranks));
         CHECK((!halves || (power && in_halves < in_slices)));
         CHECK((halves || !power || ranks == 2 || in_halves >= 0.9 * in_slices));
-        CHECK(gathers_directly(link, bytes, ranks) == (in_slices < seconds(cost_of_gathering(bytes, ranks))));
-        const double sliced = seconds(cost_of_sliced_copies(bytes, ranks)),
-                     whole = seconds(cost_of_copies(bytes, ranks));
+        CHECK(gathers_directly(link, bytes, ranks) == (in_slices < seconds(cost_of_gathering(link, bytes, ranks))));
+        const double sliced = seconds(cost_of_sliced_copies(link, bytes, ranks)),
+                     whole = seconds(cost_of_copies(link, bytes, ranks));
         CHECK(copies_in_slices(link, bytes, ranks) == (ranks > 2 && sliced < whole));
       }
+}
+
+TEST_CASE(
+    "a part is what a link carries in a round trip and half a millisecond, from 64 to 256 KiB, of at most 64 MiB of "
+    "all ranks") {
+  CHECK(bytes_of_part({50e-6, 2.5e8}, 4) == 150000 / 64 * 64);
+  CHECK(bytes_of_part({5e-6, 1.25e8}, 4) == 1 << 16);
+  CHECK(bytes_of_part({5e-6, 1e6}, 4) == 1 << 16);
+  CHECK(bytes_of_part({1e-3, 1.25e8}, 4) == 1 << 18);
+  CHECK(bytes_of_part({5e-6, 1.25e9}, 1024) == 1 << 16);
+  CHECK(bytes_of_part({5e-6, 1.25e9}, 1000) == (1 << 26) / 1000 / 64 * 64);
 }
 
 TEST_CASE("all ways of a collective bring a rank the same bytes") {
   for (const int64_t ranks : {2, 4, 64}) {
     const double others = 1e6 * static_cast<double>(ranks - 1) / static_cast<double>(ranks);
     for (const MessageCost& cost :
-         {cost_of_slices(1e6, ranks), cost_of_halves(1e6, ranks), cost_of_gathering(1e6, ranks)})
+         {cost_of_slices(Link(), 1e6, ranks), cost_of_halves(1e6, ranks), cost_of_gathering(Link(), 1e6, ranks)})
       CHECK(cost.bytes == Approx(others));
-    CHECK(cost_of_halves(1e6, ranks).messages <= cost_of_slices(1e6, ranks).messages);
+    CHECK(cost_of_halves(1e6, ranks).messages <= cost_of_slices(Link(), 1e6, ranks).messages);
   }
 }
 

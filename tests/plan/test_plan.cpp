@@ -44,7 +44,7 @@ TEST_CASE("a call receives the bytes of the best algorithm, in as many messages 
     INFO(n << " ranks");
     const auto others = static_cast<double>(n - 1);
     const double slices = size * others / static_cast<double>(n), doublings = std::log2(static_cast<double>(n));
-    expect_cost(comparison(Verb::barrier, n), doublings, doublings, 64 * others);
+    expect_cost(comparison(Verb::barrier, n, far), doublings, doublings, 64 * others);
     for (const Link& link : {far, busy}) {
       const auto cost = [&](Verb verb) { return transfer(verb, size, n, link); };
       for (const Verb verb : {Verb::reduce_scatter_v, Verb::gather, Verb::scatter, Verb::all_to_all})
@@ -69,16 +69,17 @@ TEST_CASE("a call receives the bytes of the best algorithm, in as many messages 
 }
 
 TEST_CASE(
-    "many bytes move in parts of 256 KiB of each rank, and few ranks gather them in a ring if messages are dear") {
-  const double part = 1 << 18;
-  const Link far{1e-3, 1.25e8, 0}, busy{0, 1.25e9, 1e-3};
+    "many bytes move in parts as long as the link asks for, and few ranks gather them in a ring if messages are dear") {
+  const double part = 1 << 18;  // on both links
+  const Link far{1e-3, 1.25e8, 0}, busy{0, 1.25e9, 1e-3}, slow{0, 1.25e7, 1e-3};
   expect_cost(transfer(Verb::all_gather, 4 * part, 4, far), 1, 3, 3 * part);
   expect_cost(transfer(Verb::all_gather, 4 * 3 * part, 4, far), 3, 9, 9 * part);
   expect_cost(transfer(Verb::all_reduce, 4 * 3 * part, 4, far), 3 * (1 + 3), 3 * (3 + 3), 2 * 9 * part);
   expect_cost(transfer(Verb::all_reduce, 4 * 3 * part, 4, busy), 4, 4, 2 * 9 * part);  // halves are not cut
   expect_cost(transfer(Verb::permute, 2.5 * part, 4, far), 3, 3, 2.5 * part);
-  expect_cost(comparison(Verb::barrier, 16384), 16383, 16383, 64 * 16383);  // 1 MiB
-  expect_cost(comparison(Verb::barrier, 2000), 1999, 1999, 64 * 1999);      // no power of two
+  expect_cost(transfer(Verb::permute, part, 4, slow), 4, 4, part);
+  expect_cost(comparison(Verb::barrier, 16384, far), 16383, 16383, 64 * 16383);  // 1 MiB
+  expect_cost(comparison(Verb::barrier, 2000, far), 1999, 1999, 64 * 1999);      // no power of two
 }
 
 TEST_CASE("the ranks of a node share its link") {

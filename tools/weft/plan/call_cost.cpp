@@ -22,10 +22,10 @@ bool gathers(Verb verb) {
 }
 bool has_root(Verb verb) { return verb == Verb::broadcast || verb == Verb::scatter || verb == Verb::scatter_v; }
 
-MessageCost comparison(Verb verb, int64_t ranks) {
+MessageCost comparison(Verb verb, int64_t ranks, const Link& link) {
   if (ranks == 1 || verb == Verb::receive) return {};
   if (verb == Verb::send) return {1, 1, announcement};
-  return cost_of_gathering(announcement * static_cast<double>(ranks), ranks);
+  return cost_of_gathering(link, announcement * static_cast<double>(ranks), ranks);
 }
 
 MessageCost transfer(Verb verb, double size, int64_t ranks, const Link& link) {
@@ -33,32 +33,35 @@ MessageCost transfer(Verb verb, double size, int64_t ranks, const Link& link) {
   switch (verb) {
     case Verb::all_reduce: {
       const double all = static_cast<double>(ranks) * size;
-      if (all <= 1024) return cost_of_gathering(all, ranks);
+      if (all <= 1024) return cost_of_gathering(link, all, ranks);
       if (sums_in_halves(link, size, ranks)) return cost_of_halves(size, ranks) * 2;
-      return cost_of_slices(size, ranks) += cost_of_gathering(size, ranks);
+      return cost_of_slices(link, size, ranks) += cost_of_gathering(link, size, ranks);
     }
     case Verb::all_gather:
     case Verb::all_gather_v:
-      return gathers_directly(link, size, ranks) ? cost_of_slices(size, ranks) : cost_of_gathering(size, ranks);
+      return gathers_directly(link, size, ranks) ? cost_of_slices(link, size, ranks)
+                                                 : cost_of_gathering(link, size, ranks);
     case Verb::reduce_scatter:
       if (sums_in_halves(link, size, ranks)) return cost_of_halves(size, ranks);
-      return cost_of_slices(size, ranks);
+      return cost_of_slices(link, size, ranks);
     case Verb::reduce_scatter_v:
     case Verb::gather:
     case Verb::gather_v:
     case Verb::scatter:
     case Verb::scatter_v:
     case Verb::all_to_all:
-    case Verb::all_to_all_v: return cost_of_slices(size, ranks);
+    case Verb::all_to_all_v: return cost_of_slices(link, size, ranks);
     case Verb::broadcast:
-      return copies_in_slices(link, size, ranks) ? cost_of_sliced_copies(size, ranks) : cost_of_copies(size, ranks);
+      return copies_in_slices(link, size, ranks) ? cost_of_sliced_copies(link, size, ranks)
+                                                 : cost_of_copies(link, size, ranks);
     case Verb::reduce:
     case Verb::scan:
     case Verb::exscan:
     case Verb::reverse_scan:
-    case Verb::reverse_exscan: return size <= 256 ? cost_of_copies(size, ranks) : cost_of_slices(size, ranks) * 2;
+    case Verb::reverse_exscan:
+      return size <= 256 ? cost_of_copies(link, size, ranks) : cost_of_slices(link, size, ranks) * 2;
     case Verb::permute:
-    case Verb::permute_back: return cost_of_copies(size, 2);
+    case Verb::permute_back: return cost_of_copies(link, size, 2);
     case Verb::send: return {0, 0, size};  // with its comparison
     case Verb::receive:
     case Verb::barrier:

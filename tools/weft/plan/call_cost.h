@@ -19,7 +19,7 @@ bool gathers(Verb verb);
 bool has_root(Verb verb);
 
 // The comparison of a call, with which small data go.
-MessageCost comparison(Verb verb, int64_t ranks);
+MessageCost comparison(Verb verb, int64_t ranks, const Link& link);
 // What follows if the data are not small, in the way that is chosen for the link. Throws an Error for a verb of a
 // program's own.
 MessageCost transfer(Verb verb, double size, int64_t ranks, const Link& link);

@@ -27,14 +27,15 @@ double seconds_of_sum(Communicator& comm, int64_t count, int calls) {
 
 Link measured_link(Communicator& comm, int64_t bytes) {
   const int64_t ranks = comm.size(), count = bytes / 4;
-  const MessageCost announced = comparison(Verb::all_reduce, ranks);
-  Link link{0, 1};
+  Link link;
+  const MessageCost announced = comparison(Verb::all_reduce, ranks, link);
   link.latency = seconds_of_sum(comm, 2, 20) / announced.rounds;
   const double size = 4.0 * static_cast<double>(count);
-  MessageCost cost = cost_of_slices(size, ranks) += cost_of_gathering(size, ranks);
-  cost += announced;
   seconds_of_sum(comm, count, 1);  // TCP widens its window
   const double seconds = seconds_of_sum(comm, count, 1);
+  link.bandwidth = 2 * size / seconds;  // which tells how many parts there were
+  MessageCost cost = cost_of_slices(link, size, ranks) += cost_of_gathering(link, size, ranks);
+  cost += announced;
   link.bandwidth = cost.bytes / (seconds - std::min(cost.rounds * link.latency, seconds / 2));
   return link;
 }

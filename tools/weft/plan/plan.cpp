@@ -64,7 +64,7 @@ std::array<double, Traffic::verbs> Plan::seconds_of_calls(int64_t ranks) const {
   for (size_t v = 0; v < Traffic::verbs; ++v) {
     const auto& [small, large, size] = calls_[v];
     const Verb verb = static_cast<Verb>(v);
-    MessageCost cost = comparison(verb, ranks) * (small.at(ranks) + large.at(ranks));
+    MessageCost cost = comparison(verb, ranks, link_) * (small.at(ranks) + large.at(ranks));
     if (large.at(ranks) > 0) cost += transfer(verb, size.at(ranks), ranks, link_) * large.at(ranks);
     seconds[v] = weft::plan::seconds(cost, link_, ranks);
   }

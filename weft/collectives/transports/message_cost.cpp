@@ -12,8 +12,8 @@
 namespace weft {
 namespace {
 
-double parts(double bytes_of_rank, int64_t ranks) {
-  return std::max(std::ceil(bytes_of_rank / static_cast<double>(bytes_of_part(ranks))), 1.0);
+double parts(const Link& link, double bytes_of_rank, int64_t ranks) {
+  return std::max(std::ceil(bytes_of_rank / static_cast<double>(bytes_of_part(link, ranks))), 1.0);
 }
 double doublings(int64_t ranks) { return std::bit_width(static_cast<uint64_t>(ranks - 1)); }
 bool is_power_of_two(int64_t ranks) { return std::has_single_bit(static_cast<uint64_t>(ranks)); }
@@ -61,39 +61,46 @@ double MessageCost::seconds(const Link& link) const {
   return rounds * link.latency + messages * link.overhead + bytes / link.bandwidth;
 }
 
-int64_t bytes_of_part(int64_t ranks) { return std::min(int64_t{1} << 18, (int64_t{64} << 20) / ranks / 64 * 64); }
+// The least is four messages. A link of 10 Gbit is filled by the most.
+int64_t bytes_of_part(const Link& link, int64_t ranks) {
+  const double carried = std::clamp((0.5e-3 + 2 * link.latency) * link.bandwidth, 0x1p16, 0x1p18);
+  return std::min(static_cast<int64_t>(carried), (int64_t{64} << 20) / ranks) / 64 * 64;
+}
 
 // The limits are those of MPICH; numbers of ranks that are no power of two have a lower one.
-MessageCost cost_of_gathering(double total, int64_t ranks) {
-  const double count = parts(total / static_cast<double>(ranks), ranks);
+MessageCost cost_of_gathering(const Link& link, double total, int64_t ranks) {
+  const double count = parts(link, total / static_cast<double>(ranks), ranks);
   const bool doubles = total / count < (is_power_of_two(ranks) ? 512 : 80) * 1024.0;
   const double rounds = count * (doubles ? doublings(ranks) : static_cast<double>(ranks - 1));
   return {rounds, rounds, others(total, ranks)};
 }
-MessageCost cost_of_slices(double bytes, int64_t ranks) {
-  return MessageCost{1, static_cast<double>(ranks - 1), 0} * parts(bytes / static_cast<double>(ranks), ranks) +=
+MessageCost cost_of_slices(const Link& link, double bytes, int64_t ranks) {
+  return MessageCost{1, static_cast<double>(ranks - 1), 0} * parts(link, bytes / static_cast<double>(ranks), ranks) +=
          {0, 0, others(bytes, ranks)};
 }
 MessageCost cost_of_halves(double bytes, int64_t ranks) {
   return {doublings(ranks), doublings(ranks), others(bytes, ranks)};
 }
-MessageCost cost_of_copies(double bytes, int64_t ranks) {
+MessageCost cost_of_copies(const Link& link, double bytes, int64_t ranks) {
   const auto readers = static_cast<double>(ranks - 1);
-  return MessageCost{1, readers, 0} * parts(bytes, ranks) += {0, 0, readers * bytes};
+  return MessageCost{1, readers, 0} * parts(link, bytes, ranks) += {0, 0, readers * bytes};
 }
-MessageCost cost_of_sliced_copies(double bytes, int64_t ranks) { return cost_of_slices(bytes, ranks) * 2; }
+MessageCost cost_of_sliced_copies(const Link& link, double bytes, int64_t ranks) {
+  return cost_of_slices(link, bytes, ranks) * 2;
+}
 
 bool gathers_directly(const Link& link, double total, int64_t ranks) {
-  return cost_of_slices(total, ranks).seconds(link) < cost_of_gathering(total, ranks).seconds(link);
+  return cost_of_slices(link, total, ranks).seconds(link) < cost_of_gathering(link, total, ranks).seconds(link);
 }
 // Many bytes move in parts, one of which is on its way while another is added, if they are in slices. So halves must
 // save a tenth.
 bool sums_in_halves(const Link& link, double bytes, int64_t ranks) {
   return ranks > 2 && is_power_of_two(ranks) &&
-         cost_of_halves(bytes, ranks).seconds(link) < 0.9 * cost_of_slices(bytes, ranks).seconds(link);
+         cost_of_halves(bytes, ranks).seconds(link) < 0.9 * cost_of_slices(link, bytes, ranks).seconds(link);
 }
 bool copies_in_slices(const Link& link, double bytes, int64_t ranks) {
-  return ranks > 2 && cost_of_sliced_copies(bytes, ranks).seconds(link) < cost_of_copies(bytes, ranks).seconds(link);
+  return ranks > 2 &&
+         cost_of_sliced_copies(link, bytes, ranks).seconds(link) < cost_of_copies(link, bytes, ranks).seconds(link);
 }
 
 std::string choices_on(const Link& link, int64_t ranks) {

@@ -24,20 +24,21 @@ struct MessageCost {
   double seconds(const Link& link) const;
 };
 
-// How many bytes of every rank move at a time: so few that those of all ranks take little memory, and that senders do
-// not overflow the queues of a slow link. A multiple of 64.
-int64_t bytes_of_part(int64_t ranks);
+// How many bytes of every rank move at a time: what the link carries in a round trip and half a millisecond. They are
+// so few that those of all ranks take little memory, and that senders do not overflow the queues of a slow link. A
+// multiple of 64.
+int64_t bytes_of_part(const Link& link, int64_t ranks);
 
 // An all_gather by MPI: recursive doubling for few bytes, a ring for many.
-MessageCost cost_of_gathering(double total, int64_t ranks);
+MessageCost cost_of_gathering(const Link& link, double total, int64_t ranks);
 // Pairwise exchange: every rank sends a slice to every other at once. So it gets the slices that it adds or gathers.
-MessageCost cost_of_slices(double bytes, int64_t ranks);
+MessageCost cost_of_slices(const Link& link, double bytes, int64_t ranks);
 // Recursive halving: every rank swaps half of its sums with one rank after another, which takes fewer messages. Only
 // powers of two can do that in the order of sums.
 MessageCost cost_of_halves(double bytes, int64_t ranks);
 // Every rank gets the bytes of one: they are sent to each, or a slice to each, and then the slices are gathered.
-MessageCost cost_of_copies(double bytes, int64_t ranks);
-MessageCost cost_of_sliced_copies(double bytes, int64_t ranks);
+MessageCost cost_of_copies(const Link& link, double bytes, int64_t ranks);
+MessageCost cost_of_sliced_copies(const Link& link, double bytes, int64_t ranks);
 
 bool gathers_directly(const Link& link, double total, int64_t ranks);
 bool sums_in_halves(const Link& link, double bytes, int64_t ranks);

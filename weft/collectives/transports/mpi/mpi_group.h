@@ -121,7 +121,7 @@ class MpiGroup : public Transport {
   void end() { state_->job->end(state_->rank_on_node); }
   void wait_until(const std::function<bool()>& done);
   void finish(Wire::Requests& requests);  // and forgets them
-  size_t part_bytes() const { return static_cast<size_t>(bytes_of_part(size())); }
+  size_t part_bytes() const { return static_cast<size_t>(bytes_of_part(state_->link, size())); }
   struct Choice;
   // Of few bytes every rank folds all. This takes less time, and hardly more bytes than the messages that it saves.
   bool adds_everything(size_t bytes) const { return static_cast<size_t>(size()) * bytes <= 1024; }
