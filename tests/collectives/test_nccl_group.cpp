@@ -3,7 +3,9 @@
 // between cards, and the watchdog.
 #include <algorithm>
 #include <atomic>
+#include <condition_variable>
 #include <deque>
+#include <mutex>
 
 #include "tests/collectives/transport_checks.h"
 #include "tests/support/catch.h"
@@ -12,6 +14,7 @@
 #include "weft/collectives/transports/nccl/nccl.h"
 #include "weft/collectives/transports/nccl/nccl_group.h"
 #include "weft/collectives/transports/nccl/watch.h"
+#include "weft/collectives/transports/unfinished.h"
 
 using namespace weft;
 using namespace std::chrono_literals;
@@ -19,67 +22,130 @@ using Catch::Contains;
 
 namespace {
 
-// Host memory in place of the cards'. Enqueued work happens as late as possible: when it is awaited.
+// Where the ranks of a group bring what they enqueue. When all have brought a piece of work, one of them does it for
+// all.
+struct Meeting {
+  struct Part {
+    std::span<const std::byte> mine;
+    std::vector<Transport::Range> out;
+    std::vector<size_t> counts;
+    std::byte* to;
+  };
+  using Parts = std::vector<Part>;  // by rank
+  struct Work {
+    Parts parts;
+    size_t brought = 0;
+    std::function<void(const Parts&)> act;
+  };
+  std::mutex mutex;
+  std::condition_variable brought;
+  std::deque<Work> works;
+  size_t done = 0;
+};
+
+// Host memory in place of the cards'. Enqueued work happens as late as possible: when a rank awaits it.
 class Pretended : public CardExchange {
  public:
-  explicit Pretended(Transport& host) : between_(host.split(0, 0, Site::here())) {}
+  explicit Pretended(Transport& host)
+      : me_(static_cast<size_t>(host.rank())),
+        ranks_(static_cast<size_t>(host.size())),
+        unfinished_(host.unfinished()) {}
   Pretended(const Pretended&) = delete;
-  ~Pretended() override { left_behind += queue_.size(); }
+  ~Pretended() override {
+    if (!meeting_) return;
+    const std::lock_guard lock(meeting_->mutex);
+    left_behind += posted_ - std::min(posted_, meeting_->done);
+  }
 
   static inline std::atomic<size_t> left_behind = 0;
 
-  Ticket gather(const Call& call, const std::byte* mine, std::span<const size_t> counts, std::byte* all) override {
-    const std::vector<size_t> sizes(counts.begin(), counts.end());
-    return post([=, this] {
-      const size_t longest = *std::max_element(sizes.begin(), sizes.end());
-      between_->expose(call, {mine, sizes[me()]}, longest, [&](const Transport::Part& part) {
-        std::byte* place = all;
-        for (size_t r = 0; r < sizes.size(); place += sizes[r++])
-          if (const size_t last = std::min(part.last, sizes[r]);
-              part.first < last && part.peers[r] != place + part.first)
-            std::memcpy(place + part.first, part.peers[r], last - part.first);
-      });
+  Address address() override {
+    static std::deque<Meeting>& meetings = *new std::deque<Meeting>;
+    static std::mutex mutex;
+    const std::lock_guard lock(mutex);
+    const Meeting* const meeting = &meetings.emplace_back();
+    Address address{};
+    std::memcpy(address.data(), &meeting, sizeof meeting);
+    return address;
+  }
+  void connect(const Call&, const Address& address) override {
+    std::memcpy(&meeting_, address.data(), sizeof meeting_);
+  }
+  Mark mark() override { return nullptr; }
+
+  Ticket gather(const Call&, Mark, const std::byte* mine, std::span<const size_t> counts, std::byte* all) override {
+    return post({{mine, counts[me_]}, {}, {counts.begin(), counts.end()}, all}, [](const Meeting::Parts& parts) {
+      for (const Meeting::Part& reader : parts) {
+        std::byte* place = reader.to;
+        for (size_t r = 0; r < parts.size(); place += reader.counts[r++])
+          if (reader.counts[r]) std::memmove(place, parts[r].mine.data(), reader.counts[r]);
+      }
     });
   }
 
-  Ticket swap(const Call& call, const std::byte* mine, std::span<const Transport::Range> out,
+  Ticket swap(const Call&, Mark, const std::byte* mine, std::span<const Transport::Range> out,
               std::span<const size_t> counts, std::byte* received) override {
-    const std::vector<Transport::Range> ranges(out.begin(), out.end());
-    const std::vector<size_t> sizes(counts.begin(), counts.end());
-    return post([=, this] {
-      const auto peer = [](size_t r) { return GroupRank{static_cast<int>(r)}; };
-      for (size_t r = 0; r < ranges.size(); ++r)
-        if (r != me() && ranges[r].size()) between_->send(call, peer(r), {mine + ranges[r].first, ranges[r].size()});
-      std::byte* place = received;
-      for (size_t r = 0; r < sizes.size(); place += sizes[r++])
-        if (sizes[r]) between_->receive(call, peer(r), {place, sizes[r]});
+    return post({{mine, 0}, {out.begin(), out.end()}, {counts.begin(), counts.end()}, received},
+                [](const Meeting::Parts& parts) {
+                  for (size_t reader = 0; reader < parts.size(); ++reader) {
+                    const auto& [unused, ranges, counts, to] = parts[reader];
+                    std::byte* place = to;
+                    for (size_t r = 0; r < parts.size(); place += counts[r++])
+                      if (counts[r]) std::memcpy(place, parts[r].mine.data() + parts[r].out[reader].first, counts[r]);
+                  }
+                });
+  }
+
+  Ticket reduce(const Call&, Mark, std::span<const std::byte> mine, std::span<std::byte> result) override {
+    return post({mine, {}, {result.size()}, result.data()}, [](const Meeting::Parts& parts) {
+      std::vector<const std::byte*> peers;
+      for (const Meeting::Part& part : parts) peers.push_back(part.mine.data());
+      std::vector<std::byte> whole(parts[0].mine.size());
+      checks::add_in_rank_order({0, whole.size(), peers}, whole.data());
+      for (size_t r = 0; r < parts.size(); ++r)
+        std::copy_n(
+            whole.begin() + static_cast<std::ptrdiff_t>(parts[r].counts[0] < whole.size() ? r * parts[r].counts[0] : 0),
+            parts[r].counts[0], parts[r].to);
     });
   }
 
-  Ticket reduce(const Call& call, std::span<const std::byte> mine, std::span<std::byte> result) override {
-    return post([=, this] {
-      std::vector<std::byte> whole(mine.size());
-      between_->combine(call, mine, whole, checks::add_in_rank_order);
-      std::copy_n(whole.begin() + (result.size() < mine.size() ? me() * result.size() : 0), result.size(),
-                  result.data());
-    });
+  bool is_idle() override { return true; }
+  void settle() override {}
+  bool is_done(Ticket ticket) override {
+    const std::lock_guard lock(meeting_->mutex);
+    return ticket <= meeting_->done;
   }
-
-  bool is_done(Ticket ticket) override { return ticket <= done_; }
+  // Like a rank that waits for its card, it goes on with what is unfinished. It gives up if a rank has failed.
   void await(Ticket ticket) noexcept override {
-    for (; done_ < ticket; ++done_, queue_.pop_front()) queue_.front()();
+    const auto until = std::chrono::steady_clock::now() + 5s;
+    std::unique_lock lock(meeting_->mutex);
+    while (meeting_->done < ticket && std::chrono::steady_clock::now() < until) {
+      Meeting::Work& next = meeting_->works[meeting_->done];
+      if (next.brought == ranks_) {
+        next.act(next.parts);
+        ++meeting_->done;
+      } else if (meeting_->brought.wait_for(lock, 1ms) == std::cv_status::timeout) {
+        lock.unlock();
+        unfinished_->go_on();
+        lock.lock();
+      }
+    }
   }
 
  private:
-  size_t me() const { return static_cast<size_t>(between_->rank()); }
-  Ticket post(std::function<void()> work) {
-    queue_.push_back(std::move(work));
-    return done_ + queue_.size();
+  Ticket post(Meeting::Part part, std::function<void(const Meeting::Parts&)> act) {
+    const std::lock_guard lock(meeting_->mutex);
+    if (meeting_->works.size() == posted_) meeting_->works.push_back({Meeting::Parts(ranks_), 0, std::move(act)});
+    Meeting::Work& work = meeting_->works[posted_];
+    work.parts[me_] = std::move(part);
+    if (++work.brought == ranks_) meeting_->brought.notify_all();
+    return ++posted_;
   }
 
-  std::unique_ptr<Transport> between_;
-  std::deque<std::function<void()>> queue_;
-  Ticket done_ = 0;
+  const size_t me_, ranks_;
+  const std::shared_ptr<Unfinished> unfinished_;
+  Meeting* meeting_ = nullptr;
+  size_t posted_ = 0;
 };
 
 // Memory that hosts share is not on a card.
@@ -166,10 +232,48 @@ TEST_CASE("what is started on cards is ready when it has arrived, and a group's 
     const auto a = start(group, 700, 50, 1, false), b = start(group, 300, 0, 2, true),
                c = start(group, 500, 10, 3, false);
     require(!a->ready() && !b->ready() && !c->ready(), "ready: nothing has arrived");
+    checks::barrier(group);
     finish(*b, 300, 0, n, 2);
     require(a->ready() && b->ready() && !c->ready(), "ready: the first two have arrived");
+    checks::barrier(group);
     finish(*c, 500, 10, n, 3);
     finish(*a, 700, 50, n, 1);
+  });
+}
+
+TEST_CASE("ranks of a card group may finish what they have started before or after its next call") {
+  const int n = GENERATE(2, 3, 5);
+  run(n, 4096, [&](Transport& group) {
+    for (int round = 0; round < 5; ++round) {
+      const auto started = start(group, 700, 50, round, false);
+      if (group.rank() % 2 == 0) finish(*started, 700, 50, n, round);
+      checks::all_see_all(group, 900, 10, round + 1);
+      if (group.rank() % 2 == 1) finish(*started, 700, 50, n, round);
+    }
+  });
+}
+
+TEST_CASE("ranks may start on cards before or after a call of another group, and drop it") {
+  const int n = GENERATE(2, 3, 5);
+  run(n, 4096, [&](Transport& group) {
+    const auto apart = group.split(0, 0, Site::here());
+    for (int round = 0; round < 6; ++round) {
+      std::unique_ptr<Transport::Started> started;
+      if (group.rank() % 2 == 0) started = start(*apart, 700, 50, round, false);
+      if (round % 3 == 0) started = nullptr;
+      checks::all_sum(group, 300, true);
+      if (group.rank() % 2 == 1) started = start(*apart, 700, 50, round, false);
+      if (started) finish(*started, 700, 50, n, round);
+    }
+  });
+  CHECK(Pretended::left_behind == 0);
+}
+
+TEST_CASE("a rank that starts and drops more on its card than fit at once waits until others have started them") {
+  run(3, 4096, [&](Transport& group) {
+    if (group.rank() > 0) std::this_thread::sleep_for(50ms);
+    for (size_t i = 0; i < Transport::max_started + 50; ++i) start(group, 300, 0, 1, false);
+    finish(*start(group, 700, 50, 2, false), 700, 50, 3, 2);
   });
 }
 

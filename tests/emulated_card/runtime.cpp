@@ -157,6 +157,10 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   stream->await(stream->asked());
   return ended(cudaSuccess);
 }
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  if (!stream) return ended(cudaErrorInvalidValue);
+  return stream->is_done(stream->asked()) ? ended(cudaSuccess) : cudaErrorNotReady;
+}
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   if (event->stream) stream->enqueue([before = *event] { before.stream->await(before.position); }, no_card);
   return ended(cudaSuccess);

@@ -12,9 +12,9 @@ namespace weft {
 
 class ChosenTerms {
  public:
-  explicit ChosenTerms(Communicator& comm, DType dtype = DType::f64) : comm_(comm) {
+  explicit ChosenTerms(Communicator& comm, DType dtype = DType::f64, Device device = Device::cpu) : comm_(comm) {
     for (const Shape& shape : {Shape{3}, Shape{2, 2}, Shape{}, Shape{1100}, Shape{40}, Shape{700}})
-      parameters_.emplace_back("p" + std::to_string(parameters_.size()), Tensor::full(shape, 0.5, dtype));
+      parameters_.emplace_back("p" + std::to_string(parameters_.size()), Tensor::full(shape, 0.5, dtype, device));
   }
 
   using Choice = std::vector<int>;  // indices of parameters
@@ -28,7 +28,7 @@ class ChosenTerms {
 
   Tensor term(int rank, int parameter, int pass) const {
     const Tensor& value = (*this)[parameter].value;
-    return data_of(rank, value.shape(), 1 + pass * count + parameter, value.dtype());
+    return data_of(rank, value.shape(), 1 + pass * count + parameter, value.dtype()).to(value.device());
   }
   Var loss(Tape& tape, const Choice& chosen, int pass) const {
     declare_group(tape, comm_);

@@ -19,6 +19,7 @@ class ForwardingTransport : public Transport {
     return inner_->start(call, std::move(mine), longest, ranges);
   }
   void go_on() override { inner_->go_on(); }
+  std::shared_ptr<Unfinished> unfinished() override { return inner_->unfinished(); }
   void send(Call call, GroupRank to, Bytes bytes) override { inner_->send(call, to, bytes); }
   Call receive(Call call, GroupRank from, std::span<std::byte> bytes) override {
     return inner_->receive(call, from, bytes);

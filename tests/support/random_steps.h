@@ -26,10 +26,10 @@ inline ChosenTerms::Choice choice(std::mt19937& dice) {
 
 class RandomProgram {
  public:
-  RandomProgram(unsigned seed, Communicator& comm)
+  RandomProgram(unsigned seed, Communicator& comm, Device device = Device::cpu)
       : comm_(comm),
         dice_(seed, number(comm)),
-        terms_(comm),
+        terms_(comm, DType::f64, device),
         layout_(terms_.layout()),
         options_(options(dice_.everyone)),
         sync_(layout_, comm, options_) {}
@@ -80,12 +80,14 @@ class RandomProgram {
   void check() {
     for (int p = 0; p < ChosenTerms::count; ++p) {
       const bool used = plain_.has(terms_[p]);
-      const Tensor mine = used ? plain_[terms_[p]] : Tensor::zeros(terms_[p].value.shape(), DType::f64);
+      const Tensor mine =
+          (used ? plain_[terms_[p]] : Tensor::zeros(terms_[p].value.shape(), DType::f64)).to(Device::cpu);
       const bool anywhere = comm_.all_reduce(scalar(used), ReduceOp::maximum).item() > 0;
       const Tensor whole = comm_.all_reduce(mine);
       expect(sync_.present()[static_cast<size_t>(p)] == anywhere, "present if any rank has used it");
       if (!anywhere) continue;
-      const Tensor sum = terms_.owned(sync_, layout_, p), expected = terms_.owned(sync_, layout_, p, whole);
+      const Tensor sum = terms_.owned(sync_, layout_, p).to(Device::cpu),
+                   expected = terms_.owned(sync_, layout_, p, whole);
       if (options_.frees)
         expect_close(sum, expected);
       else

@@ -5,6 +5,7 @@
 
 #include "tests/support/on_cards.h"
 #include "tests/support/on_ranks.h"
+#include "tests/support/random_steps.h"
 #include "weft/collectives/placement_conversions.h"
 #include "weft/losses/contrastive/nt_xent.h"
 #include "weft/models/encoders.h"
@@ -74,6 +75,19 @@ TEST_CASE("training by NCCL gives the same weights if sums begin during backward
     CHECK_NOTHROW(on_cards_of(2, [&](std::unique_ptr<Transport> group) {
       Communicator comm(connect_nccl(std::move(group), 10s));
       require(train(comm, options, 20ms) == on_one, "the weights differ");
+    }));
+  }
+}
+
+// Ranks start the sums of gradients at different places among the collectives of backward.
+TEST_CASE("random programs under GradientSync have the plain sums of gradients on cards connected by NCCL") {
+  if (!several_cards()) return;
+  for (unsigned seed = 0; seed < 24; ++seed) {
+    INFO("seed " << seed);
+    CHECK_NOTHROW(on_ranks_with_cards(seed % 2 ? 2 : usable_cards(), [&](std::unique_ptr<Transport> group) {
+      Communicator comm(connect_nccl(std::move(group), 10s));
+      RandomProgram program(seed, comm, Device::cuda);
+      for (int step = 0; step < 3; ++step) program.step();
     }));
   }
 }

@@ -11,6 +11,7 @@
 namespace weft {
 
 struct Fold;
+class Unfinished;
 class Transport {
  public:
   using Bytes = std::span<const std::byte>;
@@ -51,6 +52,7 @@ class Transport {
 
   // Lets all collectives that this rank has started go on, in any group, as they do while it waits.
   virtual void go_on() {}
+  virtual std::shared_ptr<Unfinished> unfinished() = 0;  // those of this rank that have to
 
   // How many collectives of a group may be started and not finished at a time.
   static constexpr size_t max_started = 256;

@@ -98,6 +98,7 @@ class CountedGroup final : public Transport {
   }
 
   void go_on() override { inner_->go_on(); }
+  std::shared_ptr<Unfinished> unfinished() override { return inner_->unfinished(); }
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
   GlobalRank global(GroupRank rank) const override { return inner_->global(rank); }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The collectives in two halves that a rank has begun and not ended, and for which it still has to send. It goes on
-// with them whenever it waits for other ranks, since these may wait for it.
+// with them whenever it waits for other ranks or for its card, since other ranks may wait for it.
 #include <vector>
 
 #include "weft/collectives/transport.h"
@@ -12,6 +12,7 @@ class Unfinished {
  public:
   void add(Transport::Started& call) { calls_.push_back(&call); }
   void remove(const Transport::Started& call) { std::erase(calls_, &call); }
+  bool empty() const { return calls_.empty(); }
   void go_on() {
     for (size_t i = 0; i < calls_.size(); ++i) calls_[i]->ready();  // which may begin others, and end them
   }

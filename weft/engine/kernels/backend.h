@@ -4,6 +4,7 @@
 //
 // The caller has checked shapes and allocated outputs. Outputs are never aliased with inputs unless a comment says so.
 // A backend does not know ops or gradients. Sums have a fixed order, so the same inputs give the same bits.
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -67,6 +68,9 @@ class Backend : public TensorDevice {
   virtual void use_card(int) {}
   virtual bool reaches(const void*) { return true; }
   virtual void* queue() { return nullptr; }
+  // What the calling thread does while it waits for its kernels, which may wait for other ranks, and these for it.
+  // Returns whether anything is left to do.
+  virtual void while_waiting(std::function<bool()>) {}
 
   // Runs f32 multiply-adds as fast as the device can, to measure its peak. Returns the number of operations, two per
   // multiply-add, or 0 if the device has no such loop.

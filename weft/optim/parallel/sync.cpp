@@ -107,13 +107,11 @@ void GradientSync::start_next() {
   if (options_.frees) collect_ready();
 }
 
-// Lets reductions go on during backward, and begins to gather the sums that are there. On cards that waits until
-// `finish`: a start may wait for all ranks there, and others may not have seen yet that a sum is there.
+// Lets reductions go on during backward, and begins to gather the sums that are there.
 void GradientSync::go_on() {
   if (started_.empty()) return;
   comm_->go_on();
-  const bool early = gathers() && reduced_.device() == Device::cpu;
-  while (early && gathers_.size() < started_.size() && started_[gathers_.size()].ready()) start_gather();
+  while (gathers() && gathers_.size() < started_.size() && started_[gathers_.size()].ready()) start_gather();
 }
 
 void GradientSync::start_gather() {

@@ -194,6 +194,7 @@ void Job::end_wait(int r) {
 void Job::check_wait(int r) {
   check();
   if (const auto& send = waiting_[static_cast<size_t>(r)].send) send();
+  unfinished(r)->go_on();
   if (const std::string waits = wait_cycle(r); !waits.empty())
     fail(r, Fault(exit_codes::mismatch, "collective mismatch: these ranks wait for each other" + waits));
   WaitProgress& mine = waiting_[static_cast<size_t>(r)];

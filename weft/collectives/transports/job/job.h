@@ -16,6 +16,7 @@
 #include "weft/collectives/transport.h"
 #include "weft/collectives/transports/job/blocks.h"
 #include "weft/collectives/transports/job/waiting.h"
+#include "weft/collectives/transports/unfinished.h"
 
 namespace weft {
 
@@ -97,13 +98,17 @@ class Job {
   void begin_wait(int rank, int awaited, Offset word, uint64_t value);
   void check_wait(int rank);
   void end_wait(int rank);
-  // What check_wait does besides, and then the rank sleeps for a shorter time: it goes on to send what ranks on other
-  // nodes may be waiting for.
+  // What check_wait does besides, and then the rank sleeps for a shorter time: it goes on with what is unfinished, and
+  // to send what ranks on other nodes may be waiting for.
   void send_meanwhile(int rank, std::function<void()> send) {
     waiting_[static_cast<size_t>(rank)].send = std::move(send);
   }
+  const std::shared_ptr<Unfinished>& unfinished(int rank) const {
+    return waiting_[static_cast<size_t>(rank)].unfinished;
+  }
   std::chrono::milliseconds pause(int rank) const {
-    return std::chrono::milliseconds(waiting_[static_cast<size_t>(rank)].send ? 1 : 20);
+    const bool goes_on = waiting_[static_cast<size_t>(rank)].send || !unfinished(rank)->empty();
+    return std::chrono::milliseconds(goes_on ? 1 : 20);
   }
 
   // The job keeps its first failure; `record` returns whether this is it. `fail` records a failure and ends the calling
@@ -142,6 +147,7 @@ class Job {
     uint64_t suspected_cycle = 0;         // a hash of the wait cycle that the last check has found
     int64_t last_check = 0, elapsed = 0;  // when the last check was, and how much of the deadline has passed
     std::function<void()> send;
+    std::shared_ptr<Unfinished> unfinished = std::make_shared<Unfinished>();
   };
   std::vector<WaitProgress> waiting_;  // per rank
 };

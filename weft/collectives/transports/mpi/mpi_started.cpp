@@ -90,10 +90,11 @@ bool MpiGroup::PendingCall::ready() {
 }
 
 void MpiGroup::PendingCall::finish(Read read) {
-  group_.begin(call_);
+  const bool waits = !ready();  // if not, this may be part of another wait, whose call is the one to report
+  if (waits) group_.begin(call_);
   receive();
   read({0, Ranges{of_peers_, {}}.longest_of_peers(), peers_, begins_});
-  group_.end();
+  if (waits) group_.end();
 }
 
 std::unique_ptr<Transport::Started> MpiGroup::start(const Call& requested, Tensor mine, size_t longest, Ranges ranges) {

@@ -4,11 +4,14 @@
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 
+#include <bit>
 #include <cstring>
+#include <thread>
 
 #include "weft/collectives/transports/job/waiting.h"
 #include "weft/collectives/transports/nccl/nccl_group.h"
 #include "weft/collectives/transports/nccl/watch.h"
+#include "weft/collectives/transports/unfinished.h"
 #include "weft/engine/kernels/backend.h"
 
 namespace weft {
@@ -70,10 +73,16 @@ class Nccl : public CardExchange, public Watch::Watched {
   Nccl(const Nccl&) = delete;
   ~Nccl() override;
 
-  Ticket gather(const Call& call, const std::byte* mine, std::span<const size_t> counts, std::byte* all) override;
-  Ticket swap(const Call& call, const std::byte* mine, std::span<const Transport::Range> out,
+  Address address() override;
+  void connect(const Call& call, const Address& address) override;
+  Mark mark() override;
+  Ticket gather(const Call& call, Mark after, const std::byte* mine, std::span<const size_t> counts,
+                std::byte* all) override;
+  Ticket swap(const Call& call, Mark after, const std::byte* mine, std::span<const Transport::Range> out,
               std::span<const size_t> counts, std::byte* received) override;
-  Ticket reduce(const Call& call, std::span<const std::byte> mine, std::span<std::byte> result) override;
+  Ticket reduce(const Call& call, Mark after, std::span<const std::byte> mine, std::span<std::byte> result) override;
+  bool is_idle() override { return has_enqueued() && watch_->has_room(); }
+  void settle() override;
   bool is_done(Ticket ticket) override { return watch_->look(ticket); }
   void await(Ticket ticket) noexcept override;
 
@@ -81,10 +90,16 @@ class Nccl : public CardExchange, public Watch::Watched {
   struct Events {
     cudaEvent_t ready = nullptr, done = nullptr;  // after this rank's work before the exchange; after the exchange
   };
+  // What NCCL has been asked for. Until it is done, the communicator accepts nothing else.
+  struct InProgress {
+    Call call;
+    Ticket ticket = 0;  // 0: to connect or to close
+  };
 
+  cudaEvent_t new_event();
   template <class Calls> ncclResult_t grouped(Calls calls);
-  template <class Calls> Ticket enqueue(const Call& call, Calls calls);
-  void wait_until_enqueued(const Call& call);
+  template <class Calls> Ticket enqueue(const Call& call, Mark after, Calls calls);
+  bool has_enqueued();
   void close();
 
   void begin_watch() override { cudaSetDevice(device_); }
@@ -93,39 +108,61 @@ class Nccl : public CardExchange, public Watch::Watched {
   void abort() override;
 
   const milliseconds deadline_;
-  const int rank_, device_;
+  const int rank_, size_, device_;
+  const std::shared_ptr<Unfinished> unfinished_;
   cudaStream_t stream_ = nullptr;
+  std::vector<cudaEvent_t> all_events_, spare_events_;
   std::array<Events, Watch::capacity> events_;
   ncclComm_t comm_ = nullptr;
+  std::optional<InProgress> in_progress_;
   std::optional<Watch> watch_;
 };
 
-Nccl::Nccl(Transport& host, milliseconds deadline) : deadline_(deadline), rank_(host.rank()), device_(my_device()) {
-  const Call call = describe(Verb::broadcast, Site::here("NCCL's address"), 0);
-  ncclUniqueId id{};
-  if (rank_ == 0)
-    if (const ncclResult_t result = ncclGetUniqueId(&id); !is_ok(result)) throw fault_of(result, call);
-  const ncclUniqueId mine = id;
-  const Transport::Bytes exposed = std::as_bytes(std::span(&mine, rank_ == 0 ? 1 : 0));
-  host.expose(call, exposed, sizeof id, [&](const Transport::Part& part) {
-    std::memcpy(reinterpret_cast<std::byte*>(&id) + part.first, part.peers[0], part.last - part.first);
-  });
+Nccl::Nccl(Transport& host, milliseconds deadline)
+    : deadline_(deadline),
+      rank_(host.rank()),
+      size_(host.size()),
+      device_(my_device()),
+      unfinished_(host.unfinished()) {
   int least_priority = 0, greatest_priority = 0;
   check(cudaDeviceGetStreamPriorityRange(&least_priority, &greatest_priority), "cudaDeviceGetStreamPriorityRange");
   check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest_priority),
         "cudaStreamCreateWithPriority");
-  for (Events& events : events_)
-    for (cudaEvent_t* event : {&events.ready, &events.done})
-      check(cudaEventCreateWithFlags(event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+  for (Events& events : events_) events.done = new_event();
   watch_.emplace(*this, deadline);
+}
+
+cudaEvent_t Nccl::new_event() {
+  cudaEvent_t& event = all_events_.emplace_back();
+  check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+  return event;
+}
+
+CardExchange::Address Nccl::address() {
+  ncclUniqueId id;
+  if (const ncclResult_t result = ncclGetUniqueId(&id); !is_ok(result))
+    throw fault_of(result, describe(Verb::broadcast, Site::here("NCCL's address"), 0));
+  return std::bit_cast<Address>(id);
+}
+
+void Nccl::connect(const Call& call, const Address& address) {
+  my_device();
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   const ncclResult_t result = [&] {
     const auto lock = watch_->hold();
-    return ncclCommInitRankConfig(&comm_, host.size(), id, rank_, &config);
+    return ncclCommInitRankConfig(&comm_, size_, std::bit_cast<ncclUniqueId>(address), rank_, &config);
   }();
   if (!is_ok(result)) watch_->fail(fault_of(result, call));
-  wait_until_enqueued(call);
+  in_progress_ = {call};
+}
+
+CardExchange::Mark Nccl::mark() {
+  if (spare_events_.empty()) spare_events_.push_back(new_event());
+  const cudaEvent_t event = spare_events_.back();
+  spare_events_.pop_back();
+  check(cudaEventRecord(event, my_stream()), "cudaEventRecord");
+  return event;
 }
 
 // Throws a fault that no caller has got yet, because this rank may have computed with wrong values since. Closing waits
@@ -137,38 +174,50 @@ Nccl::~Nccl() {
   }
   watch_.reset();
   abort();
-  for (const Events& events : events_) {
-    cudaEventDestroy(events.ready);
-    cudaEventDestroy(events.done);
-  }
+  for (const cudaEvent_t event : all_events_) cudaEventDestroy(event);
   cudaStreamDestroy(stream_);
 }
 
 void Nccl::close() try {
+  if (!comm_) return;
+  settle();
   {
     const auto lock = watch_->hold();
     ncclCommFinalize(comm_);
   }
-  wait_until_enqueued(describe(Verb::finalize, Site::here("NCCL")));
+  in_progress_ = {describe(Verb::finalize, Site::here("NCCL"))};
+  settle();
   const auto lock = watch_->hold();
   ncclCommDestroy(std::exchange(comm_, nullptr));
 } catch (const Fault&) {  // a peer that closes later than the deadline has all it needs from this rank
 }
 
-// Waits until NCCL has enqueued the operation on its stream.
-void Nccl::wait_until_enqueued(const Call& call) {
+// Whether NCCL has enqueued the operation on its stream.
+bool Nccl::has_enqueued() {
+  if (!in_progress_) return true;
+  ncclResult_t state = ncclInProgress;
+  {
+    const auto lock = watch_->hold();
+    ncclCommGetAsyncError(comm_, &state);
+  }
+  if (state == ncclInProgress) return false;
+  const InProgress done = *std::exchange(in_progress_, std::nullopt);
+  if (state != ncclSuccess) watch_->fail(fault_of(state, done.call));
+  if (done.ticket > 0) {
+    check(cudaEventRecord(events_[Watch::slot(done.ticket)].done, stream_), "cudaEventRecord");
+    watch_->begin(done.call);
+  }
+  return true;
+}
+
+// It may wait for peers that do the same for another group, so this rank goes on with all that is unfinished.
+void Nccl::settle() {
   const auto until = std::chrono::steady_clock::now() + deadline_;
-  for (;; let_others_run()) {
-    ncclResult_t state = ncclInProgress;
-    {
-      const auto lock = watch_->hold();
-      ncclCommGetAsyncError(comm_, &state);
-    }
-    if (state == ncclSuccess) return;
-    if (state != ncclInProgress) watch_->fail(fault_of(state, call));
+  for (; !has_enqueued(); let_others_run()) {
     if (std::chrono::steady_clock::now() > until)
       watch_->fail(Fault(exit_codes::deadline, "deadline: NCCL has waited " + text(deadline_.count()) +
-                                                   " ms for its peers in " + call.text()));
+                                                   " ms for its peers in " + in_progress_->call.text()));
+    unfinished_->go_on();
   }
 }
 
@@ -179,15 +228,16 @@ template <class Calls> ncclResult_t Nccl::grouped(Calls calls) {
   return is_ok(called) ? ended : called;
 }
 
-template <class Calls> CardExchange::Ticket Nccl::enqueue(const Call& call, Calls calls) {
+template <class Calls> CardExchange::Ticket Nccl::enqueue(const Call& call, Mark after, Calls calls) {
+  settle();
+  for (; !watch_->has_room(); std::this_thread::sleep_for(std::chrono::microseconds(20))) unfinished_->go_on();
   const Ticket ticket = watch_->next();
-  const Events& events = events_[Watch::slot(ticket)];
-  check(cudaEventRecord(events.ready, my_stream()), "cudaEventRecord");
-  check(cudaStreamWaitEvent(stream_, events.ready, 0), "cudaStreamWaitEvent");
+  cudaEvent_t& ready = events_[Watch::slot(ticket)].ready;
+  if (ready) spare_events_.push_back(ready);
+  ready = static_cast<cudaEvent_t>(after);
+  check(cudaStreamWaitEvent(stream_, ready, 0), "cudaStreamWaitEvent");
   if (const ncclResult_t result = grouped(calls); !is_ok(result)) watch_->fail(fault_of(result, call));
-  wait_until_enqueued(call);
-  check(cudaEventRecord(events.done, stream_), "cudaEventRecord");
-  watch_->begin(call);
+  in_progress_ = {call, ticket};
   return ticket;
 }
 
@@ -195,10 +245,10 @@ void Nccl::await(Ticket ticket) noexcept {
   if (!watch_->is_done(ticket)) cudaStreamWaitEvent(my_stream(), events_[Watch::slot(ticket)].done, 0);
 }
 
-CardExchange::Ticket Nccl::gather(const Call& call, const std::byte* mine, std::span<const size_t> counts,
+CardExchange::Ticket Nccl::gather(const Call& call, Mark after, const std::byte* mine, std::span<const size_t> counts,
                                   std::byte* all) {
   const bool even = std::equal(counts.begin() + 1, counts.end(), counts.begin());
-  return enqueue(call, [&] {
+  return enqueue(call, after, [&] {
     if (even) return ncclAllGather(mine, all, counts[0], ncclUint8, comm_, stream_);
     ncclResult_t result = ncclSuccess;
     std::byte* place = all;
@@ -208,9 +258,10 @@ CardExchange::Ticket Nccl::gather(const Call& call, const std::byte* mine, std::
   });
 }
 
-CardExchange::Ticket Nccl::swap(const Call& call, const std::byte* mine, std::span<const Transport::Range> out,
-                                std::span<const size_t> counts, std::byte* received) {
-  return enqueue(call, [&] {
+CardExchange::Ticket Nccl::swap(const Call& call, Mark after, const std::byte* mine,
+                                std::span<const Transport::Range> out, std::span<const size_t> counts,
+                                std::byte* received) {
+  return enqueue(call, after, [&] {
     ncclResult_t result = ncclSuccess;
     std::byte* place = received;
     for (size_t r = 0; r < out.size() && is_ok(result); place += counts[r++]) {
@@ -223,9 +274,10 @@ CardExchange::Ticket Nccl::swap(const Call& call, const std::byte* mine, std::sp
   });
 }
 
-CardExchange::Ticket Nccl::reduce(const Call& call, std::span<const std::byte> mine, std::span<std::byte> result) {
+CardExchange::Ticket Nccl::reduce(const Call& call, Mark after, std::span<const std::byte> mine,
+                                  std::span<std::byte> result) {
   const auto reduction = call.verb == Verb::all_reduce ? ncclAllReduce : ncclReduceScatter;
-  return enqueue(call, [&] {
+  return enqueue(call, after, [&] {
     return reduction(mine.data(), result.data(), result.size() / size_of(call.dtype), nccl_type(call.dtype),
                      nccl_operation(call.op), comm_, stream_);
   });

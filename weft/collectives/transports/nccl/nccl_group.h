@@ -6,8 +6,11 @@
 // Peers' bytes are copies on this rank's own card, written in the order of this rank's stream. So no rank synchronizes
 // a backend, neither before it exposes memory nor before `read` or `fold` returns, and work that is enqueued after a
 // call finds its `result` complete.
+#include <cstddef>
+#include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "weft/collectives/transport.h"
@@ -17,7 +20,7 @@ namespace weft {
 
 class NcclGroup : public Transport {
  public:
-  // Makes the exchange of a group. All ranks call it together when it is first needed.
+  // Makes this rank's end of the exchange of a group, when it is first needed. It makes no calls.
   using Connect = std::function<std::unique_ptr<CardExchange>(Transport& host)>;
 
   // Where the exchanged memory is, and how much memory may hold bytes received from peers. Collectives in two halves
@@ -28,6 +31,7 @@ class NcclGroup : public Transport {
   };
   // `library` is for the description.
   NcclGroup(std::unique_ptr<Transport> host, Connect connect, std::string library, Where where);
+  ~NcclGroup() override;
 
   int rank() const override { return host_->rank(); }
   int size() const override { return host_->size(); }
@@ -40,6 +44,7 @@ class NcclGroup : public Transport {
     return on_card(call) ? nullptr : host_->start_sum(call, mine, std::move(result), sums);
   }
   void go_on() override { host_->go_on(); }
+  std::shared_ptr<Unfinished> unfinished() override { return host_->unfinished(); }
   void combine(const Call& call, Bytes mine, std::span<std::byte> result, Fold fold) override;
   bool combine_for_each(const Call& call, Bytes mine, std::span<std::byte> result, const Folds& folds) override {
     return !on_card(call) && host_->combine_for_each(call, mine, result, folds);
@@ -61,25 +66,44 @@ class NcclGroup : public Transport {
   StorageHandle allocate_common(size_t bytes, Site site) override { return host_->allocate_common(bytes, site); }
 
  private:
-  class PendingCall;
+  class StartedCall;
+
+  // What ranks tell each other before anything goes to their cards.
+  struct Announcement {
+    uint64_t size, longest, with_address;
+    CardExchange::Address address;  // of rank 0, told in the group's first call
+    Bytes bytes() const {
+      return {reinterpret_cast<const std::byte*>(this), with_address ? sizeof *this : offsetof(Announcement, address)};
+    }
+  };
 
   bool on_card(const Call& call) const { return call.device == where_.device; }
-  void agree(const Call& call, size_t mine, size_t longest);  // fills sizes_ with the number of bytes of each rank
-  CardExchange& exchange();
+  // Agrees on a call that waits for all ranks, and fills sizes_ with the number of bytes of each.
+  void agree(const Call& call, size_t mine, size_t longest);
+  Announcement announce(size_t mine, size_t longest);
+  bool read_announced(const Part& part, size_t longest, std::vector<size_t>& sizes);  // returns whether ranks agree
+  void conclude(const Call& call, size_t longest, bool same);
   Tensor workspace(size_t bytes) const;
-  // Gathers the bytes [first, last) of all ranks, and sets peers_ to where they are once the ticket is done.
-  CardExchange::Ticket gather(const Call& call, const std::byte* mine, size_t first, size_t last, std::byte* to);
+  // Gathers a part of the bytes of all ranks, and sets peers_ to where they are once the ticket is done.
+  CardExchange::Ticket gather(const Call& call, CardExchange::Mark after, const std::byte* mine,
+                              std::span<const size_t> sizes, Range part, std::byte* to);
   // Swaps the bytes from `skipped` to skipped + part of every range, or gathers them if every rank gets equal blocks of
   // all ranks. Sets peers_ and begins_.
-  CardExchange::Ticket swap(const Call& call, const std::byte* mine, const Ranges& ranges, size_t skipped, size_t part,
-                            std::byte* to);
+  CardExchange::Ticket swap(const Call& call, CardExchange::Mark after, const std::byte* mine, const Ranges& ranges,
+                            size_t skipped, size_t part, std::byte* to);
   void set_peers(std::byte* packed);  // for bytes in rank order, counts_ of each rank
+  void await(CardExchange::Ticket ticket);
+  void go_on_with_started();  // as far as it need not wait
+  void take_step();           // of the first started call
 
   const std::unique_ptr<Transport> host_;
   const Connect connect_;
   const std::string library_;
   const Where where_;
-  std::unique_ptr<CardExchange> exchange_;
+  std::deque<std::shared_ptr<StartedCall>> started_;  // and not enqueued yet
+  bool taking_step_ = false;
+  std::unique_ptr<CardExchange> exchange_;        // from the first call on
+  std::optional<CardExchange::Address> address_;  // to connect to
   std::vector<size_t> sizes_, counts_, begins_;
   std::vector<Range> slices_;
   std::vector<const std::byte*> peers_;

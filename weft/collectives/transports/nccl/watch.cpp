@@ -27,12 +27,15 @@ Watch::~Watch() {
   thread_.join();
 }
 
+bool Watch::has_room() {
+  const auto lock = hold();
+  check();
+  return begun_ - done_ < capacity;
+}
+
 uint64_t Watch::next() {
-  for (;; std::this_thread::sleep_for(20us)) {
-    const auto lock = hold();
-    check();
-    if (begun_ - done_ < capacity) return begun_ + 1;
-  }
+  while (!has_room()) std::this_thread::sleep_for(20us);
+  return begun_ + 1;
 }
 
 void Watch::begin(const Call& call) {

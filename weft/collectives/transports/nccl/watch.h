@@ -36,6 +36,7 @@ class Watch {
   ~Watch();
 
   // `next` waits until a slot is free, and returns the number of the next piece of work; `begin` counts it as enqueued.
+  bool has_room();  // whether `next` need not wait
   uint64_t next();
   void begin(const Call& call);
   bool is_done(uint64_t work);  // as of the last check

@@ -142,6 +142,7 @@ bool Nodes::combine_near_first(const Call& call, Bytes mine, std::span<std::byte
 }
 
 void Nodes::go_on() { state_->flat->go_on(); }
+std::shared_ptr<Unfinished> Nodes::unfinished() { return state_->flat->unfinished(); }
 
 void Nodes::combine(const Call& call, Bytes mine, std::span<std::byte> result, Fold fold) {
   (state_->map.nodes() == 1 ? state_->local : state_->flat)->combine(call, mine, result, fold);

@@ -38,13 +38,14 @@ class SharedMemory::PendingCall final : public Transport::Started {
 
 void SharedMemory::PendingCall::finish(Read read) {
   const int me = group_.members_[group_.rank_], n = group_.size_;
-  group_.job_->begin(me, call_, group_.state_->group, n);
+  const bool waits = !ready();  // if not, this may be part of another wait, whose call is the one to report
+  if (waits) group_.job_->begin(me, call_, group_.state_->group, n);
   for (int r = 0; r < n; ++r) group_.await(slot(r).filled, number_ + 1, r, [&] { compare(); });
   compare();
   for (int r = 0; r < n; ++r) group_.peers_[static_cast<size_t>(r)] = group_.job_->address(slot(r).bytes);
   read({0, longest_, group_.peers_});
   count_read();
-  group_.job_->end(me);
+  if (waits) group_.job_->end(me);
 }
 
 void SharedMemory::PendingCall::compare() const {

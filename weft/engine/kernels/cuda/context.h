@@ -8,6 +8,7 @@
 #include <cuda_runtime_api.h>
 
 #include <atomic>
+#include <functional>
 #include <mutex>
 #include <vector>
 
@@ -50,6 +51,9 @@ class Context {
 
   Block* take(size_t bytes, Device device = Device::cuda);  // for Device::cpu, pinned memory
   void upload(void* to, const char* from, size_t bytes);
+  void download(void* to, const void* from, size_t bytes);
+  void synchronize();
+  void while_waiting(std::function<bool()> go_on) { go_on_ = std::move(go_on); }
   void trim();  // waits for the stream and returns every cached block of the card to the system
   const BlockPool& pool(Device device) const { return pools_[static_cast<int>(device)]; }
 
@@ -67,6 +71,7 @@ class Context {
   void* from_system(size_t bytes);
   void* pinned_from_system(size_t bytes);
   cudaEvent_t borrow_event();
+  template <class Done> void go_on_until(Done done);
 
   const int device_;
   cudaStream_t stream_ = nullptr;
@@ -74,6 +79,7 @@ class Context {
   char* staging_ = nullptr;  // `slots` pinned slots, used cyclically
   cudaEvent_t slot_free_[slots] = {};
   int slot_ = 0;
+  std::function<bool()> go_on_;  // while this thread waits; returns whether anything is left
 
   BlockPool pools_[2];
 

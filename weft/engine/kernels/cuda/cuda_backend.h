@@ -25,6 +25,7 @@ class CudaBackend final : public Backend {
   void use_card(int index) override;
   bool reaches(const void* memory) override;
   void* queue() override;
+  void while_waiting(std::function<bool()> go_on) override;
   void allow_tf32(bool allow) override { tf32_ = allow; }
 
   void fill(double value, Tensor& y) override;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Contexts, the pool, and the verbs that move bytes.
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <new>
+#include <thread>
 #include <utility>
 
 #include "weft/engine/kernels/cuda/context.h"
@@ -46,6 +48,7 @@ struct Lease {
   }
   static void end() {
     if (!leased) return;
+    leased->while_waiting({});
     std::lock_guard lock(contexts().mutex);
     contexts().idle.push_back(std::exchange(leased, nullptr));
   }
@@ -197,7 +200,7 @@ void Context::trim() {
   collect();
   for (Block* list : pool(Device::cuda).lists)
     for (Block* block = list; block; block = block->next) await(*block);
-  check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+  synchronize();
   for (Block*& list : pool(Device::cuda).lists)
     while (list) {
       Block* block = std::exchange(list, list->next);
@@ -213,12 +216,29 @@ static cudaPointerAttributes attributes_of(const void* memory) {
   return attributes;
 }
 
+// In the driver this thread can do nothing else, so it enters it only when nothing else is left to do.
+template <class Done> void Context::go_on_until(Done done) {
+  while (go_on_ && !done() && go_on_()) std::this_thread::sleep_for(std::chrono::microseconds(20));
+}
+
+void Context::synchronize() {
+  go_on_until([this] { return cudaStreamQuery(stream_) != cudaErrorNotReady; });
+  check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+}
+
+// The copy itself waits for the stream if the memory is pageable.
+void Context::download(void* to, const void* from, size_t bytes) {
+  go_on_until([this] { return cudaStreamQuery(stream_) != cudaErrorNotReady; });
+  if (bytes > 0) check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_), "download");
+  check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+}
+
 // Copies through pinned memory, because an asynchronous copy from pageable memory would first wait for the stream. If
 // the source is pinned already, waiting for its copy costs less than another copy by the host.
 void Context::upload(void* to, const char* from, size_t bytes) {
   if (bytes > slot_bytes && attributes_of(from).type == cudaMemoryTypeHost) {
     check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_), "upload");
-    return check(cudaStreamSynchronize(stream_), "upload");
+    return synchronize();
   }
   if (!staging_) [[unlikely]] {
     for (cudaEvent_t& event : slot_free_)
@@ -228,6 +248,7 @@ void Context::upload(void* to, const char* from, size_t bytes) {
   for (size_t done = 0; done < bytes; slot_ = (slot_ + 1) % slots) {
     const size_t part = std::min(bytes - done, slot_bytes);
     char* slot = staging_ + static_cast<size_t>(slot_) * slot_bytes;
+    go_on_until([&] { return cudaEventQuery(slot_free_[slot_]) != cudaErrorNotReady; });
     check(cudaEventSynchronize(slot_free_[slot_]), "cudaEventSynchronize");
     std::memcpy(slot, from + done, part);
     check(cudaMemcpyAsync(static_cast<char*>(to) + done, slot, part, cudaMemcpyHostToDevice, stream_), "upload");
@@ -268,13 +289,9 @@ void CudaBackend::upload(void* to, const void* from, size_t bytes) {
   cuda::context().upload(to, static_cast<const char*>(from), bytes);
 }
 
-void CudaBackend::download(void* to, const void* from, size_t bytes) {
-  if (bytes > 0)
-    cuda::check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, cuda::context().stream()), "download");
-  synchronize();
-}
+void CudaBackend::download(void* to, const void* from, size_t bytes) { cuda::context().download(to, from, bytes); }
 
-void CudaBackend::synchronize() { cuda::check(cudaStreamSynchronize(cuda::context().stream()), "synchronize"); }
+void CudaBackend::synchronize() { cuda::context().synchronize(); }
 
 void CudaBackend::use_card(int index) {
   int count = 0;
@@ -286,6 +303,8 @@ void CudaBackend::use_card(int index) {
 bool CudaBackend::reaches(const void* memory) { return cuda::attributes_of(memory).device == cuda::context().device(); }
 
 void* CudaBackend::queue() { return cuda::context().stream(); }
+
+void CudaBackend::while_waiting(std::function<bool()> go_on) { cuda::context().while_waiting(std::move(go_on)); }
 
 // Returns nothing unless there is a card that these kernels run on: Ampere or later.
 std::unique_ptr<Backend> make_cuda_backend() {
