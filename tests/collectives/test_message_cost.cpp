@@ -48,6 +48,22 @@ TEST_CASE(
   CHECK(bytes_of_part({5e-6, 1.25e9}, 1000) == (1 << 26) / 1000 / 64 * 64);
 }
 
+TEST_CASE("two parts are on their way at a time, so only a latency longer than a part shows again") {
+  const double part = 1 << 18;
+  for (const double parts : {1, 2, 3, 4, 5, 6}) {
+    INFO(parts << " parts");
+    const auto seconds = [&](const Link& link) { return cost_of_copies(link, parts * part, 2).seconds(link); };
+    const double one = part / 1.25e8;
+    CHECK(seconds({1e-3, 1.25e8, 0}) == Approx(1e-3 + parts * one));
+    const int later = parts <= 2 ? 0 : parts <= 4 ? 1 : 2;  // pairs, which begin when the first part of a pair is there
+    CHECK(seconds({10e-3, 1.25e8, 0}) == Approx(10e-3 + parts * one + later * (10e-3 - one)));
+  }
+  const Link far{1e-3, 1.25e8, 0};
+  CHECK(cost_of_sum(far, 4 * 5 * part, 4).rounds == Approx(1 + 3));
+  CHECK(cost_of_gathering(far, 4 * 5 * part, 4).rounds == Approx(5 * 3));
+  CHECK(cost_of_sliced_copies(far, 4 * 5 * part, 4).rounds == Approx(2 * 5));
+}
+
 TEST_CASE("all ways of a collective bring a rank the same bytes") {
   for (const int64_t ranks : {2, 4, 64}) {
     const double others = 1e6 * static_cast<double>(ranks - 1) / static_cast<double>(ranks);

@@ -14,7 +14,7 @@
 #include "weft/collectives/transports/nccl/nccl.h"
 #include "weft/collectives/transports/nccl/nccl_group.h"
 #include "weft/collectives/transports/nccl/watch.h"
-#include "weft/collectives/transports/unfinished.h"
+#include "weft/collectives/unfinished.h"
 
 using namespace weft;
 using namespace std::chrono_literals;

@@ -18,7 +18,6 @@ class ForwardingTransport : public Transport {
   std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest, Ranges ranges) override {
     return inner_->start(call, std::move(mine), longest, ranges);
   }
-  void go_on() override { inner_->go_on(); }
   std::shared_ptr<Unfinished> unfinished() override { return inner_->unfinished(); }
   void send(Call call, GroupRank to, Bytes bytes) override { inner_->send(call, to, bytes); }
   Call receive(Call call, GroupRank from, std::span<std::byte> bytes) override {

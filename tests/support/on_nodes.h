@@ -51,11 +51,9 @@ inline void on_nodes(const std::vector<int>& node_of,
   run_ranks(static_cast<int>(node_of.size()), [&](std::unique_ptr<Transport> world) {
     const int me = world->rank();
     Received received;
-    const auto unfinished = std::make_shared<Unfinished>();
-    static_cast<SharedMemory&>(*world).job()->send_meanwhile(me, [unfinished] { unfinished->go_on(); });
     auto flat = std::make_unique<CountedMessages>(world->split(0, 0, Site::here()), received.bytes, received.messages);
     auto local = world->split(node_of[static_cast<size_t>(me)], 0, Site::here());
-    body(std::make_unique<Nodes>(Nodes::join(std::move(flat), std::move(local), unfinished, Site::here())), received);
+    body(std::make_unique<Nodes>(Nodes::join(std::move(flat), std::move(local), Site::here())), received);
   });
 }
 

@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "weft/collectives/pending.h"
+#include "weft/collectives/unfinished.h"
 #include "weft/collectives/verbs.h"
 
 namespace weft {
@@ -47,7 +48,7 @@ class Communicator {  // must outlive the tapes it is used on, and the collectiv
                       [&](auto... reads) { return Pending(plan(verb, std::move(x), site), *transport_, reads...); });
   }
 
-  void go_on() { transport_->go_on(); }  // lets started collectives go on, without waiting
+  void go_on() { transport_->unfinished()->go_on(); }  // lets started collectives go on, without waiting
 
   // Every rank gets the reduction of all x. The second form writes to y, which may be x, or common memory of all ranks.
   Tensor all_reduce(const Tensor& x, ReduceOp op = ReduceOp::sum, Site site = Site::here()) {

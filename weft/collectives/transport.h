@@ -50,9 +50,8 @@ class Transport {
     virtual void finish(Read read) = 0;
   };
 
-  // Lets all collectives that this rank has started go on, in any group, as they do while it waits.
-  virtual void go_on() {}
-  virtual std::shared_ptr<Unfinished> unfinished() = 0;  // those of this rank that have to
+  // What this rank has started, in any group, and others need it to go on with.
+  virtual std::shared_ptr<Unfinished> unfinished() = 0;
 
   // How many collectives of a group may be started and not finished at a time.
   static constexpr size_t max_started = 256;

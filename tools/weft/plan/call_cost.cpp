@@ -35,7 +35,7 @@ MessageCost transfer(Verb verb, double size, int64_t ranks, const Link& link) {
       const double all = static_cast<double>(ranks) * size;
       if (all <= 1024) return cost_of_gathering(link, all, ranks);
       if (sums_in_halves(link, size, ranks)) return cost_of_halves(size, ranks) * 2;
-      return cost_of_slices(link, size, ranks) += cost_of_gathering(link, size, ranks);
+      return cost_of_sum(link, size, ranks);
     }
     case Verb::all_gather:
     case Verb::all_gather_v:

@@ -34,8 +34,7 @@ Link measured_link(Communicator& comm, int64_t bytes) {
   seconds_of_sum(comm, count, 1);  // TCP widens its window
   const double seconds = seconds_of_sum(comm, count, 1);
   link.bandwidth = 2 * size / seconds;  // which tells how many parts there were
-  MessageCost cost = cost_of_slices(link, size, ranks) += cost_of_gathering(link, size, ranks);
-  cost += announced;
+  const MessageCost cost = cost_of_sum(link, size, ranks) += announced;
   link.bandwidth = cost.bytes / (seconds - std::min(cost.rounds * link.latency, seconds / 2));
   return link;
 }

@@ -97,7 +97,6 @@ class CountedGroup final : public Transport {
     return inner_->allocate_common(bytes, site);
   }
 
-  void go_on() override { inner_->go_on(); }
   std::shared_ptr<Unfinished> unfinished() override { return inner_->unfinished(); }
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }

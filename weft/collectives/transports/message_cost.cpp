@@ -15,6 +15,11 @@ namespace {
 double parts(const Link& link, double bytes_of_rank, int64_t ranks) {
   return std::max(std::ceil(bytes_of_rank / static_cast<double>(bytes_of_part(link, ranks))), 1.0);
 }
+// Two parts are on their way at a time, so latency shows once, and once more for every two if it is longer than a part.
+double rounds_of(double parts, double bytes, const Link& link) {
+  const double idle = std::max(0.0, 1 - bytes / parts / link.bandwidth / link.latency);
+  return 1 + std::floor((parts - 1) / 2) * idle;
+}
 double doublings(int64_t ranks) { return std::bit_width(static_cast<uint64_t>(ranks - 1)); }
 bool is_power_of_two(int64_t ranks) { return std::has_single_bit(static_cast<uint64_t>(ranks)); }
 double others(double bytes, int64_t ranks) { return bytes - bytes / static_cast<double>(ranks); }
@@ -75,18 +80,26 @@ MessageCost cost_of_gathering(const Link& link, double total, int64_t ranks) {
   return {rounds, rounds, others(total, ranks)};
 }
 MessageCost cost_of_slices(const Link& link, double bytes, int64_t ranks) {
-  return MessageCost{1, static_cast<double>(ranks - 1), 0} * parts(link, bytes / static_cast<double>(ranks), ranks) +=
-         {0, 0, others(bytes, ranks)};
+  const double count = parts(link, bytes / static_cast<double>(ranks), ranks), received = others(bytes, ranks);
+  return {rounds_of(count, received, link), count * static_cast<double>(ranks - 1), received};
+}
+// While a part is gathered, the next is on its way.
+MessageCost cost_of_sum(const Link& link, double bytes, int64_t ranks) {
+  MessageCost gathering = cost_of_gathering(link, bytes, ranks);
+  gathering.rounds /= parts(link, bytes / static_cast<double>(ranks), ranks);
+  return cost_of_slices(link, bytes, ranks) += gathering;
 }
 MessageCost cost_of_halves(double bytes, int64_t ranks) {
   return {doublings(ranks), doublings(ranks), others(bytes, ranks)};
 }
 MessageCost cost_of_copies(const Link& link, double bytes, int64_t ranks) {
-  const auto readers = static_cast<double>(ranks - 1);
-  return MessageCost{1, readers, 0} * parts(link, bytes, ranks) += {0, 0, readers * bytes};
+  const double count = parts(link, bytes, ranks), sent = static_cast<double>(ranks - 1) * bytes;
+  return {rounds_of(count, sent, link), count * static_cast<double>(ranks - 1), sent};
 }
 MessageCost cost_of_sliced_copies(const Link& link, double bytes, int64_t ranks) {
-  return cost_of_slices(link, bytes, ranks) * 2;
+  MessageCost cost = cost_of_slices(link, bytes, ranks);
+  cost.rounds = parts(link, bytes / static_cast<double>(ranks), ranks);  // one part after another
+  return cost * 2;
 }
 
 bool gathers_directly(const Link& link, double total, int64_t ranks) {

@@ -33,6 +33,8 @@ int64_t bytes_of_part(const Link& link, int64_t ranks);
 MessageCost cost_of_gathering(const Link& link, double total, int64_t ranks);
 // Pairwise exchange: every rank sends a slice to every other at once. So it gets the slices that it adds or gathers.
 MessageCost cost_of_slices(const Link& link, double bytes, int64_t ranks);
+// A sum for all ranks: every rank adds up a slice, and all gather these.
+MessageCost cost_of_sum(const Link& link, double bytes, int64_t ranks);
 // Recursive halving: every rank swaps half of its sums with one rank after another, which takes fewer messages. Only
 // powers of two can do that in the order of sums.
 MessageCost cost_of_halves(double bytes, int64_t ranks);

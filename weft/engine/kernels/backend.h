@@ -68,8 +68,7 @@ class Backend : public TensorDevice {
   virtual void use_card(int) {}
   virtual bool reaches(const void*) { return true; }
   virtual void* queue() { return nullptr; }
-  // What the calling thread does while it waits for its kernels, which may wait for other ranks, and these for it.
-  // Returns whether anything is left to do.
+  // What the calling thread does while it waits for its kernels. It returns whether anything is left to do.
   virtual void while_waiting(std::function<bool()>) {}
 
   // Runs f32 multiply-adds as fast as the device can, to measure its peak. Returns the number of operations, two per

@@ -16,7 +16,7 @@
 #include "weft/collectives/transport.h"
 #include "weft/collectives/transports/job/blocks.h"
 #include "weft/collectives/transports/job/waiting.h"
-#include "weft/collectives/transports/unfinished.h"
+#include "weft/collectives/unfinished.h"
 
 namespace weft {
 
@@ -98,8 +98,8 @@ class Job {
   void begin_wait(int rank, int awaited, Offset word, uint64_t value);
   void check_wait(int rank);
   void end_wait(int rank);
-  // What check_wait does besides, and then the rank sleeps for a shorter time: it goes on with what is unfinished, and
-  // to send what ranks on other nodes may be waiting for.
+  // check_wait also goes on with what is unfinished, and sends what ranks on other nodes may be waiting for. A rank
+  // that has any of these sleeps for a shorter time.
   void send_meanwhile(int rank, std::function<void()> send) {
     waiting_[static_cast<size_t>(rank)].send = std::move(send);
   }

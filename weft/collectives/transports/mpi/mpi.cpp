@@ -110,11 +110,11 @@ class MpiProcesses : public Processes {
   std::unique_ptr<Transport> connect_nodes(std::shared_ptr<Job> job) override {
     if (!nodes_) {
       std::unique_ptr<Transport> flat = connect(job);
-      nodes_ = Nodes::join(std::move(flat),
-                           SharedMemory::connect(job, rank_on_node_, SharedMemory::AddressSpace::job_memory),
-                           world_->outbox->collectives, Site::here());
+      nodes_ =
+          Nodes::join(std::move(flat),
+                      SharedMemory::connect(job, rank_on_node_, SharedMemory::AddressSpace::job_memory), Site::here());
     }
-    world_->job->send_meanwhile(rank_on_node_, [outbox = world_->outbox] { outbox->go_on(); });
+    world_->job->send_meanwhile(rank_on_node_, [outbox = world_->outbox] { outbox->release_delivered(); });
     return std::make_unique<Nodes>(nodes_);
   }
 
@@ -135,11 +135,10 @@ class MpiProcesses : public Processes {
       const int thread = local->rank();
       const std::shared_ptr<Job> job = static_cast<SharedMemory&>(*local).job();
       const auto flat = state_of(held, threads, thread, job, thread);
-      job->send_meanwhile(thread, [outbox = flat->outbox] { outbox->go_on(); });
+      job->send_meanwhile(thread, [outbox = flat->outbox] { outbox->release_delivered(); });
       // After a failure, MPI may still be sending what the group keeps.
       auto& group = groups_of_threads_[static_cast<size_t>(thread)];
-      group = Nodes::join(std::make_unique<MpiGroup>(flat), std::move(local), flat->outbox->collectives, Site::here(),
-                          true);
+      group = Nodes::join(std::make_unique<MpiGroup>(flat), std::move(local), Site::here(), true);
       body(std::make_unique<Nodes>(group));
       Nodes(group).finalize(Site::here());
     };

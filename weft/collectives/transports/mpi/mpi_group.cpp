@@ -33,7 +33,7 @@ void finish(Job& job, int rank_on_node, MPI_Request& request) {
 void MpiGroup::wait_until(const std::function<bool()>& done) {
   int tries = 0;
   poll(*state_->job, state_->rank_on_node, [&] {
-    if (++tries % 256 == 0) state_->outbox->go_on();
+    if (++tries % 256 == 0) state_->outbox->release_delivered(), unfinished()->go_on();
     return done();
   });
 }

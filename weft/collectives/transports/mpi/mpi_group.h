@@ -10,7 +10,7 @@
 #include "weft/collectives/transports/job/job.h"
 #include "weft/collectives/transports/message_cost.h"
 #include "weft/collectives/transports/mpi/mpi_wire.h"
-#include "weft/collectives/transports/unfinished.h"
+#include "weft/collectives/unfinished.h"
 
 namespace weft {
 
@@ -18,19 +18,17 @@ namespace weft {
 void poll(Job& job, int rank_on_node, const std::function<bool()>& done);
 void finish(Job& job, int rank_on_node, MPI_Request& request);
 
-// What all groups of a rank have begun and not ended.
+// What all groups of a rank send without waiting.
 struct Outbox {
   struct Message {
     Tensor tensor;  // keeps the bytes
     Wire::Requests requests;
   };
   std::deque<Message> messages;  // that MPI is still sending
-  const std::shared_ptr<Unfinished> collectives = std::make_shared<Unfinished>();
-  int groups = 1;  // how many have been made, to number them
+  int groups = 1;                // how many have been made, to number them
 
   void send(const Tensor& tensor, Transport::Range range, int to, int tag, const Wire& wire);
   void release_delivered();
-  void go_on();  // with all that has begun
 };
 
 class MpiGroup : public Transport {
@@ -64,8 +62,7 @@ class MpiGroup : public Transport {
   void exchange(const Call& call, Bytes mine, size_t longest, Ranges ranges, Read read) override;
   std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest, Ranges ranges) override;
   std::unique_ptr<Started> start_sum(const Call& call, Tensor& mine, Tensor result, const Sums& sums) override;
-  void go_on() override { state_->outbox->go_on(); }
-  std::shared_ptr<Unfinished> unfinished() override { return state_->outbox->collectives; }
+  std::shared_ptr<Unfinished> unfinished() override { return state_->job->unfinished(state_->rank_on_node); }
   void combine(const Call& call, Bytes mine, std::span<std::byte> result, Fold fold) override;
   bool combine_near_first(const Call& call, Bytes mine, std::span<std::byte> result, const Sums& sums) override;
   bool combine_for_each(const Call& call, Bytes mine, std::span<std::byte> result, const Folds& folds) override;

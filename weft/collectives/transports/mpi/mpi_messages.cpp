@@ -22,11 +22,6 @@ void Outbox::release_delivered() {
   }
 }
 
-void Outbox::go_on() {
-  release_delivered();
-  collectives->go_on();
-}
-
 void MpiGroup::send(Call call, GroupRank to, Bytes bytes) {
   require(to.value >= 0 && to.value < size(), "send: to rank ", to, " of a group of ", size());
   call.root = to.value;

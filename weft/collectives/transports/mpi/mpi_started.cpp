@@ -13,7 +13,7 @@ class MpiGroup::PendingCall final : public Transport::Started {
   PendingCall(MpiGroup& group, const Call& call, Tensor mine, size_t longest, const Ranges& ranges);
   // Bytes that were sent to this rank must be received even if nobody reads them.
   ~PendingCall() override {
-    group_.state_->outbox->collectives->remove(*this);
+    group_.unfinished()->remove(*this);
     if (!received_ && !std::uncaught_exceptions()) receive();
   }
   bool ready() override;
@@ -46,7 +46,7 @@ MpiGroup::PendingCall::PendingCall(MpiGroup& group, const Call& call, Tensor min
       agreement_(group, call, true, {mine_.data<std::byte>(), mine_.bytes()}, longest),
       of_peers_(ranges.of_peers.begin(), ranges.of_peers.end()) {
   Outbox& outbox = *group.state_->outbox;
-  outbox.collectives->add(*this);
+  group.unfinished()->add(*this);
   for (int r = 0; r < group.size() && longest_ > small_call; ++r) {
     const Range out = of_peers_.empty() ? Range{0, mine_.bytes()} : ranges.by_peers[static_cast<size_t>(r)];
     if (r != group.rank()) outbox.send(mine_, out, r, tag_, group.state_->wire);

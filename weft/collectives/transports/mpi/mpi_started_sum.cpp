@@ -40,7 +40,7 @@ class MpiGroup::PendingSum final : public Transport::Started {
   // Other ranks need the slice that this one folds, even if this one reads nothing.
   ~PendingSum() override {
     if (step_ != Step::done && !std::uncaught_exceptions()) complete();
-    group_.state_->outbox->collectives->remove(*this);
+    group_.unfinished()->remove(*this);
   }
   bool ready() override {
     while (!stepping_ && step_ != Step::done && need_not_wait()) take_step();
@@ -94,7 +94,7 @@ MpiGroup::PendingSum::PendingSum(MpiGroup& group, const Call& call, Tensor mine,
       tag_(group.tag_of_started()),
       agreement_(group, call, true, {mine_.data<std::byte>(), mine_.bytes()}, result_.bytes()) {
   Outbox& outbox = *group.state_->outbox;
-  outbox.collectives->add(*this);
+  group.unfinished()->add(*this);
   for (int r = 0; r < group.size() && is_read(group.rank()); ++r)
     if (r != group.rank()) outbox.send(mine_, slice(r), r, tag_, group.state_->wire);
 }

@@ -11,7 +11,7 @@
 #include "weft/collectives/transports/job/waiting.h"
 #include "weft/collectives/transports/nccl/nccl_group.h"
 #include "weft/collectives/transports/nccl/watch.h"
-#include "weft/collectives/transports/unfinished.h"
+#include "weft/collectives/unfinished.h"
 #include "weft/engine/kernels/backend.h"
 
 namespace weft {

@@ -6,7 +6,7 @@
 
 #include "weft/collectives/transports/mpi/library_reduction.h"
 #include "weft/collectives/transports/nccl/nccl_started.h"
-#include "weft/collectives/transports/unfinished.h"
+#include "weft/collectives/unfinished.h"
 #include "weft/engine/kernels/backend.h"
 
 namespace weft {

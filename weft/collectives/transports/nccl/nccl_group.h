@@ -43,7 +43,6 @@ class NcclGroup : public Transport {
   std::unique_ptr<Started> start_sum(const Call& call, Tensor& mine, Tensor result, const Sums& sums) override {
     return on_card(call) ? nullptr : host_->start_sum(call, mine, std::move(result), sums);
   }
-  void go_on() override { host_->go_on(); }
   std::shared_ptr<Unfinished> unfinished() override { return host_->unfinished(); }
   void combine(const Call& call, Bytes mine, std::span<std::byte> result, Fold fold) override;
   bool combine_for_each(const Call& call, Bytes mine, std::span<std::byte> result, const Folds& folds) override {

@@ -10,7 +10,7 @@
 #include <exception>
 #include <utility>
 
-#include "weft/collectives/transports/unfinished.h"
+#include "weft/collectives/unfinished.h"
 
 namespace weft {
 namespace {

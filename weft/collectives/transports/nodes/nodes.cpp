@@ -16,8 +16,8 @@ constexpr size_t least_board = size_t{64} << 10;  // large enough to be shown in
 
 }  // namespace
 
-std::shared_ptr<Nodes::State> Nodes::join(std::unique_ptr<Transport> flat, std::unique_ptr<Transport> local,
-                                          std::shared_ptr<Unfinished> unfinished, Site site, bool processes) {
+std::shared_ptr<Nodes::State> Nodes::join(std::unique_ptr<Transport> flat, std::unique_ptr<Transport> local, Site site,
+                                          bool processes) {
   const auto state = std::make_shared<State>();
   state->processes = processes;
   NodeMap& map = state->map;
@@ -41,7 +41,7 @@ std::shared_ptr<Nodes::State> Nodes::join(std::unique_ptr<Transport> flat, std::
   if (map.nodes() > 1) {
     state->network = flat->split(me == leader ? 0 : -1, 0, site);
     State::Later& later = state->later;
-    later.unfinished = std::move(unfinished);
+    later.unfinished = flat->unfinished();
     for (auto* of_node : {&later.tables, &later.terms, &later.results}) *of_node = local->split(0, 0, site);
     if (state->network)
       for (auto* of_leaders : {&later.first, &later.second}) *of_leaders = state->network->split(0, 0, site);
@@ -141,7 +141,6 @@ bool Nodes::combine_near_first(const Call& call, Bytes mine, std::span<std::byte
   return true;
 }
 
-void Nodes::go_on() { state_->flat->go_on(); }
 std::shared_ptr<Unfinished> Nodes::unfinished() { return state_->flat->unfinished(); }
 
 void Nodes::combine(const Call& call, Bytes mine, std::span<std::byte> result, Fold fold) {
@@ -165,8 +164,7 @@ std::unique_ptr<Transport> Nodes::split(int color, int key, Site site) {
   std::unique_ptr<Transport> flat = state_->flat->split(color, key, site);
   std::unique_ptr<Transport> local = state_->local->split(color, key, site);
   if (!flat) return nullptr;
-  return std::make_unique<Nodes>(
-      join(std::move(flat), std::move(local), state_->later.unfinished, site, state_->processes));
+  return std::make_unique<Nodes>(join(std::move(flat), std::move(local), site, state_->processes));
 }
 
 std::string Nodes::busy_with(const std::string& what) { return state_->flat->busy_with(what); }

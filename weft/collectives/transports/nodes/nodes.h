@@ -12,7 +12,7 @@
 
 #include "weft/collectives/transport.h"
 #include "weft/collectives/transports/nodes/node_map.h"
-#include "weft/collectives/transports/unfinished.h"
+#include "weft/collectives/unfinished.h"
 
 namespace weft {
 
@@ -21,10 +21,10 @@ class Nodes : public Transport {
   // The state of a group. A transport is a view of it.
   struct State;
   // `flat` connects all ranks of the group by messages, and `local` those of this rank's node by memory, in the same
-  // order. Messages between two ranks use `flat`. The rank goes on with `unfinished` collectives whenever it waits. A
-  // process whose threads are ranks is a node, too, and then `processes` says so in the description.
-  static std::shared_ptr<State> join(std::unique_ptr<Transport> flat, std::unique_ptr<Transport> local,
-                                     std::shared_ptr<Unfinished> unfinished, Site site, bool processes = false);
+  // order. Messages between two ranks use `flat`. A process whose threads are ranks is a node, too, and then
+  // `processes` says so in the description.
+  static std::shared_ptr<State> join(std::unique_ptr<Transport> flat, std::unique_ptr<Transport> local, Site site,
+                                     bool processes = false);
   explicit Nodes(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
   int rank() const override;
@@ -35,7 +35,6 @@ class Nodes : public Transport {
   void exchange(const Call& call, Bytes mine, size_t longest, Ranges ranges, Read read) override;
   std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest, Ranges ranges) override;
   std::unique_ptr<Started> start_sum(const Call& call, Tensor& mine, Tensor result, const Sums& sums) override;
-  void go_on() override;
   std::shared_ptr<Unfinished> unfinished() override;
   bool combine_near_first(const Call& call, Bytes mine, std::span<std::byte> result, const Sums& sums) override;
   void combine(const Call& call, Bytes mine, std::span<std::byte> result, Fold fold) override;

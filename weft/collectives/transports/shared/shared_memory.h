@@ -41,7 +41,6 @@ class SharedMemory : public Transport {
   ~SharedMemory() override;
   void exchange(const Call& call, Bytes mine, size_t longest, Ranges, Read read) override;
   std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest, Ranges) override;
-  void go_on() override { unfinished()->go_on(); }
   std::shared_ptr<Unfinished> unfinished() override { return job_->unfinished(members_[rank_]); }
   void combine(const Call& call, Bytes mine, std::span<std::byte> result, Fold fold) override;
   void send(Call call, GroupRank to, Bytes bytes) override;
