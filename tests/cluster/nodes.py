@@ -169,7 +169,7 @@ def fault_on(processes, threads, bench, fault, target, after_step, seconds):
     """What is wrong with the end of a job with so many processes on each node, and so many ranks in each process, to
     which this happens so many seconds after its start, or after its first step: nothing, if all processes end within the
     deadline and two seconds, with a code that is not 0."""
-    deadline, slack = 4, 6  # on a busy machine
+    deadline, slack = 4, 3  # on a busy machine
     with nodes(len(processes)):
         command, out = bench.command(bench.programs[0], *small, "--epochs", "4000", "--timeout", str(deadline),
                                      *(("--ranks", str(threads)) if threads > 1 else ()))

@@ -87,7 +87,7 @@ rows = [
     # F12: out of memory
     Row("memory", 89, ["memory: .* \\d+ bytes"], **both),
     # A rank that cannot start
-    Row("start", None, ["starting the job \\(MPI_Init\\) has not ended after 10 s"], waits=10, fault="none", reports=0,
+    Row("start", None, ["starting the job \\(MPI_Init\\) has not ended after 5 s"], waits=5, fault="none", reports=0,
         missing_program=True, slow=True, open_mpi_says=["could not access\\s+or execute an executable"]),
     # F3: an exception
     Row("throw", 70, ["rank {odd} of", "the disk is on fire", "its last call was .*'before' " + site]),

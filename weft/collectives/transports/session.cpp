@@ -63,7 +63,7 @@ std::string settings(const SessionOptions& options) {
 
 // The start and the end of a job wait for all processes. Slow machines need more than a short deadline for that.
 std::unique_ptr<TimeLimit> time_limit(std::chrono::milliseconds deadline, const std::string& what) {
-  const auto limit = std::max<std::chrono::milliseconds>(deadline, std::chrono::seconds(10));
+  const auto limit = std::max<std::chrono::milliseconds>(deadline, std::chrono::seconds(5));
   return std::make_unique<TimeLimit>(limit, exit_codes::deadline,
                                      "weft: deadline: " + what + " has not ended after " + text(limit.count() / 1000) +
                                          " s\n  process " + text(getpid()) + " leaves with exit code " +
