@@ -76,6 +76,12 @@ bool is_ready_soon(const Pending& pending) {
 }
 void wait_until_ready(const Pending& pending) { require(is_ready_soon(pending), "ready: still false"); }
 
+// The first rank starts; the others wait for its barrier of `apart` before they do.
+Pending start_after_first(Communicator& comm, Communicator& apart, const Tensor& x) {
+  if (number(comm) > 0) apart.barrier();
+  return comm.start(AllGather{}, x);
+}
+
 // Work of this rank's card that does not end before this does.
 class Blocked {
  public:
@@ -199,8 +205,7 @@ TEST_CASE("what is started on cards does not wait for what a rank computes befor
     const Tensor x = data_of(number(comm), {4, 3}).to(Device::cuda);
     const Tensor all = comm.all_gather(x).to(Device::cpu);
     const bool first = number(comm) == 0;
-    if (!first) apart->barrier();
-    Pending gathered = comm.start(AllGather{}, x);
+    Pending gathered = start_after_first(comm, *apart, x);
     auto blocked = std::make_unique<Blocked>();
     if (first) apart->barrier();
     const bool ready = is_ready_soon(gathered);
@@ -220,8 +225,7 @@ TEST_CASE("a rank goes on with what it has started on its card while it waits fo
     const Tensor x = data_of(number(comm), {4, 3}).to(Device::cuda);
     const Tensor all = comm.all_gather(x).to(Device::cpu);
     const bool first = number(comm) == 0;
-    if (!first) apart->barrier();
-    Pending gathered = comm.start(AllGather{}, x);
+    Pending gathered = start_after_first(comm, *apart, x);
     if (first) {
       blocked = std::make_unique<Blocked>();
       apart->barrier();

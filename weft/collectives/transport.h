@@ -50,7 +50,7 @@ class Transport {
     virtual void finish(Read read) = 0;
   };
 
-  // What this rank has started, in any group, and others need it to go on with.
+  // The collectives that this rank has started, in any group, and that cannot end without it.
   virtual std::shared_ptr<Unfinished> unfinished() = 0;
 
   // How many collectives of a group may be started and not finished at a time.

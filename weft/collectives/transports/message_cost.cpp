@@ -15,7 +15,8 @@ namespace {
 double parts(const Link& link, double bytes_of_rank, int64_t ranks) {
   return std::max(std::ceil(bytes_of_rank / static_cast<double>(bytes_of_part(link, ranks))), 1.0);
 }
-// Two parts are on their way at a time, so latency shows once, and once more for every two if it is longer than a part.
+// Two parts are on their way at a time. So latency counts once, and of every further two parts only what the link is
+// idle, because a latency is longer than a part takes.
 double rounds_of(double parts, double bytes, const Link& link) {
   const double idle = std::max(0.0, 1 - bytes / parts / link.bandwidth / link.latency);
   return 1 + std::floor((parts - 1) / 2) * idle;
@@ -66,7 +67,7 @@ double MessageCost::seconds(const Link& link) const {
   return rounds * link.latency + messages * link.overhead + bytes / link.bandwidth;
 }
 
-// The least is four messages. A link of 10 Gbit is filled by the most.
+// At least four messages. The largest parts fill a link of 10 Gbit.
 int64_t bytes_of_part(const Link& link, int64_t ranks) {
   const double carried = std::clamp((0.5e-3 + 2 * link.latency) * link.bandwidth, 0x1p16, 0x1p18);
   return std::min(static_cast<int64_t>(carried), (int64_t{64} << 20) / ranks) / 64 * 64;
@@ -83,7 +84,7 @@ MessageCost cost_of_slices(const Link& link, double bytes, int64_t ranks) {
   const double count = parts(link, bytes / static_cast<double>(ranks), ranks), received = others(bytes, ranks);
   return {rounds_of(count, received, link), count * static_cast<double>(ranks - 1), received};
 }
-// While a part is gathered, the next is on its way.
+// While a part is gathered, the next is on its way, so the rounds of one gathering count.
 MessageCost cost_of_sum(const Link& link, double bytes, int64_t ranks) {
   MessageCost gathering = cost_of_gathering(link, bytes, ranks);
   gathering.rounds /= parts(link, bytes / static_cast<double>(ranks), ranks);

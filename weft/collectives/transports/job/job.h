@@ -98,8 +98,8 @@ class Job {
   void begin_wait(int rank, int awaited, Offset word, uint64_t value);
   void check_wait(int rank);
   void end_wait(int rank);
-  // check_wait also goes on with what is unfinished, and sends what ranks on other nodes may be waiting for. A rank
-  // that has any of these sleeps for a shorter time.
+  // check_wait also lets unfinished collectives go on, and calls `send`, which sends what ranks on other nodes may be
+  // waiting for. A rank that has either of these sleeps for a shorter time.
   void send_meanwhile(int rank, std::function<void()> send) {
     waiting_[static_cast<size_t>(rank)].send = std::move(send);
   }

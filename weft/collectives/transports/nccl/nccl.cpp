@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "weft/collectives/transports/job/waiting.h"
+#include "weft/collectives/transports/nccl/my_card.h"
 #include "weft/collectives/transports/nccl/nccl_group.h"
 #include "weft/collectives/transports/nccl/watch.h"
 #include "weft/collectives/unfinished.h"
@@ -18,19 +19,6 @@ namespace weft {
 namespace {
 
 using std::chrono::milliseconds;
-
-void check(cudaError_t code, const char* call) {
-  require(code == cudaSuccess, "nccl: ", call, " failed: ", cudaGetErrorString(code));
-}
-
-// The stream and the card that this rank computes on.
-cudaStream_t my_stream() { return static_cast<cudaStream_t>(backend(Device::cuda).queue()); }
-int my_device() {
-  my_stream();  // makes its card the current one
-  int device = 0;
-  check(cudaGetDevice(&device), "cudaGetDevice");
-  return device;
-}
 
 ncclDataType_t nccl_type(DType type) {
   switch (type) {
@@ -125,16 +113,16 @@ Nccl::Nccl(Transport& host, milliseconds deadline)
       device_(my_device()),
       unfinished_(host.unfinished()) {
   int least_priority = 0, greatest_priority = 0;
-  check(cudaDeviceGetStreamPriorityRange(&least_priority, &greatest_priority), "cudaDeviceGetStreamPriorityRange");
-  check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest_priority),
-        "cudaStreamCreateWithPriority");
+  check_cuda(cudaDeviceGetStreamPriorityRange(&least_priority, &greatest_priority), "cudaDeviceGetStreamPriorityRange");
+  check_cuda(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest_priority),
+             "cudaStreamCreateWithPriority");
   for (Events& events : events_) events.done = new_event();
   watch_.emplace(*this, deadline);
 }
 
 cudaEvent_t Nccl::new_event() {
   cudaEvent_t& event = all_events_.emplace_back();
-  check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+  check_cuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
   return event;
 }
 
@@ -161,7 +149,7 @@ CardExchange::Mark Nccl::mark() {
   if (spare_events_.empty()) spare_events_.push_back(new_event());
   const cudaEvent_t event = spare_events_.back();
   spare_events_.pop_back();
-  check(cudaEventRecord(event, my_stream()), "cudaEventRecord");
+  check_cuda(cudaEventRecord(event, my_stream()), "cudaEventRecord");
   return event;
 }
 
@@ -204,7 +192,7 @@ bool Nccl::has_enqueued() {
   const InProgress done = *std::exchange(in_progress_, std::nullopt);
   if (state != ncclSuccess) watch_->fail(fault_of(state, done.call));
   if (done.ticket > 0) {
-    check(cudaEventRecord(events_[Watch::slot(done.ticket)].done, stream_), "cudaEventRecord");
+    check_cuda(cudaEventRecord(events_[Watch::slot(done.ticket)].done, stream_), "cudaEventRecord");
     watch_->begin(done.call);
   }
   return true;
@@ -235,7 +223,7 @@ template <class Calls> CardExchange::Ticket Nccl::enqueue(const Call& call, Mark
   cudaEvent_t& ready = events_[Watch::slot(ticket)].ready;
   if (ready) spare_events_.push_back(ready);
   ready = static_cast<cudaEvent_t>(after);
-  check(cudaStreamWaitEvent(stream_, ready, 0), "cudaStreamWaitEvent");
+  check_cuda(cudaStreamWaitEvent(stream_, ready, 0), "cudaStreamWaitEvent");
   if (const ncclResult_t result = grouped(calls); !is_ok(result)) watch_->fail(fault_of(result, call));
   in_progress_ = {call, ticket};
   return ticket;
@@ -299,42 +287,7 @@ void Nccl::abort() {
   if (comm_) ncclCommAbort(std::exchange(comm_, nullptr));
 }
 
-using Card = std::array<char, sizeof(cudaUUID_t)>;
-
-Card my_card() {
-  Card card{};
-  if (!available(Device::cuda)) return card;
-  cudaDeviceProp properties;
-  check(cudaGetDeviceProperties(&properties, my_device()), "cudaGetDeviceProperties");
-  std::memcpy(card.data(), &properties.uuid, sizeof card);
-  return card;
-}
-
 }  // namespace
-
-void take_card(int i) {
-  if (!available(Device::cuda)) return;
-  int count = 0;
-  check(cudaGetDeviceCount(&count), "cudaGetDeviceCount");
-  backend(Device::cuda).use_card(i % count);
-}
-
-std::string obstacle_to_nccl(Transport& group) {
-  const Card mine = my_card();
-  std::vector<Card> cards(static_cast<size_t>(group.size()));
-  group.expose(describe(Verb::all_gather, Site::here("cards")), std::as_bytes(std::span(mine)), sizeof mine,
-               [&](const Transport::Part& part) {
-                 for (size_t r = 0; r < cards.size(); ++r)
-                   std::memcpy(cards[r].data() + part.first, part.peers[r], part.last - part.first);
-               });
-  for (size_t r = 0; r < cards.size(); ++r) {
-    const auto name = [&](size_t i) { return text(group.global({static_cast<int>(i)})); };
-    if (cards[r] == Card{}) return "rank " + name(r) + " has no card";
-    const auto first = static_cast<size_t>(std::find(cards.begin(), cards.end(), cards[r]) - cards.begin());
-    if (first < r) return "ranks " + name(first) + " and " + name(r) + " share a card; NCCL needs one for each";
-  }
-  return "";
-}
 
 std::unique_ptr<Transport> connect_nccl(std::unique_ptr<Transport> group, milliseconds deadline) {
   const std::string obstacle = obstacle_to_nccl(*group);
