@@ -5,7 +5,7 @@ same weights wherever ranks are, no more bytes than sums and features take, and 
 node is gone. The exit status is 77, "skipped", where there can be no such nodes.
 
     tests/cluster/nodes.py TRAIN_CONTRASTIVE [OTHER PROGRAM...] --collectives PROGRAM --training PROGRAM
-        [--only WORD...] [--everywhere] [--faults N] [--ends N]
+        --disturb LIBRARY [--only WORD...] [--everywhere] [--faults N] [--ends N]
 """
 import argparse
 import contextlib
@@ -67,7 +67,7 @@ class Bench:
         self.folder, self.runs = folder, 0
         self.programs, self.everywhere = options.programs, options.everywhere
         self.faults, self.ends = options.faults, options.ends
-        self.collectives, self.training = options.collectives, options.training
+        self.collectives, self.training, self.disturb = options.collectives, options.training, options.disturb
         make = here.parent / "apps" / "small_data.py"
         subprocess.run([sys.executable, make, folder / "data", "--train", str(samples), "--test", "32"], check=True)
 
@@ -252,22 +252,23 @@ def starts(bench):
 
 
 def ends(bench):
-    """MPI_Finalize over TCP may wait for ever, if ranks do not come to it as mpi.cpp says. A job that is over leaves
-    nothing on its nodes. With --everywhere the ranks of a node use TCP among themselves in every other job: on a machine
-    with few cores MPICH does not end all of these, and the deadline does."""
+    """MPI_Finalize over TCP may wait for ever, if ranks do not come to it as mpi.cpp says: also where the ranks of a node
+    use TCP among themselves, and if one comes later than all others. A job that is over leaves nothing on its nodes."""
     only_tcp = {"UCX_TLS": "tcp,self", "OMPI_MCA_btl": "tcp,self"}
-    ways = itertools.cycle(itertools.product(([1, 1, 1, 1], [2, 2, 2, 2], [4, 4], [3, 3, 2]),
-                                             ({}, only_tcp) if bench.everywhere else ({},)))
+    late = ["sh", "-c", '[ "${PMI_RANK-$OMPI_COMM_WORLD_RANK}" != 1 ] || '
+            'export LD_PRELOAD="$0" DISTURB="MPI_Finalize 1 400ms"; exec "$@"', bench.disturb]
+    ways = itertools.cycle(itertools.product(([1, 1, 1, 1], [2, 2, 2, 2], [4, 4], [3, 3, 2]), ({}, only_tcp), ([], late)))
     expected, seconds = {}, []
     with nodes(4, "none"):
-        for ranks, variables in itertools.islice(ways, bench.ends):
+        for ranks, variables, through in itertools.islice(ways, bench.ends):
             begin = time.monotonic()
-            found = bench.weights(bench.programs[0], (), ranks, **variables)
+            found = bench.weights(bench.programs[0], (), ranks, through, **variables)
             seconds.append(time.monotonic() - begin)
             usual = expected.setdefault(sum(ranks), found)
             left = left_on_nodes()
             if left or found != usual or not re.fullmatch("[0-9a-f]{16}", found):
-                yield f"a run that is over, on {ranks} with {variables}: {found}, others {usual}; left on nodes: {left}"
+                yield (f"a run that is over, on {ranks} with {variables}{', a late rank' if through else ''}: {found}, "
+                       f"others {usual}; left on nodes: {left}")
                 return
         print(f"{len(seconds)} runs in {sum(seconds):.1f} s, the longest {max(seconds):.1f} s", flush=True)
 
@@ -277,9 +278,10 @@ def main():
     parser.add_argument("programs", nargs="+")
     parser.add_argument("--collectives", required=True, help="tests/mpi_collectives")
     parser.add_argument("--training", required=True, help="tests/mpi_training")
+    parser.add_argument("--disturb", required=True, help="the library that makes a call of a rank slow")
     parser.add_argument("--everywhere", action="store_true", help="all programs and stages in all places")
     parser.add_argument("--faults", type=int, default=4, help="how many, at random")
-    parser.add_argument("--ends", type=int, default=10, help="how many jobs that end without a fault")
+    parser.add_argument("--ends", type=int, default=16, help="how many jobs that end without a fault")
     parser.add_argument("--only", nargs="+", default=[])
     options = parser.parse_args()
     try:

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <numeric>
 #include <thread>
 
 #include "weft/collectives/transports/environment.h"
@@ -145,11 +146,14 @@ class MpiProcesses : public Processes {
     weft::run_ranks(threads, run, deadline, stuck, rank_ * threads);
   }
 
-  // Over TCP, MPI_Finalize waits until every peer has answered, and a peer answers only until it has closed its own
-  // connections (MPICH 4.0, UCX 1.13). So no rank may answer before it closes: after the last collective all ranks stay
-  // out of MPI until none is left in it.
+  // In MPI_Finalize over TCP (MPICH 4.0, UCX 1.13) a process waits until all to which it has sent have acknowledged,
+  // and then acknowledges nothing more. So none may be through before all others have begun: each sends to each, and
+  // nobody acknowledges before MPI_Finalize, because all stay out of MPI until none is left in it.
   void finalize() override {
-    if (!on_one_node()) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    if (!on_one_node()) {
+      send_to_all();
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
     MPI_Finalize();
   }
   void abort(int exit_code) override {
@@ -158,6 +162,18 @@ class MpiProcesses : public Processes {
   }
 
  private:
+  // A byte from each process to each.
+  void send_to_all() const {
+    const auto all = static_cast<size_t>(size_);
+    const std::vector<char> sent(all);
+    std::vector<char> received(all);
+    const std::vector<int> one(all, 1);
+    std::vector<int> places(all);
+    std::iota(places.begin(), places.end(), 0);
+    MPI_Alltoallv(sent.data(), one.data(), places.data(), MPI_BYTE, received.data(), one.data(), places.data(),
+                  MPI_BYTE, MPI_COMM_WORLD);
+  }
+
   // Of the group of all ranks, which are `threads` of each process, for one of this process.
   std::shared_ptr<MpiGroup::State> state_of(std::shared_ptr<const MPI_Comm> comm, int threads, int thread,
                                             std::shared_ptr<Job> job, int rank_on_node) const {
