@@ -5,6 +5,7 @@
 #include "tests/support/forwarding_transport.h"
 #include "tests/support/on_ranks.h"
 #include "weft/collectives/run_ranks.h"
+#include "weft/engine/kernels/backend.h"
 
 using namespace weft;
 
@@ -64,6 +65,23 @@ class PartedTransport final : public ForwardingTransport {
   };
 };
 
+// Notes where the bytes are that this rank exposes.
+class WatchingTransport final : public ForwardingTransport {
+ public:
+  WatchingTransport(std::unique_ptr<Transport> inner, bool shows)
+      : ForwardingTransport(std::move(inner)), shows_(shows) {}
+
+  bool shows_device_memory() const override { return shows_; }
+  void exchange(const Call& call, Bytes mine, size_t longest, Ranges ranges, Read read) override {
+    exposed = mine.data();
+    ForwardingTransport::exchange(call, mine, longest, ranges, read);
+  }
+  const std::byte* exposed = nullptr;
+
+ private:
+  const bool shows_;
+};
+
 // Adds from the last rank down, and returns a sum where a mean is asked for, as MPI does.
 class ReducingTransport final : public ForwardingTransport {
  public:
@@ -117,6 +135,19 @@ TEST_CASE("sum and mean by a transport's own reduction are correct, and so are s
     expect_close(comm.reduce_scatter_v(mine, uneven),
                  rows(sum, rows_before(uneven, number(comm)), rows_of_rank(uneven, number(comm))));
   });
+}
+
+TEST_CASE("a rank exposes its tensor itself, or a copy on the host if the transport shows no other") {
+  const Device device = GENERATE(filter(available, values({Device::cpu, Device::cuda})));
+  for (const bool shows : {true, false})
+    CHECK_NOTHROW(run_ranks(2, [&](std::unique_ptr<Transport> threads) {
+      auto watching = std::make_unique<WatchingTransport>(std::move(threads), shows);
+      const WatchingTransport& transport = *watching;
+      Communicator comm(std::move(watching));
+      const Tensor x = data_of(number(comm), {5}).to(device), all = comm.all_gather(x);
+      expect((transport.exposed == x.data<std::byte>()) == (shows || device == Device::cpu), "what is exposed");
+      expect_same_bits(all.to(Device::cpu).slice(5, 10), data_of(1, {5}));
+    }));
 }
 
 TEST_CASE("reductions in a fixed order leave a transport's own alone") {

@@ -6,6 +6,7 @@ messages and pictures are checked by test_documents.) Prints what it has checked
     tests/documents/check.py ROOT BUILD PROGRAM [--mpiexec NAME]      (PROGRAM: the documents' own, made by generate.py)
 """
 import argparse
+import functools
 import json
 import pathlib
 import re
@@ -22,6 +23,7 @@ small = {"--steps": 2, "--batch": 24, "--width": 2}  # unless the command sets t
 # Inline code that is not Weft's: of languages, of other programs, of users' programs.
 foreign = {"PascalCase", "snake_case", "MPI_ABORT", "num_codebooks", "--oversubscribe", "--allow-run-as-root",
            "subprojects/weft", "run/step-000120.safetensors"}
+braces = re.compile("[{}]")
 
 
 class Tree:
@@ -46,6 +48,17 @@ class Tree:
         ends = f"/{name}"
         return bool(any(self.root.glob(name)) or (self.root / beside / name).exists() or
                     any(f"/{path}".endswith(ends) for path in self.paths))
+
+    @functools.cache
+    def members(self, name):
+        """The words between the braces of every type of this name; none if Weft has no such type."""
+        words = set()
+        for begin in re.finditer(rf"\b(?:class|struct|enum) (?:class )?(?:\w+::)*{name}\b[^;{{}}()]*{{", self.text):
+            depth, end = 1, begin.end()
+            while depth and (brace := braces.search(self.text, end)):
+                depth, end = depth + (1 if brace[0] == "{" else -1), brace.end()
+            words |= set(re.findall(r"\w+", self.text[begin.end():end]))
+        return words
 
 
 class Checker:
@@ -90,6 +103,9 @@ class Checker:
         else:
             for word in re.findall(r"(?<![\w.<])[A-Za-z_]\w{2,}", text):
                 self.expect(place, word in self.tree.words, f"{word} in `{text}` is nowhere in the sources")
+            for name, member in re.findall(r"(\w+)::(?=(\w+))", text):
+                members = self.tree.members(name)
+                self.expect(place, not members or member in members, f"{name} has no {member}")
             self.count("names in the text")
 
     def check_quotation(self, block):
@@ -160,8 +176,9 @@ class Checker:
             there = f"option('{meson[1]}'" in self.tree.text if meson else option.lstrip("-").split("=")[0] in text
             self.expect(place, there, f"{program} has no option {option}")
         if name.startswith("test_") and name in self.tree.programs:  # the tests that the command selects
-            names = [self.tree.programs[name], "--list-test-names-only", *rest]
-            self.expect(place, subprocess.run(names, capture_output=True).stdout.strip(), f"{name} has no test {rest}")
+            listed = subprocess.run([self.tree.programs[name], "--list-tests", *rest], capture_output=True, text=True)
+            there = re.search(r"^[1-9]\d* matching test", listed.stdout, re.M)
+            self.expect(place, there, f"{name} has no test {rest}")
         self.not_run.append(f"{where(place)}: {command}")
 
     def check_training(self, place, command, launch, name, rest):

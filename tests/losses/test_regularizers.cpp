@@ -6,6 +6,7 @@
 #include "weft/engine/ops/activation_checkpoint.h"
 #include "weft/engine/ops/matmul.h"
 #include "weft/engine/ops/normalize.h"
+#include "weft/engine/ops/reduce.h"
 #include "weft/losses/statistics/koleo.h"
 #include "weft/losses/statistics/sigreg.h"
 #include "weft/losses/statistics/tico.h"
@@ -91,7 +92,7 @@ TEST_CASE("SIGReg distinguishes a standard normal from shifted, narrow and colla
   });
 }
 
-// Pairs on a circle, far more than are compared at once, with known neighbours.
+// Pairs on half a circle, whose mean is not its center, far more than are compared at once, with known neighbours.
 
 TEST_CASE("KoLeo finds the nearest of thousands of samples on any rank") {
   on_ranks({1, 3}, [](Communicator& comm) {
@@ -100,11 +101,11 @@ TEST_CASE("KoLeo finds the nearest of thousands of samples on any rank") {
     std::vector<double> points;
     for (int64_t i = begin; i < end; ++i) {
       const double turn = static_cast<double>(i % pairs) + (i < pairs ? 0 : 0.125);  // pairs are far apart in the batch
-      points.push_back(std::cos(turn / pairs * 2 * std::numbers::pi) * static_cast<double>(1 + i % 3));
-      points.push_back(std::sin(turn / pairs * 2 * std::numbers::pi) * static_cast<double>(1 + i % 3));
+      points.push_back(std::cos(turn / pairs * std::numbers::pi) * static_cast<double>(1 + i % 3));
+      points.push_back(std::sin(turn / pairs * std::numbers::pi) * static_cast<double>(1 + i % 3));
     }
     const Tensor x = Tensor::from({end - begin, 2}, points, DType::f64);
-    const double chord = 2 * std::sin(0.125 / pairs * std::numbers::pi);
+    const double chord = 2 * std::sin(0.125 / pairs * std::numbers::pi / 2);
     const double loss = loss_of(koleo(x, {}, comm), comm);
     expect(std::abs(loss + std::log(chord + 1e-8)) < 1e-9, "the loss is " + std::to_string(loss));
   });
@@ -124,6 +125,24 @@ TEST_CASE("KoLeo within each rank is the mean of the ranks' separate losses") {
       const double loss = loss_of(koleo(part(number(comm)), {.among = Neighbours::of_own_rank}, comm), comm);
       expect_close(scalar(loss), scalar(sum / counted));
     }
+  });
+}
+
+// Pairs whose unit vectors differ by 2^-18, of elements that f32 rounds to 2^-25.
+TEST_CASE("KoLeo in f32 of features with a large common mean finds the neighbours of f64") {
+  on_ranks({1, 3}, [](Communicator& comm) {
+    const auto stream = static_cast<uint64_t>(number(comm));
+    const Var far = Tensor::normal({20, 16}, {2, stream}, 0x1p17, 4),
+              near = Tensor::normal({20, 16}, {3, stream}, 0, 1);
+    const Tensor x = concat({far, far + near}, 0).value();
+    const auto gradient = [&](const Tensor& features) {
+      Tape tape;
+      const Var watched = tape.watch(features);
+      return tape.gradient(koleo(watched, {}, comm), {watched})[0].value().to(DType::f64);
+    };
+    const Tensor exact = gradient(x.to(DType::f64));
+    const double error = norm(Var(gradient(x)) - exact).value().item() / norm(Var(exact)).value().item();
+    expect(error < 0.05, "the gradient is off by " + std::to_string(error));
   });
 }
 

@@ -213,10 +213,19 @@ TEST_CASE("a gradient of a parameter that is not trained is refused, with advice
 TEST_CASE("gradients can be read and changed between the two halves of a step, at any stage", "[trainer]") {
   for (const int stage : stages)
     on_ranks([&](Communicator& comm) {
-      // Parameters of several types: one straddles ranks, one is used by a single rank and one by none.
+      // Parameters of several types: one straddles ranks, one is a single number, one is used by a single rank and one
+      // by none.
       Parameter a("a", Tensor::full({30, 100}, 1, DType::f64)), b("b", Tensor::full({7}, 2, DType::f32)),
-          some("some", Tensor::full({2, 2}, 3, DType::f64)), none("none", Tensor::full({2}, 4, DType::f64));
-      const auto training = make_trainer({{{&a, &some, &none}, Sgd{}}, {{&b}, Sgd{}}}, comm, {.stage = stage});
+          some("some", Tensor::full({2, 2}, 3, DType::f64)), none("none", Tensor::full({2}, 4, DType::f64)),
+          one("one", Tensor::full({}, 5, DType::f64));
+      const auto training = make_trainer({{{&a, &one, &some, &none}, Sgd{}}, {{&b}, Sgd{}}}, comm, {.stage = stage});
+      // At stage 0 every rank sees all elements in their shape, else its own shard.
+      const auto seen_by_all = [&](const Parameter& parameter) {
+        const Tensor seen = training->reduced(parameter);
+        if (stage > 0 && comm.size() > 1) return comm.all_reduce(scalar(static_cast<double>(seen.size()))).item();
+        expect(seen.shape() == parameter.value.shape(), text(seen.shape()));
+        return static_cast<double>(seen.size());
+      };
       const auto term = [&](int r, int step) { return data_of(r, {30, 100}, step); };
       for (int step = 0; step < 3; ++step) {
         const Tensor before = training->whole(a).clone(), before_b = training->whole(b).clone();
@@ -224,22 +233,17 @@ TEST_CASE("gradients can be read and changed between the two halves of a step, a
         Tape tape;
         const Var in_a = sum(training->watch(tape, a) * tape.constant(term(number(comm), step)));
         const Var in_b = cast(sum(training->watch(tape, b)), DType::f64), in_some = sum(training->watch(tape, some));
-        tape.backward(mine ? in_a + in_b + in_some : in_a + in_b, training->gradients());
+        const Var in_all = in_a + in_b + training->watch(tape, one);
+        tape.backward(mine ? in_all + in_some : in_all, training->gradients());
         training->reduce();
         const Tensor sums = total(comm, [&](int r) { return Var(term(r, step)); }).value();
         double squares = 0;
         for (const double v : sums.values()) squares += v * v;
-        expect_close(scalar(training->norm()), scalar(std::sqrt(squares + 7.0 * comm.size() * comm.size() + 4)));
-        Tensor seen = training->reduced(a);
-        // At stage 0 every rank sees all elements in their shape, else its own shard.
-        int64_t count = seen.size();
-        if (stage == 0 || comm.size() == 1)
-          expect(seen.shape() == a.value.shape(), text(seen.shape()));
-        else
-          count = static_cast<int64_t>(comm.all_reduce(scalar(static_cast<double>(count))).item());
-        expect(count == 3000, "every element is somebody's");
+        expect_close(scalar(training->norm()), scalar(std::sqrt(squares + 8.0 * comm.size() * comm.size() + 4)));
+        expect(seen_by_all(a) == 3000 && seen_by_all(one) == 1, "every element is somebody's");
         expect(!training->reduced(none).defined() && training->reduced(some).defined(), "who has a gradient");
         // Clipped by value, in place, and once even if several ranks share the memory.
+        Tensor seen = training->reduced(a);
         seen.copy_from((clamp(seen, -0.5, 0.5) * 2).value());
         Tensor of_b = training->reduced(b);
         of_b.copy_from((Var(of_b) * 3).value());

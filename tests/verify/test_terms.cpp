@@ -233,10 +233,39 @@ TEST_CASE("auxiliary losses that are scaled by another count are named: Megatron
                                                      {0, "S32 (the term auxiliary 0x)"}};
   for (const auto& [factor, name] : factors)
     check({mesh, parameters, terms, counting(1), counting(factor)}, {{"router", name}});
-  const Loss doubled{mesh, parameters, terms, counting(1), counting(2)};
-  verify::Dump of_two_passes = dump_of(doubled, doubled.wrong, DType::f64);
-  of_two_passes.micro_batches = 2;  // as many as ranks along tp
-  const Verdict both = verify::verdicts(of_two_passes)[1];
-  CHECK(both.best->signature->id == "S16");
-  CHECK(both.same_as_best == std::vector<std::string>{"S33 (the term auxiliary 2x)"});
+  for (const auto& [factor, name] : {factors[0], factors[1]}) {
+    const Loss loss{mesh, parameters, terms, counting(1), counting(factor)};
+    verify::Dump of_two_passes = dump_of(loss, loss.wrong, DType::f64);
+    of_two_passes.micro_batches = 2;  // as many as ranks along tp
+    const Verdict both = verify::verdicts(of_two_passes)[1];
+    CHECK(both.best->signature->id == "S16");
+    CHECK(both.same_as_best == std::vector<std::string>{name});
+  }
+}
+
+TEST_CASE("a gradient that is divided by its number of elements is named, while another parameter's is right") {
+  const std::map<std::string, Tensor> parameters = {{"weight", data_of(0, {width, width}, 5)},
+                                                    {"bias", data_of(0, {width}, 6)}};
+  const auto of_rank = [](int r, const Parameters& p) {
+    return sum(square(tanh(add_along(matmul(data_of(r, {2, width}, 4), p.at("weight")), p.at("bias"), -1))));
+  };
+  const auto terms = [=](const Parameters& p) -> Terms {
+    return {{"task", total(0, 3, [&](int r) { return of_rank(r, p); })}};
+  };
+  const auto share = [=](Groups& groups, const Parameters& p) { return of_rank(number(groups.world), p); };
+  const auto divided = [=](Groups& groups, Parameters p) {  // the same value, and 1/9 of the gradient
+    const Var weight = p.at("weight");
+    p.at("weight") = weight / 9 + Var(weight.value()) * (8.0 / 9);
+    return share(groups, p);
+  };
+  const Loss loss{{{{"dp", 3}}}, parameters, terms, share, divided};
+  for (const Verdict& verdict : verify::verdicts(dump_of(loss, loss.wrong, DType::f64))) {
+    if (verdict.subject.find("weight") == std::string::npos) {
+      CHECK(verdict.outcome == Outcome::correct);
+      continue;
+    }
+    REQUIRE(verdict.best);
+    CHECK(verify::title(*verdict.best->signature, verdict.best->variant) == "S33 (by the number of elements)");
+    CHECK(verdict.same_as_best == std::vector<std::string>{"S30"});
+  }
 }

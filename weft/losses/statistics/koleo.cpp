@@ -19,19 +19,21 @@
 namespace weft {
 namespace {
 
-// For each row of x (b, d), the numbers (b, k) of the rows of `all` with the largest products with it. The rows of x
-// are rows first to first + b - 1 of `all`; a row is not its own neighbour. Works on as many rows at a time as keep
+// For rows first to first + count - 1 of x (n, d), the numbers (count, k) of their nearest other rows. The nearest row
+// y to a row x has the largest x y - |y|^2 / 2. The mean is first subtracted from all rows: where rows are close to
+// each other and far from zero, their products differ by less than rounding. Works on as many rows at a time as keep
 // their products within 2^22 numbers.
-Tensor nearest(const Tensor& x, const Tensor& all, int64_t first, int64_t k) {
+Tensor nearest(const Tensor& x, int64_t first, int64_t count, int64_t k) {
   constexpr int64_t products = 1 << 22;
-  const int64_t count = x.shape()[0], others = all.shape()[0], step = std::max<int64_t>(products / others, 1);
+  const int64_t all = x.shape()[0], last = first + count, step = std::max<int64_t>(products / all, 1);
+  const Var rows = sub_along(Var(x), mean(Var(x), 0), -1), columns = transpose(rows);
+  const Var bias = sum(square(rows), 1) * -0.5;
+  const Tensor numbers = Tensor::arange(all, DType::i64, x.device());
   Vars found;
-  for (int64_t begin = 0; begin < count; begin += step) {
-    const int64_t end = std::min(begin + step, count);
-    Tensor own({end - begin}, DType::i64);
-    for (int64_t i = begin; i < end; ++i) own.mutate<int64_t>()[i - begin] = first + i;
-    const Var itself = one_hot(Var(own.to(x.device())), others, x.dtype());  // no two products differ by more than 2
-    const Var near = matmul(Var(x.slice(begin, end)), Var(all), Transpose::no, Transpose::yes) - itself * 4;
+  for (int64_t begin = first; begin < last; begin += step) {
+    const int64_t end = std::min(begin + step, last);
+    const Var itself = one_hot(Var(numbers.slice(begin, end)), all, x.dtype());
+    const Var near = linear(slice(rows, 0, begin, end), columns, bias) - itself * 4;  // others differ by 2 at most
     found.push_back(top_k(near, k).indices);
   }
   return concat(found, 0).value();
@@ -56,7 +58,7 @@ Var koleo(const Var& x, const KoleoOptions& options, Communicator& comm, Site ca
     if ((of_all ? division.total : rows) > options.neighbours) counted += rows;
   if (division.mine() == 0 || all.shape()[0] <= options.neighbours) return as_partial(sum(own) * 0, comm);
 
-  const Tensor indices = nearest(own.value(), all.value(), of_all ? division.first : 0, options.neighbours);
+  const Tensor indices = nearest(all.value(), of_all ? division.first : 0, division.mine(), options.neighbours);
   const Var neighbours = gather_rows(all, constant_like(indices, own));
   const Var distances = norm(repeat(own, 1, options.neighbours) - neighbours, -1);
   return share(-sum(log(distances + options.epsilon)), counted * options.neighbours, comm);

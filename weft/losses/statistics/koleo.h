@@ -6,7 +6,8 @@
 //   L = - mean_n mean_k log(|x_n - x_nk| + epsilon),   x_nk: the k-th nearest to x_n, all of unit length
 //
 // Neighbours are searched among the samples of all ranks. Each rank gathers all features: B x d numbers cross forward,
-// and as many backward, since neighbours receive gradients, too. The choice of neighbours has no gradient.
+// and as many backward, since neighbours receive gradients, too. The choice of neighbours has no gradient. In f32
+// another neighbour may be chosen if its squared distance is the same up to 2^-22 of the variance of the unit vectors.
 #include "weft/collectives/communicator.h"
 #include "weft/engine/tape/tape.h"
 

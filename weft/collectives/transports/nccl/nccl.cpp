@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "weft/collectives/transports/job/waiting.h"
-#include "weft/collectives/transports/nccl/my_card.h"
+#include "weft/collectives/transports/nccl/nccl_card.h"
 #include "weft/collectives/transports/nccl/nccl_group.h"
 #include "weft/collectives/transports/nccl/watch.h"
 #include "weft/collectives/unfinished.h"

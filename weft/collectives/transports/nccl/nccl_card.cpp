@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weft/collectives/transports/nccl/my_card.h"
+#include "weft/collectives/transports/nccl/nccl_card.h"
 
 #include <algorithm>
 #include <array>
