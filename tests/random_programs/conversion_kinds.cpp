@@ -22,6 +22,9 @@ StepKind conversion(const char* name, Of lay_out, std::function<Var(const Call&)
           .text = text};
 }
 
+// Terms of one sum have one shape.
+std::optional<Layout> equal_as_it_is(const Situation& s) { return are_equal(s.rows()) ? as_it_is(s) : equal(s); }
+
 std::optional<Layout> shared(const Situation& s) {
   int64_t longest = 1;
   for (const int64_t rows : s.rows()) longest = std::max(longest, rows);
@@ -53,7 +56,7 @@ std::vector<StepKind> conversion_kinds() {
           "as_invariant", as_it_is, [](const Call& c) { return as_invariant(c.x[0], c.group); },
           "as_invariant({0}, {group})"),
       conversion(
-          "as_partial", as_it_is, [](const Call& c) { return as_partial(c.x[0], c.group); },
+          "as_partial", equal_as_it_is, [](const Call& c) { return as_partial(c.x[0], c.group); },
           "as_partial({0}, {group})"),
       conversion(
           "as_varying", as_it_is, [](const Call& c) { return as_varying(c.x[0], c.group); },

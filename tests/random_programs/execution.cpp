@@ -21,14 +21,7 @@ Scene::Scene(const Program& program, Communicator& world) : world_(world) {
 
 namespace {
 
-constexpr uint64_t directions = uint64_t{1} << 32, weights = uint64_t{2} << 32;  // added to keys
-
-Tensor sum_of(const Tensor& a, const Tensor& b, double factor) {
-  std::vector<double> values = a.values();
-  const std::vector<double> more = b.values();
-  for (size_t i = 0; i < values.size(); ++i) values[i] += factor * more[i];
-  return Tensor::from(a.shape(), values, DType::f64);
-}
+constexpr uint64_t weights_key = 2 * directions_key;
 
 int whose(const Program& program, const Step& step, int rank) {
   return step_kinds()[static_cast<size_t>(step.kind)].whose(program, step, rank);
@@ -37,16 +30,19 @@ int whose(const Program& program, const Step& step, int rank) {
 }  // namespace
 
 Tensor direction_of(const Program& program, const Step& step, const Layout& layout, int rank, uint64_t key) {
-  return random_data(layout.out[static_cast<size_t>(rank)], directions + key + step.dice, whose(program, step, rank));
+  return random_data(layout.out[static_cast<size_t>(rank)], directions_key + key + step.dice,
+                     whose(program, step, rank));
 }
 
 Execution::Execution(Program program, const Scene& scene, double distance, Asks asks)
-    : scene_(scene), distance_(distance), asks_(std::move(asks)), known_(static_cast<size_t>(scene.partitions())) {
+    : training_(trained(program, 0), trained(program, 1), program.stage, scene.world(), distance),
+      scene_(scene),
+      distance_(distance),
+      asks_(std::move(asks)),
+      known_(static_cast<size_t>(scene.partitions())) {
   replace(std::move(program));
-  if (program_.declares_world) {
-    declare_group(tape_, scene_.world());
-    known_[0] = true;
-  }
+  if (program_.declares_world) declare_group(tape_, scene_.world());
+  known_[0] = program_.declares_world || training_.active();
 }
 
 void Execution::replace(Program program) {
@@ -123,6 +119,7 @@ Call Execution::call_of(size_t step, Slots& slots) {
           tape_,
           scene_.world(),
           scene_.group(s.group),
+          training_,
           [this, step] { return data_of(step); },
           [this, &s](const Tensor& data) { return watch_parameter(s, data); }};
 }
@@ -130,8 +127,8 @@ Call Execution::call_of(size_t step, Slots& slots) {
 Tensor Execution::data_of(size_t step) const {
   const Step& s = program_.steps[step];
   const Tensor data = random_data(layouts_[step].out[static_cast<size_t>(rank())], s.dice, whose(program_, s, rank()));
-  if (distance_ == 0 || !kind(step).is_leaf()) return data;
-  return sum_of(data, direction_of(program_, s, layouts_[step], rank()), distance_);
+  if (!kind(step).is_leaf()) return data;
+  return moved_by(data, direction_of(program_, s, layouts_[step], rank()), distance_);
 }
 
 Var Execution::watch_parameter(const Step& step, const Tensor& data) {
@@ -168,19 +165,20 @@ Vars Execution::run_inside(size_t first, size_t last, const std::vector<int>& in
   return results;
 }
 
-Var Execution::term(size_t i) {
-  const Term& term = program_.terms[i];
+Var Execution::term(const Term& term) {
   const auto step = static_cast<size_t>(term.value);
   const int64_t rows = layouts_[step].out[static_cast<size_t>(rank())];
-  const uint64_t key = weights + program_.steps[step].dice;
+  const uint64_t key = weights_key + program_.steps[step].dice;
   if (program_.has_own_weights(term, layouts_[step]))
     return sum(value(step) * tape_.constant(random_data(rows, key, rank())));
-  return sum(value(step) * replicated_constant(random_data(rows, key, 0)));
+  if (term.weights == Weights::summed && value(step).tape()) known_[0] = true;
+  const Var weighted = sum(value(step) * replicated_constant(random_data(rows, key, 0)));
+  return term.weights == Weights::summed ? all_reduce(weighted, scene_.world()) : weighted;
 }
 
 Var Execution::loss() {
-  Var loss = term(0);
-  for (size_t i = 1; i < program_.terms.size(); ++i) loss = loss + term(i);
+  Var loss = term(program_.terms[0]);
+  for (size_t i = 1; i < program_.terms.size(); ++i) loss = loss + term(program_.terms[i]);
   return loss;
 }
 

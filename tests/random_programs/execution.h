@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "tests/random_programs/step_kinds.h"
+#include "tests/random_programs/training.h"
 
 namespace weft::random_programs {
 
@@ -44,10 +45,11 @@ class Execution {
   // and run again.
   void run();
   void replace(Program program);
-  Var term(size_t i);  // the value of a term of the loss
+  Var term(const Term& term);  // its value
   Var loss();
 
   Tape& tape() { return tape_; }
+  Training& training() { return training_; }
   const Program& program() const { return program_; }
   const Layout& layout(size_t step) const { return layouts_[step]; }
   const Var& value(size_t step) { return finished(slots_[step], step); }
@@ -77,6 +79,7 @@ class Execution {
   Var watch_parameter(const Step& step, const Tensor& data);
   int rank() const { return scene_.world().rank().value; }
 
+  Training training_;  // outlives the tape
   Program program_;
   const Scene& scene_;
   const double distance_;

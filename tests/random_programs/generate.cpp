@@ -8,8 +8,8 @@
 namespace weft::random_programs {
 
 const Features& all_features() {
-  static const Features all = {"constants", "registry", "conversions", "share",
-                               "custom",    "groups",   "halves",      "checkpoints"};
+  static const Features all = {"constants", "registry", "conversions", "share",   "custom",
+                               "groups",    "halves",   "checkpoints", "training"};
   return all;
 }
 
@@ -24,7 +24,7 @@ struct Weight {
 constexpr Weight weights[] = {{Feature::constant, 3, "constants"},     {Feature::local, 12, ""},
                               {Feature::registry, 8, "registry"},      {Feature::collective, 8, ""},
                               {Feature::conversion, 8, "conversions"}, {Feature::share, 1, "share"},
-                              {Feature::custom, 2, "custom"}};
+                              {Feature::custom, 2, "custom"},          {Feature::training, 1, "training"}};
 
 class Generator {
  public:
@@ -36,18 +36,28 @@ class Generator {
     constexpr int ranks[] = {1, 2, 2, 3, 3, 3, 4, 4, 5, 8};
     program_.ranks = ranks[dice_.below(std::size(ranks))];
     program_.declares_world = dice_.chance(0.8);
+    if (has("training") && dice_.chance(0.25)) {
+      program_.stage = dice_.below(4);
+      program_.declares_world = false;
+      silent_ = dice_.chance(0.3);
+    }
     add_partitions();
     const int leaves = 1 + dice_.below(4), steps = 10 + dice_.below(31);
-    for (int i = 0; i < leaves; ++i) add_step(Feature::leaf);
+    while (static_cast<int>(program_.steps.size()) < leaves)
+      add_step(program_.stage >= 0 && (silent_ || dice_.chance(0.5)) ? Feature::training : Feature::leaf);
     while (static_cast<int>(program_.steps.size()) < steps) add_step(random_feature());
     if (has("checkpoints") && dice_.chance(0.5)) add_pieces(leaves);
-    const int terms = 1 + dice_.below(3);
-    for (int i = 0; i < terms; ++i) program_.terms.push_back({recent_value(), dice_.chance(0.5)});
+    add_terms();
     return fitting(std::move(program_));
   }
 
  private:
   bool has(const std::string& feature) const { return feature.empty() || features_.contains(feature); }
+  // How often a feature is drawn. A silent program has a loss of parameters alone and no collective.
+  int weight_of(const Weight& w) const {
+    const bool on = has(w.needs) && (w.feature != Feature::training || program_.stage >= 0);
+    return on && (!silent_ || w.feature == Feature::local) ? w.weight : 0;
+  }
 
   void add_partition(const std::string& name, const std::function<int(int)>& color) {
     Partition partition{name, {}, dice_.chance(0.2)};
@@ -73,10 +83,10 @@ class Generator {
 
   Feature random_feature() {
     int total = 0;
-    for (const Weight& w : weights) total += has(w.needs) ? w.weight : 0;
+    for (const Weight& w : weights) total += weight_of(w);
     int at = dice_.below(total);
     for (const Weight& w : weights)
-      if (has(w.needs) && (at -= w.weight) < 0) return w.feature;
+      if ((at -= weight_of(w)) < 0) return w.feature;
     return Feature::local;
   }
 
@@ -90,6 +100,7 @@ class Generator {
     const std::vector<int>& kinds = kinds_of(feature);
     Step step{.kind = kinds[static_cast<size_t>(dice_.below(static_cast<int>(kinds.size())))]};
     const StepKind& kind = step_kinds()[static_cast<size_t>(step.kind)];
+    if (kind.inputs > 0 && program_.steps.empty()) return;
     for (int i = 0; i < kind.inputs; ++i) step.inputs.push_back(recent_value());
     step.group = dice_.chance(0.4) ? 0 : dice_.below(static_cast<int>(program_.partitions.size()));
     step.dice = static_cast<uint32_t>(dice_.bits());
@@ -117,8 +128,22 @@ class Generator {
     }
   }
 
+  // Most values that no step uses, and some others.
+  void add_terms() {
+    std::vector<bool> used(program_.steps.size());
+    for (const Step& step : program_.steps)
+      for (const int input : step.inputs) used[static_cast<size_t>(input)] = true;
+    for (size_t i = 0; i < used.size(); ++i)
+      if (dice_.chance(used[i] ? 0.05 : 0.7)) add_term(static_cast<int>(i));
+    if (program_.terms.empty()) add_term(static_cast<int>(used.size()) - 1);
+  }
+  void add_term(int value) {
+    program_.terms.push_back({value, silent_ ? Weights::equal : static_cast<Weights>(dice_.below(3))});
+  }
+
   Program program_;
   Dice dice_;
+  bool silent_ = false;
   const Features features_;
 };
 

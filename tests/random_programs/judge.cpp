@@ -20,19 +20,19 @@ Finding wrong(std::string what, std::string details) { return {Verdict::wrong, s
 
 // The derivative of a sum over ranks, by differences of two widths and a test for kinks.
 struct Differences {
-  double slope, error;
-  bool kink;
+  double slope, error, kink;
 };
 Differences differences(const Trial& trial, const std::function<const Slope&(const Report&)>& of, bool weighted,
                         double scale) {
+  const double step = trial.step;
   double f[5] = {};
   for (const Report& report : trial.reports)
     for (size_t i = 0; i < 5; ++i) f[i] += of(report).values[i] * (weighted ? report.weight : 1);
-  const double narrow = (f[2] - f[1]) / (2 * step_size), wide = (f[3] - f[0]) / (4 * step_size);
-  const double rounding = 1e-15 * std::abs(f[4]) * static_cast<double>(trial.program.steps.size()) / step_size;
-  const double bend = (f[2] - 2 * f[4] + f[1]) / step_size, wide_bend = (f[3] - 2 * f[4] + f[0]) / (2 * step_size);
+  const double narrow = (f[2] - f[1]) / (2 * step), wide = (f[3] - f[0]) / (4 * step);
+  const double rounding = 1e-15 * std::abs(f[4]) * static_cast<double>(trial.program.steps.size()) / step;
+  const double bend = (f[2] - 2 * f[4] + f[1]) / step, wide_bend = (f[3] - 2 * f[4] + f[0]) / (2 * step);
   const double error = 1e-7 * scale + 4 * (narrow - wide) * (narrow - wide) / std::max(scale, 1e-6) + rounding;
-  return {(4 * narrow - wide) / 3, error, std::abs(2 * bend - wide_bend) > 1e-6 * scale + 10 * rounding};
+  return {(4 * narrow - wide) / 3, error, std::abs(2 * bend - wide_bend)};
 }
 
 Finding judge_slope(const Trial& trial, const std::string& name, const std::function<const Slope&(const Report&)>& of,
@@ -45,9 +45,12 @@ Finding judge_slope(const Trial& trial, const std::string& name, const std::func
   }
   const Differences by_differences = differences(trial, of, weighted, scale);
   const double off = std::abs(by_tape - by_differences.slope);
-  const std::string details = "differences give " + text(by_differences.slope) + ", the tape " + text(by_tape);
+  const std::string details = "differences give " + text(by_differences.slope) + ", the tape " + text(by_tape) +
+                              ", error " + text(by_differences.error) + ", kink " + text(by_differences.kink) +
+                              ", scale " + text(scale);
   if (off <= by_differences.error) return {};
-  if (by_differences.kink || by_differences.error > 1e-3 * scale) return {Verdict::unclear, name, details};
+  if (by_differences.kink > 1e-6 * scale + 10 * by_differences.error || by_differences.error > 1e-3 * scale)
+    return {Verdict::unclear, name, details};
   return wrong(name, details);
 }
 
@@ -189,6 +192,17 @@ Finding judge(const Trial& trial, const Rules& rules) {
     if (finding.verdict != Verdict::right) return finding;
   }
   return {};
+}
+
+Result tried(const Program& program, Rules rules) {
+  Trial trial = try_program(program, rules);
+  Finding finding = judge(trial, rules);
+  for (rules.drops = false; finding.verdict == Verdict::unclear && rules.step > 1e-5;) {
+    rules.step /= 20;
+    trial = try_program(trial.program, rules);
+    finding = judge(trial, rules);
+  }
+  return {std::move(trial), std::move(finding)};
 }
 
 }  // namespace weft::random_programs

@@ -69,8 +69,7 @@ class Campaign {
  private:
   void try_one(uint64_t number) {
     const Program program = random_program(options_.seed * 1'000'003 + number, options_.only);
-    const Trial trial = try_program(program, options_.rules);
-    const Finding finding = judge(trial, options_.rules);
+    const auto [trial, finding] = tried(program, options_.rules);
     static const char* const verdicts[] = {"right", "refused: ", "unclear: ", "WRONG: "};
     const std::string what = verdicts[static_cast<int>(finding.verdict)] + finding.what;
     const int before = counts_[what]++;
@@ -85,6 +84,8 @@ class Campaign {
     }
     if (finding.verdict == Verdict::right)
       for (const Step& step : trial.program.steps) ++steps_[step_kinds()[static_cast<size_t>(step.kind)].name];
+    if (finding.verdict == Verdict::unclear && options_.reasons)
+      std::cout << number << ": " << finding.what << ": " << finding.details << '\n';
     if (finding.verdict != Verdict::wrong) return;
     ++wrong_;
     if (before < options_.print) print(number, trial, finding);
@@ -94,8 +95,9 @@ class Campaign {
     const Program found = trial.up_to_wrong_refusal ? *trial.up_to_wrong_refusal : trial.program;
     std::cout << "\nprogram " << number << ": " << finding.what << ": " << finding.details << '\n' << std::flush;
     const Program small = shrunk(found, finding, options_.rules);
-    std::cout << judge(try_program(small, options_.rules, false), options_.rules).details << '\n'
-              << printed(small) << std::flush;
+    Rules alone = options_.rules;
+    alone.drops = false;
+    std::cout << tried(small, alone).finding.details << '\n' << printed(small) << std::flush;
   }
 
   void report() const {

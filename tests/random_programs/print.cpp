@@ -10,16 +10,13 @@ namespace weft::random_programs {
 
 namespace {
 
-bool all_equal(const Extents& rows) {
-  return std::adjacent_find(rows.begin(), rows.end(), std::not_equal_to<>()) == rows.end();
-}
 std::string list(const Extents& rows) {
   std::string text;
   for (const int64_t n : rows) text += (text.empty() ? "{" : ", ") + std::to_string(n);
   return text + "}";
 }
 std::string own_rows_of(const Extents& rows) {
-  return all_equal(rows) ? std::to_string(rows[0]) : "own(world, " + list(rows) + ")";
+  return are_equal(rows) ? std::to_string(rows[0]) : "own(world, " + list(rows) + ")";
 }
 void replace(std::string& text, const std::string& hole, const std::string& with) {
   for (size_t at = text.find(hole); at != std::string::npos; at = text.find(hole, at + with.size()))
@@ -36,6 +33,7 @@ class Printer {
     line("const int me = world.rank().value;");
     for (size_t i = 1; i < program_.partitions.size(); ++i) print_partition(i);
     line("std::deque<Parameter> parameters;");
+    print_training();
     line("Tape tape;");
     if (program_.declares_world) line("declare_group(tape, world);");
     for (size_t step = 0; step < program_.steps.size();) step = print_run(step);
@@ -58,6 +56,17 @@ class Printer {
     const Extents colors(partition.color.begin(), partition.color.end());
     line("const auto g" + std::to_string(i) + " = world.split(static_cast<int>(own(world, " + list(colors) + "))" +
          (partition.reversed ? ", -me" : "") + ");  // " + partition.name);
+  }
+
+  void print_training() {
+    const auto names = [&](int inputs) {
+      std::string text;
+      for (const uint32_t dice : trained(program_, inputs))
+        text += (text.empty() ? "" : ", ") + std::to_string(dice) + "u";
+      return "{" + text + "}";
+    };
+    if (trained(program_, 0).size() + trained(program_, 1).size() > 0)
+      line("Training training(" + names(0) + ", " + names(1) + ", " + std::to_string(program_.stage) + ", world);");
   }
 
   // One step, or a checkpoint of several; returns the next.
@@ -120,7 +129,7 @@ class Printer {
     Extents ranks;
     for (int r = 0; r < program_.ranks; ++r) ranks.push_back(r);
     const std::string who = sharers == ranks && program_.ranks > 1 ? "me"
-                            : all_equal(sharers)                   ? text(sharers[0])
+                            : are_equal(sharers)                   ? text(sharers[0])
                                                  : "static_cast<int>(own(world, " + list(sharers) + "))";
     return "random_data(" + own_rows_of(rows) + ", " + std::to_string(step(i).dice) + "u, " + who + ")";
   }
@@ -157,7 +166,9 @@ class Printer {
       const std::string weights = program_.has_own_weights(term, layouts_[value])
                                       ? "tape.constant(random_data(" + rows + ", " + key + ", me))"
                                       : "replicated_constant(random_data(" + rows + ", " + key + ", 0))";
-      sum += (sum.empty() ? "" : " + ") + ("sum(" + name(term.value)) + " * " + weights + ")";
+      const std::string weighted = "sum(" + name(term.value) + " * " + weights + ")";
+      sum += (sum.empty() ? "" : " + ") +
+             (term.weights == Weights::summed ? "all_reduce(" + weighted + ", world)" : weighted);
     }
     line("const Var loss = " + sum + ";");
     std::string leaves;

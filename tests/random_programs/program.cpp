@@ -23,8 +23,11 @@ int Partition::position(int rank) const {
 }
 
 bool Program::has_own_weights(const Term& term, const Layout& layout) const {
-  return term.own_weights ||
-         std::adjacent_find(layout.out.begin(), layout.out.end(), std::not_equal_to<>()) != layout.out.end();
+  return term.weights == Weights::own || !are_equal(layout.out);
+}
+
+bool are_equal(const Extents& rows) {
+  return std::adjacent_find(rows.begin(), rows.end(), std::not_equal_to<>()) == rows.end();
 }
 
 bool may_fit(const Extents& from, const Extents& to) {

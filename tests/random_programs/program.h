@@ -36,10 +36,12 @@ struct Step {
   int piece = 0;        // neighbours with the same number other than 0 are one checkpoint
 };
 
-// A term of the loss: the sum of a value times weights. Weights of its own make a rank's cotangent its own.
+// A term of the loss: the sum of a value times weights. Weights of its own make a rank's cotangent its own. A sum may
+// also be completed over all ranks.
+enum class Weights : uint8_t { equal, own, summed };
 struct Term {
   int value = 0;
-  bool own_weights = false;
+  Weights weights = Weights::equal;
 };
 
 // Where a step's inputs and result have how many rows, and how large their elements are at most.
@@ -55,6 +57,7 @@ struct Program {
   uint64_t seed = 0;
   int ranks = 1;
   bool declares_world = true;         // before the first step
+  int stage = -1;                     // of the training that holds some parameters; -1: there is none
   std::vector<Partition> partitions;  // the first is the world
   std::vector<Step> steps;
   std::vector<Term> terms;
@@ -82,6 +85,7 @@ Program without(const Program& program, int step);
 Program fitting(Program program);
 Program without_unused(const Program& program);
 
+bool are_equal(const Extents& rows);
 // Whether rows of a value may be cut or repeated to other numbers without a rank doing what another one with an equal
 // value does not do.
 bool may_fit(const Extents& from, const Extents& to);

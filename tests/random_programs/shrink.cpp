@@ -42,7 +42,7 @@ std::vector<Program> smaller(const Program& program) {
     if (program.steps[i].group) with([&](Program& p) { p.steps[i].group = 0; });
   }
   for (size_t i = 0; i < program.terms.size(); ++i)
-    if (program.terms[i].own_weights) with([&](Program& p) { p.terms[i].own_weights = false; });
+    if (program.terms[i].weights != Weights::equal) with([&](Program& p) { p.terms[i].weights = Weights::equal; });
   if (!program.declares_world) with([&](Program& p) { p.declares_world = true; });
   return all;
 }
@@ -50,9 +50,11 @@ std::vector<Program> smaller(const Program& program) {
 }  // namespace
 
 Program shrunk(const Program& program, const Finding& finding, const Rules& rules) {
+  Rules alone = rules;
+  alone.drops = false;
   const auto same = [&](const Program& candidate) {
     if (candidate.terms.empty()) return false;
-    const Finding found = judge(try_program(candidate, rules, false), rules);
+    const Finding found = tried(candidate, alone).finding;
     return found.verdict == finding.verdict && found.what == finding.what;
   };
   Program best = without_unused(program);

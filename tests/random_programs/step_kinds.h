@@ -8,9 +8,11 @@
 
 namespace weft::random_programs {
 
-enum class Feature : uint8_t { leaf, constant, local, registry, collective, conversion, share, custom };
-inline constexpr const char* feature_names[] = {"leaves",      "constants",   "local", "registry",
-                                                "collectives", "conversions", "share", "custom"};
+enum class Feature : uint8_t { leaf, constant, local, registry, collective, conversion, share, custom, training };
+inline constexpr const char* feature_names[] = {"leaves",      "constants", "local",  "registry", "collectives",
+                                                "conversions", "share",     "custom", "training"};
+
+class Training;
 
 // Where a step is in its program.
 struct Situation {
@@ -34,6 +36,7 @@ struct Call {
   Tape& tape;
   Communicator& world;
   Communicator& group;
+  Training& training;
   std::function<Tensor()> data;  // of a leaf or a constant
   std::function<Var(const Tensor&)> watch_parameter;
 
@@ -62,9 +65,12 @@ struct StepKind {
   bool over_group = false;  // whether it is over the group of its step
 
   bool is_leaf() const { return feature == Feature::leaf; }
+  bool is_differentiated() const { return is_leaf() || feature == Feature::training; }
 };
 
 const std::vector<StepKind>& step_kinds();
+// The dice of the steps with parameters that are trained, which are used alone (0) or in a layer (1).
+std::vector<uint32_t> trained(const Program& program, int inputs);
 int kind_named(const std::string& name);
 
 // The lists that step_kinds() joins.
@@ -74,6 +80,7 @@ std::vector<StepKind> registry_kinds();  // one for each sample of each op of th
 std::vector<StepKind> collective_kinds();
 std::vector<StepKind> conversion_kinds();
 std::vector<StepKind> custom_kinds();
+std::vector<StepKind> training_kinds();
 
 // Layouts that many kinds share.
 namespace layouts {

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <mutex>
 
+#include "tests/random_programs/selection.h"
 #include "tests/random_programs/values.h"
-#include "weft/collectives/fault.h"
 #include "weft/collectives/group_placement.h"
 #include "weft/collectives/run_ranks.h"
 #include "weft/engine/ops/reduce.h"
@@ -36,80 +36,33 @@ std::vector<std::vector<double>> values_of(const std::vector<Var>& vars) {
 // All runs of one program on one rank.
 class RankTrial {
  public:
-  RankTrial(Trial& trial, const Program& program, const Rules& rules, Communicator& world, bool drops)
+  RankTrial(Trial& trial, const Program& program, const Rules& rules, Communicator& world)
       : trial_(trial),
         program_(program),
         rules_(rules),
         scene_(program_, world),
-        drops_(drops),
         report_(trial.reports[static_cast<size_t>(world.rank().value)]) {}
 
   void run() {
-    report_.refused = reason([&] { select(); });
-    if (is_first()) trial_.program = program_;
-    if (!report_.refused.empty() || program_.terms.empty()) return;
-    report_.refused = reason([&] { run_plainly(); });
+    if (rules_.drops) select();
+    if (program_.terms.empty()) return;
+    report_.refused = why_refused([&] { run_plainly(); });
     if (!report_.refused.empty()) return;
-    if (!(report_.asked = reason([&] { run_with_queries(); })).empty()) return;
-    if (second_) report_.second_refused = reason([&] { run_second_order(); });
+    if (!(report_.asked = why_refused([&] { run_with_queries(); })).empty()) return;
+    second_ = program_.stage < 0;  // the second derivatives of trained parameters are on no tape
+    if (second_) report_.second_refused = why_refused([&] { run_second_order(); });
     second_ = second_ && report_.second_refused.empty();
-    for (const double distance : distances) run_moved(distance);
+    for (const double distance : distances) run_moved(distance * rules_.step);
   }
 
  private:
-  // Why Weft refuses what `body` does, or nothing.
-  template <class Body> static std::string reason(Body body) try {
-    body();
-    return "";
-  } catch (const Fault&) {
-    throw;
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-
-  // Leaves out what Weft refuses: steps, terms of the loss, and losses whose ranks all hold something else.
   void select() {
-    Execution execution(program_, scene_);
-    for (bool done = false; !done;) try {
-        execution.run();
-        done = true;
-      } catch (const Refusal& refusal) {
-        if (!drops_) throw;
-        drop(refusal.what());
-        if (is_first() && rules_.is_wrong_refusal(refusal.what()))
-          trial_.up_to_wrong_refusal = begin_of(execution, refusal.step);
-        program_ = without(execution.program(), refusal.step);
-        execution.replace(program_);
-        if (program_.terms.empty()) return;
-      }
-    if (!drops_) return;
-    select_terms(execution);
-    program_ = without_unused(program_);
-    const bool has_leaf = std::any_of(program_.steps.begin(), program_.steps.end(), [](const Step& step) {
-      return step_kinds()[static_cast<size_t>(step.kind)].is_leaf();
-    });
-    if (!has_leaf) program_.terms.clear();
-  }
-
-  void select_terms(Execution& execution) {
-    std::vector<Term> kept;
-    Var loss;
-    for (size_t i = 0; i < program_.terms.size(); ++i) {
-      const std::string refused = reason([&] {
-        const Var more = execution.term(i);
-        loss = loss.defined() ? loss + more : more;
-      });
-      if (refused.empty())
-        kept.push_back(program_.terms[i]);
-      else
-        drop(refused);
-    }
-    program_.terms = kept;
-    if (kept.empty()) return;
-    const std::string refused = reason([&] { execution.tape().gradient(loss, execution.leaf_values()); });
-    if (refused.empty()) return;
-    drop(refused);
-    for (Term& term : program_.terms) term.own_weights = true;
+    Selection selection(program_, scene_);
+    program_ = selection.select();
+    report_.dropped = selection.reasons();
+    if (scene_.world().rank().value != 0) return;
+    trial_.program = program_;
+    trial_.up_to_wrong_refusal = selection.up_to_refusal([&](auto& why) { return rules_.is_wrong_refusal(why); });
   }
 
   void run_plainly() {
@@ -121,11 +74,26 @@ class RankTrial {
     report_.gradients = values_of(gradients);
     for (size_t i = 0; i < gradients.size(); ++i)
       report_.first.by_tape += dot(gradients[i].value(), direction(execution, i), &report_.first.scale);
-    Gradients into;
-    execution.tape().backward(loss, into);
-    for (size_t i = 0; i < gradients.size(); ++i) {
-      const Tensor sum = execution.gradient_of_leaf(into, i);
+    run_backward(execution, loss, report_.gradients);
+  }
+
+  // By backward instead of a query, which also gives the gradients of trained parameters.
+  void run_backward(Execution& execution, const Var& loss, std::vector<std::vector<double>>& gradients) {
+    Training& training = execution.training();
+    Gradients plain, both(training.active() ? std::vector{&training.gradients(), &plain} : std::vector{&plain});
+    execution.tape().backward(loss, both);
+    report_.gradients_of_backward.clear();
+    for (size_t i = 0; i < execution.leaves().size(); ++i) {
+      const Tensor sum = execution.gradient_of_leaf(both, i);
       report_.gradients_of_backward.push_back(sum.defined() ? sum.values() : std::vector<double>());
+    }
+    if (!training.active()) return;
+    gradients.push_back(training.step());
+    if (scene_.world().rank().value != 0 || &gradients != &report_.gradients) return;
+    const std::vector<double> directions = training.directions();
+    for (size_t i = 0; i < directions.size(); ++i) {
+      report_.first.by_tape += gradients.back()[i] * directions[i];
+      report_.first.scale += std::abs(gradients.back()[i] * directions[i]);
     }
   }
 
@@ -146,6 +114,7 @@ class RankTrial {
     const std::vector<Var> gradients = execution.tape().gradient(loss, execution.leaf_values());
     report_.loss_with_queries = loss.value().item();
     report_.gradients_with_queries = values_of(gradients);
+    run_backward(execution, loss, report_.gradients_with_queries);
   }
 
   void run_second_order() {
@@ -243,27 +212,18 @@ class RankTrial {
       const auto input = static_cast<size_t>(s.inputs[0]);
       if (!execution.value(input).defined()) continue;
       const bool of_a_share = step_kinds()[static_cast<size_t>(program_.steps[input].kind)].name == "share";
+      if (scene_.group(s.group).size() == 1 && name != "share") continue;
       const bool partial = placement_of(execution.value(input), scene_.group(s.group)) == Placement::partial;
       if (partial && (name != "share" || of_a_share)) report_.must_refuse.push_back(name + " of a Partial value");
     }
-  }
-
-  bool is_first() const { return scene_.world().rank().value == 0; }
-  void drop(const std::string& reason) { report_.dropped.push_back(reason); }
-  static Program begin_of(const Execution& execution, int step) {
-    Program begin = execution.program();
-    begin.steps.resize(static_cast<size_t>(step) + 1);
-    begin.terms = {{step, true}};
-    return begin;
   }
 
   Trial& trial_;
   Program program_;
   const Rules& rules_;
   const Scene scene_;
-  const bool drops_;
   Report& report_;
-  bool second_ = true;
+  bool second_ = false;  // whether there is a second derivative
 };
 
 }  // namespace
@@ -280,10 +240,10 @@ std::string without_numbers(const std::string& text) {
   return result;
 }
 
-Trial try_program(const Program& program, const Rules& rules, bool drops) {
-  Trial trial{program, std::vector<Report>(static_cast<size_t>(program.ranks)), "", {}};
+Trial try_program(const Program& program, const Rules& rules) {
+  Trial trial{program, rules.step, std::vector<Report>(static_cast<size_t>(program.ranks)), "", {}};
   try {
-    run_ranks(program.ranks, [&](Communicator& world) { RankTrial(trial, program, rules, world, drops).run(); });
+    run_ranks(program.ranks, [&](Communicator& world) { RankTrial(trial, program, rules, world).run(); });
   } catch (const std::exception& error) {
     trial.failure = error.what();
   }

@@ -20,10 +20,9 @@ struct Claim {
 struct Slope {
   double by_tape = 0;
   double scale = 0;            // the sum of the magnitudes of the terms
-  std::vector<double> values;  // at the distances of `distances`
+  std::vector<double> values;  // at all `distances`
 };
-inline constexpr double step_size = 1e-3;
-inline constexpr double distances[] = {-2 * step_size, -step_size, step_size, 2 * step_size, 0};
+inline constexpr double distances[] = {-2, -1, 1, 2, 0};  // in steps
 
 // What a custom collective got and made on this rank.
 struct Exchange {
@@ -48,14 +47,14 @@ struct Report {
 
 struct Trial {
   Program program;  // the accepted part of it
+  double step;      // by which leaves are moved
   std::vector<Report> reports;
   std::string failure;                         // why a rank ended the run, if one did
   std::optional<Program> up_to_wrong_refusal;  // the first steps, up to one that should not have been refused
-  bool accepted() const { return failure.empty() && reports[0].refused.empty() && !program.terms.empty(); }
 };
 
-// Parts of the reasons that must not refuse a right program: internal limits and errors.
 struct Rules {
+  // Parts of the reasons that must not refuse a right program: internal limits and errors.
   std::vector<std::string> wrong_refusals = {"tape that is gone",
                                              "groups of ranks on one tape",
                                              "different ones meet in one op",
@@ -65,11 +64,12 @@ struct Rules {
                                              "not on this tape",
                                              "not implemented"};
   std::vector<std::string> known = {};  // those that are known and not looked for now
+  bool drops = true;                    // whether steps that Weft refuses are left out, or refuse the program
+  double step = 1e-3;
+
   bool is_wrong_refusal(const std::string& reason) const;
 };
-
-// With `drops`, steps that Weft refuses are left out; without it, they refuse the program.
-Trial try_program(const Program& program, const Rules& rules = {}, bool drops = true);
+Trial try_program(const Program& program, const Rules& rules = {});
 
 enum class Verdict : uint8_t { right, refused, unclear, wrong };
 struct Finding {
@@ -78,6 +78,13 @@ struct Finding {
   std::string details;
 };
 Finding judge(const Trial& trial, const Rules& rules = {});
+
+// Both; a program that is near a kink is tried again with a smaller step.
+struct Result {
+  Trial trial;
+  Finding finding;
+};
+Result tried(const Program& program, Rules rules = {});
 
 // The reason without its numbers, to count equal ones.
 std::string without_numbers(const std::string& text);

@@ -35,7 +35,17 @@ inline Var sent_around(const Var& x, Communicator& comm) {
   return receive(*x.tape(), x.shape(), x.dtype(), x.device(), {(me + n - 1) % n}, comm);
 }
 
+// x + distance direction
+inline Tensor moved_by(const Tensor& x, const Tensor& direction, double distance) {
+  if (distance == 0) return x;
+  std::vector<double> values = x.values();
+  const std::vector<double> step = direction.values();
+  for (size_t i = 0; i < values.size(); ++i) values[i] += distance * step[i];
+  return Tensor::from(x.shape(), values, DType::f64);
+}
+
 // Random data in [-1, 1) of the rank, or of the group of ranks, that `whose` numbers.
+inline constexpr uint64_t directions_key = uint64_t{1} << 32;  // added to keys; kinds of steps use the lower bits
 inline Tensor random_data(int64_t rows, uint64_t key, int whose) {
   return Tensor::uniform({rows, 3}, {key, static_cast<uint64_t>(whose)}, -1, 1, DType::f64);
 }
