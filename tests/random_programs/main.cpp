@@ -1,125 +1,96 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tries random programs, and prints those that show a mistake of Weft; README.md has an example.
-#include <chrono>
-#include <cstdlib>
+// Tries random programs, or the sweep, and prints those that show a mistake of Weft. README.md has examples.
 #include <iostream>
 #include <sstream>
 
+#include "tests/random_programs/campaign.h"
 #include "tests/random_programs/generate.h"
-#include "tests/random_programs/print.h"
-#include "tests/random_programs/shrink.h"
+#include "tests/random_programs/sweep.h"
 
 using namespace weft::random_programs;
 
 namespace {
 
+const char* const usage =
+    "random_programs [OPTION...]\n"
+    "  --programs N         how many random programs to try (1000)\n"
+    "  --seed S             which ones (1)\n"
+    "  --first N            the number of the first of them (0)\n"
+    "  --only FEATURE,...   what they may have besides leaves, local operations and collectives\n"
+    "  --sweep              instead, every operation on every placement over every kind of group\n"
+    "  --every N            of the sweep, one program of N\n"
+    "  --known REASON       a part of a refusal that should not be, but is known\n"
+    "  --print N            how many programs to shrink and print for each kind of finding (3)\n"
+    "  --reasons            count why steps are refused";
+
 struct Options {
-  uint64_t seed = 1, programs = 1000;
+  uint64_t seed = 1, programs = 1000, first = 0, every = 1;
+  bool sweep = false;
   Features only;
-  Rules rules;
-  int print = 3;  // how many findings of a kind to shrink and print
-  bool reasons = false;
+  Campaign::Options campaign;
 };
+
+Features features_in(const std::string& text) {
+  Features features;
+  for (std::istringstream list(text); list.good();) {
+    std::string feature;
+    std::getline(list, feature, ',');
+    weft::require(all_features().contains(feature), "--only: no feature is named ", feature);
+    features.insert(feature);
+  }
+  return features;
+}
 
 Options parsed(int argc, char** argv) {
   Options options;
   for (int i = 1; i < argc; ++i) {
     const std::string option = argv[i];
     const auto value = [&]() -> std::string {
-      if (++i == argc) weft::fail({option, " needs a value"});
+      weft::require(++i < argc, option, " needs a value");
       return argv[i];
     };
-    if (option == "--seed")
-      options.seed = std::stoull(value());
-    else if (option == "--programs")
+    if (option == "--programs")
       options.programs = std::stoull(value());
-    else if (option == "--print")
-      options.print = std::stoi(value());
-    else if (option == "--reasons")
-      options.reasons = true;
-    else if (option == "--known")
-      options.rules.known.push_back(value());
+    else if (option == "--seed")
+      options.seed = std::stoull(value());
+    else if (option == "--first")
+      options.first = std::stoull(value());
     else if (option == "--only")
-      for (std::istringstream list(value()); list.good();) {
-        std::string feature;
-        std::getline(list, feature, ',');
-        if (!all_features().contains(feature)) weft::fail({"--only: no feature is named ", feature});
-        options.only.insert(feature);
-      }
+      options.only = features_in(value());
+    else if (option == "--sweep")
+      options.sweep = true;
+    else if (option == "--every")
+      options.every = std::stoull(value());
+    else if (option == "--known")
+      options.campaign.rules.known.push_back(value());
+    else if (option == "--print")
+      options.campaign.printed = std::stoi(value());
+    else if (option == "--reasons")
+      options.campaign.reasons = true;
     else
-      weft::fail(
-          {"random_programs [--programs N] [--seed S] [--only FEATURE,...] [--known REASON] [--print N] [--reasons]"});
+      weft::fail({usage});
   }
   return options;
 }
 
-class Campaign {
- public:
-  explicit Campaign(Options options) : options_(std::move(options)) {}
-
-  bool run() {
-    for (uint64_t i = 0; i < options_.programs; ++i) {
-      try_one(i);
-      if ((i + 1) % 1000 == 0) std::cout << i + 1 << " programs, " << wrong_ << " wrong\n" << std::flush;
-    }
-    report();
-    return wrong_ == 0;
+bool run(const Options& options) {
+  Campaign campaign(options.campaign);
+  if (options.sweep) {
+    uint64_t number = 0;
+    for (const int ranks : {2, 3, 4})
+      sweep(ranks, [&](const Program& program) {
+        if (number++ % options.every == 0) campaign.try_one(program);
+      });
+  } else {
+    for (uint64_t i = options.first; i < options.first + options.programs; ++i)
+      campaign.try_one(random_program(options.seed * 1'000'003 + i, options.only));
   }
-
- private:
-  void try_one(uint64_t number) {
-    const Program program = random_program(options_.seed * 1'000'003 + number, options_.only);
-    const auto [trial, finding] = tried(program, options_.rules);
-    static const char* const verdicts[] = {"right", "refused: ", "unclear: ", "WRONG: "};
-    const std::string what = verdicts[static_cast<int>(finding.verdict)] + finding.what;
-    const int before = counts_[what]++;
-    if (options_.reasons)
-      for (const std::string& reason : trial.reports[0].dropped) ++reasons_[without_numbers(reason)];
-    if (finding.what == "refused on some ranks only" && options_.reasons) {
-      for (const auto& report : trial.reports) {
-        std::cout << number << " rank: " << report.refused << " | " << report.asked << " | " << report.second_refused
-                  << '\n';
-        for (const auto& reason : report.dropped) std::cout << "    " << reason << '\n';
-      }
-    }
-    if (finding.verdict == Verdict::right)
-      for (const Step& step : trial.program.steps) ++steps_[step_kinds()[static_cast<size_t>(step.kind)].name];
-    if (finding.verdict == Verdict::unclear && options_.reasons)
-      std::cout << number << ": " << finding.what << ": " << finding.details << '\n';
-    if (finding.verdict != Verdict::wrong) return;
-    ++wrong_;
-    if (before < options_.print) print(number, trial, finding);
-  }
-
-  void print(uint64_t number, const Trial& trial, const Finding& finding) {
-    const Program found = trial.up_to_wrong_refusal ? *trial.up_to_wrong_refusal : trial.program;
-    std::cout << "\nprogram " << number << ": " << finding.what << ": " << finding.details << '\n' << std::flush;
-    const Program small = shrunk(found, finding, options_.rules);
-    Rules alone = options_.rules;
-    alone.drops = false;
-    std::cout << tried(small, alone).finding.details << '\n' << printed(small) << std::flush;
-  }
-
-  void report() const {
-    std::cout << '\n';
-    for (const auto& [what, count] : counts_) std::cout << count << "  " << what << '\n';
-    int all = 0;
-    for (const auto& [kind, count] : steps_) all += count;
-    std::cout << steps_.size() << " of " << step_kinds().size() << " kinds of steps in right programs, " << all
-              << " steps\n";
-    for (const auto& [reason, count] : reasons_) std::cout << count << "  step refused: " << reason << '\n';
-  }
-
-  const Options options_;
-  uint64_t wrong_ = 0;
-  std::map<std::string, int> counts_, steps_, reasons_;
-};
+  return campaign.report();
+}
 
 }  // namespace
 
-int main(int argc, char** argv) try {
-  return Campaign(parsed(argc, argv)).run() ? 0 : 1;
-} catch (const std::exception& error) {
+int main(int argc, char** argv) try { return run(parsed(argc, argv)) ? 0 : 1; } catch (const std::exception& error) {
   std::cerr << error.what() << '\n';
   return 2;
 }

@@ -26,6 +26,9 @@ struct Partition {
   int position(int rank) const;              // in its group
 };
 
+// A bit of a step's dice: whether it becomes what the error advises if Weft refuses it, or is left out.
+inline constexpr uint32_t follows_advice = 64;
+
 // What a step may need to know besides its kind; a kind reads its own numbers off the dice.
 struct Step {
   int kind = 0;  // an index into step_kinds()

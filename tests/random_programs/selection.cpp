@@ -70,7 +70,8 @@ Program Selection::with_advice(const Program& program, const Refusal& refusal) c
   const auto given = std::find_if(std::begin(advice), std::end(advice),
                                   [&](auto& pair) { return reason.find(pair.first) != std::string::npos; });
   const Feature feature = step_kinds()[static_cast<size_t>(step.kind)].feature;
-  const bool follows = (step.dice & 64) != 0 && feature != Feature::conversion && feature != Feature::collective;
+  const bool follows =
+      (step.dice & follows_advice) != 0 && feature != Feature::conversion && feature != Feature::collective;
   if (given == std::end(advice) || !follows || step.inputs.empty()) return without(program, refusal.step);
   Program changed = program;
   Step& other = changed.steps[static_cast<size_t>(refusal.step)];
