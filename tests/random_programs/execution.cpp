@@ -34,8 +34,21 @@ Tensor direction_of(const Program& program, const Step& step, const Layout& layo
                      whose(program, step, rank));
 }
 
+namespace {
+
+std::vector<Training::Part> trained_parts(const Program& program, const Scene& scene) {
+  std::vector<Training::Part> parts;
+  if (program.stage < 0) return parts;
+  for (const Step& step : program.steps)
+    if (const auto use = step_kinds()[static_cast<size_t>(step.kind)].trained)
+      parts.push_back({*use, step.dice, &scene.group(step.group)});
+  return parts;
+}
+
+}  // namespace
+
 Execution::Execution(Program program, const Scene& scene, double distance, Asks asks)
-    : training_(trained(program, 0), trained(program, 1), program.stage, scene.world(), distance),
+    : training_(trained_parts(program, scene), program.stage, scene.world(), distance),
       scene_(scene),
       distance_(distance),
       asks_(std::move(asks)),

@@ -5,7 +5,6 @@
 #include <memory>
 
 #include "tests/random_programs/step_kinds.h"
-#include "tests/random_programs/training.h"
 
 namespace weft::random_programs {
 

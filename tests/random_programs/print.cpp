@@ -59,14 +59,15 @@ class Printer {
   }
 
   void print_training() {
-    const auto names = [&](int inputs) {
-      std::string text;
-      for (const uint32_t dice : trained(program_, inputs))
-        text += (text.empty() ? "" : ", ") + std::to_string(dice) + "u";
-      return "{" + text + "}";
-    };
-    if (trained(program_, 0).size() + trained(program_, 1).size() > 0)
-      line("Training training(" + names(0) + ", " + names(1) + ", " + std::to_string(program_.stage) + ", world);");
+    constexpr const char* uses[] = {"alone", "layer", "divided_layer"};
+    std::string parts;
+    for (size_t i = 0; i < program_.steps.size(); ++i) {
+      if (!kind(i).trained) continue;
+      const std::string group = step(i).group == 0 ? "&world" : "g" + std::to_string(step(i).group) + ".get()";
+      parts += std::string(parts.empty() ? "" : ", ") + "{Training::Use::" + uses[static_cast<int>(*kind(i).trained)] +
+               ", " + std::to_string(step(i).dice) + "u, " + group + "}";
+    }
+    if (!parts.empty()) line("Training training({" + parts + "}, " + std::to_string(program_.stage) + ", world);");
   }
 
   // One step, or a checkpoint of several; returns the next.

@@ -11,19 +11,11 @@ const std::vector<StepKind>& step_kinds() {
     for (const auto& some : {leaf_kinds(), local_kinds(), registry_kinds(), collective_kinds(), conversion_kinds(),
                              custom_kinds(), training_kinds()})
       kinds.insert(kinds.end(), some.begin(), some.end());
-    for (StepKind& kind : kinds) kind.over_group = kind.text.find("{group}") != std::string::npos;
+    for (StepKind& kind : kinds)
+      kind.over_group = kind.text.find("{group}") != std::string::npos || kind.trained == Training::Use::divided_layer;
     return kinds;
   }();
   return all;
-}
-
-std::vector<uint32_t> trained(const Program& program, int inputs) {
-  std::vector<uint32_t> dice;
-  for (const Step& step : program.steps) {
-    const StepKind& kind = step_kinds()[static_cast<size_t>(step.kind)];
-    if (kind.feature == Feature::training && kind.inputs == inputs && program.stage >= 0) dice.push_back(step.dice);
-  }
-  return dice;
 }
 
 int kind_named(const std::string& name) {

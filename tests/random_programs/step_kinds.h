@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "tests/random_programs/numbers.h"
+#include "tests/random_programs/training.h"
 #include "weft/collectives/started.h"
 
 namespace weft::random_programs {
@@ -11,8 +12,6 @@ namespace weft::random_programs {
 enum class Feature : uint8_t { leaf, constant, local, registry, collective, conversion, share, custom, training };
 inline constexpr const char* feature_names[] = {"leaves",      "constants", "local",  "registry", "collectives",
                                                 "conversions", "share",     "custom", "training"};
-
-class Training;
 
 // Where a step is in its program.
 struct Situation {
@@ -62,6 +61,7 @@ struct StepKind {
   std::string verb_text = {};                      // the first argument of start()
   // Of a leaf or a constant: who shares its values. Differences move all of these ranks' values together.
   std::function<int(const Program&, const Step&, int rank)> whose = {};
+  std::optional<Training::Use> trained = {};
   bool over_group = false;  // whether it is over the group of its step
 
   bool is_leaf() const { return feature == Feature::leaf; }
@@ -69,8 +69,6 @@ struct StepKind {
 };
 
 const std::vector<StepKind>& step_kinds();
-// The dice of the steps with parameters that are trained, which are used alone (0) or in a layer (1).
-std::vector<uint32_t> trained(const Program& program, int inputs);
 int kind_named(const std::string& name);
 
 // The lists that step_kinds() joins.

@@ -43,7 +43,7 @@ class Sweep {
   void run() {
     for (size_t kind = 0; kind < step_kinds().size(); ++kind) {
       const StepKind& k = step_kinds()[kind];
-      if (k.inputs == 0 || k.feature == Feature::training) continue;
+      if (k.inputs == 0 || k.trained) continue;
       for (int group = 0; group < (k.over_group ? groups() : 1); ++group)
         for (const bool halves : {false, true})
           if (!halves || k.start) visit_all({.kind = static_cast<int>(kind), .group = group, .halves = halves}, k);

@@ -2,38 +2,61 @@
 #include "tests/random_programs/training.h"
 
 #include "tests/random_programs/values.h"
+#include "weft/collectives/nn/parallel_linear.h"
+#include "weft/collectives/sharding.h"
 #include "weft/engine/ops/matmul.h"
 
 namespace weft::random_programs {
 
 namespace {
 
-Tensor moved(int64_t rows, uint64_t key, double distance) {
-  return moved_by(random_data(rows, key, 0), random_data(rows, directions_key + key, 0), distance);
+// tanh(x w + x): values stay small.
+class SmallLayer final : public Layer {
+ public:
+  explicit SmallLayer(const Tensor& value) : weight_("weight", value) { register_parameter(weight_); }
+
+ private:
+  Var apply(const Var& x, const Pass&) override { return tanh(matmul(x, bind(x, weight_)) + x); }
+  Parameter weight_;
+};
+
+std::unique_ptr<Layer> layer_of(const Training::Part& part) {
+  if (part.use == Training::Use::layer) return std::make_unique<SmallLayer>(random_data(3, part.dice, 0));
+  const Init init{.key = {part.dice}, .dtype = DType::f64};
+  return std::make_unique<ParallelMlp>("mlp" + text(part.dice), 3, 4, 3, init, *part.group,
+                                       Activation{.op = Unary::Tanh});
 }
 
 }  // namespace
 
-// tanh(x w + x): values stay small.
-class Training::Layer final : public weft::Layer {
- public:
-  explicit Layer(const Tensor& value) : weight("weight", value) { register_parameter(weight); }
-  Parameter weight;
+Training::Training(const std::vector<Part>& parts, int stage, Communicator& world, double distance) {
+  for (const Part& part : parts) {
+    if (part.use == Use::alone) {
+      const Tensor value = random_data(3, part.dice, 0);
+      add(alone_.try_emplace(part.dice, "p" + text(part.dice), value).first->second, part.dice, world, distance);
+      continue;
+    }
+    uint32_t key = part.dice;
+    const auto& layer = layers_[part.dice] = layer_of(part);
+    for (Parameter* parameter : layer->parameters()) add(*parameter, key++, world, distance);
+  }
+  if (parts.empty()) return;
+  std::vector<Parameter*> parameters;
+  for (const Entry& entry : entries_) parameters.push_back(entry.parameter);
+  trainer_ = make_trainer({{parameters, Sgd{}}}, world, {.stage = stage});
+  for (auto& [dice, layer] : layers_) units_[dice] = &trainer_->layer("layer" + text(dice), *layer);
+}
 
- private:
-  Var apply(const Var& x, const Pass&) override { return tanh(matmul(x, bind(x, weight)) + x); }
-};
-
-Training::Training(const Names& alone, const Names& layers, int stage, Communicator& world, double distance) {
-  for (const uint32_t dice : alone)
-    parameters_.push_back(&alone_.try_emplace(dice, "p" + text(dice), moved(3, dice, distance)).first->second);
-  for (const uint32_t dice : layers)
-    parameters_.push_back(&layers_.try_emplace(dice, moved(3, dice, distance)).first->second.weight);
-  keys_ = alone;
-  keys_.insert(keys_.end(), layers.begin(), layers.end());
-  if (parameters_.empty()) return;
-  trainer_ = make_trainer({{parameters_, Sgd{}}}, world, {.stage = stage});
-  for (auto& [dice, layer] : layers_) units_[dice] = &trainer_->layer("layer" + text(dice), layer);
+void Training::add(Parameter& parameter, uint32_t key, const Communicator& world, double distance) {
+  const bool divided = is_divided(parameter);
+  const int place = divided ? parameter.sharding->group.rank().value : 0;
+  bool counts = world.rank().value == 0;
+  for (int r = 0; divided && r < parameter.sharding->group.size(); ++r)
+    counts = counts || parameter.sharding->group.global({r}).value == 0;
+  const Random random{directions_key + key, static_cast<uint64_t>(place)};
+  const Tensor direction = Tensor::uniform(parameter.value.shape(), random, -1, 1, DType::f64);
+  parameter.value = moved_by(parameter.value, direction, distance);
+  entries_.push_back({&parameter, direction, counts});
 }
 
 Training::~Training() = default;
@@ -51,8 +74,8 @@ Var Training::apply(const Var& x, uint32_t dice) {
 std::vector<double> Training::step() {
   const auto all = [&] {
     std::vector<double> values;
-    for (const Parameter* parameter : parameters_)
-      for (const double v : trainer_->whole(*parameter).values()) values.push_back(v);
+    for (const Entry& entry : entries_)
+      for (const double v : trainer_->whole(*entry.parameter).values()) values.push_back(v);
     return values;
   };
   std::vector<double> values = all();
@@ -64,8 +87,8 @@ std::vector<double> Training::step() {
 
 std::vector<double> Training::directions() const {
   std::vector<double> values;
-  for (const uint32_t key : keys_)
-    for (const double v : random_data(3, directions_key + key, 0).values()) values.push_back(v);
+  for (const Entry& entry : entries_)
+    for (const double v : entry.direction.values()) values.push_back(entry.counts ? v : 0);
   return values;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The parameters of a program that a trainer holds, at any stage of ZeRO, and the layers that are units of them.
+// The parameters of a program that a trainer holds, at any stage of ZeRO: alone, in layers, and in layers that a group
+// divides by features.
 #include <map>
 #include <memory>
 
@@ -10,29 +11,38 @@ namespace weft::random_programs {
 
 class Training {
  public:
-  // Parameters that are used alone, and layers; both are named by the dice of their steps. Parameters are moved by
-  // `distance` in their directions. Every rank makes this together.
-  using Names = std::vector<uint32_t>;
-  Training(const Names& alone, const Names& layers, int stage, Communicator& world, double distance = 0);
+  enum class Use : uint8_t { alone, layer, divided_layer };
+  struct Part {
+    Use use;
+    uint32_t dice;                  // of the step that uses it
+    Communicator* group = nullptr;  // of a divided layer
+  };
+  // Parameters are moved by `distance` in their directions. Every rank makes this together.
+  Training(const std::vector<Part>& parts, int stage, Communicator& world, double distance = 0);
   ~Training();
 
   bool active() const { return trainer_ != nullptr; }
   Gradients& gradients() { return trainer_->gradients(); }
-  Var watch(Tape& tape, uint32_t dice);    // the parameter of a step
-  Var apply(const Var& x, uint32_t dice);  // the layer of a step
+  Var watch(Tape& tape, uint32_t dice);
+  Var apply(const Var& x, uint32_t dice);
 
-  // The gradients of all parameters, summed over ranks: what a step of rate 1 subtracts.
+  // What a step of rate 1 subtracts: the gradients of all parameters, summed over ranks.
   std::vector<double> step();
-  std::vector<double> directions() const;  // of the same elements
+  // For the same elements, the direction in which they are moved; zeros where another rank counts the element.
+  std::vector<double> directions() const;
 
  private:
-  class Layer;
+  struct Entry {
+    Parameter* parameter;
+    Tensor direction;
+    bool counts;  // whether this rank counts it, of those that hold it
+  };
+  void add(Parameter& parameter, uint32_t key, const Communicator& world, double distance);
 
-  std::map<uint32_t, Parameter> alone_;
-  std::map<uint32_t, Layer> layers_;
-  std::map<uint32_t, weft::Layer*> units_;  // what the trainer makes of the layers
-  std::vector<Parameter*> parameters_;
-  Names keys_;  // of all parameters
+  std::map<uint32_t, Parameter> alone_;  // by dice
+  std::map<uint32_t, std::unique_ptr<Layer>> layers_;
+  std::map<uint32_t, Layer*> units_;  // what the trainer makes of the layers
+  std::vector<Entry> entries_;
   std::unique_ptr<Trainer> trainer_;
 };
 

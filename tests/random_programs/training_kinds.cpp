@@ -1,29 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parameters that a trainer holds, alone and in units.
 #include "tests/random_programs/step_kinds.h"
-#include "tests/random_programs/training.h"
 
 namespace weft::random_programs {
 
+namespace {
+
+std::optional<Layout> as_a_layer(const Situation& s) { return Layout{{s.rows()}, s.rows(), 2}; }
+
+// The groups of a divided layer are the rows of a grid.
+std::optional<Layout> over_a_grid(const Situation& s) {
+  for (int r = 0; r < s.ranks(); ++r)
+    if (s.partition().members(r).size() != s.partition().members(0).size()) return {};
+  return as_a_layer(s);
+}
+
+StepKind trained(const char* name, int inputs, layouts::Of lay_out, std::function<Var(const Call&)> run,
+                 const char* text) {
+  return {.name = name,
+          .feature = Feature::training,
+          .inputs = inputs,
+          .lay_out = std::move(lay_out),
+          .run = std::move(run),
+          .text = text};
+}
+
+}  // namespace
+
 std::vector<StepKind> training_kinds() {
-  return {{.name = "trained parameter",
-           .feature = Feature::training,
-           .inputs = 0,
-           .lay_out =
-               [](const Situation& s) {
-                 return std::optional(Layout{{}, s.everywhere(columns), 1});
-               },
-           .run = [](const Call& c) { return c.training.watch(c.tape, c.step.dice); },
-           .text = "training.watch(tape, {dice})"},
-          {.name = "trained layer",
-           .feature = Feature::training,
-           .inputs = 1,
-           .lay_out =
-               [](const Situation& s) {
-                 return std::optional(Layout{{s.rows()}, s.rows(), 1});
-               },
-           .run = [](const Call& c) { return c.training.apply(c.x[0], c.step.dice); },
-           .text = "training.apply({0}, {dice})"}};
+  const auto watched = [](const Call& c) { return c.training.watch(c.tape, c.step.dice); };
+  const auto applied = [](const Call& c) { return c.training.apply(c.x[0], c.step.dice); };
+  const auto matrix = [](const Situation& s) { return std::optional(Layout{{}, s.everywhere(columns), 1}); };
+  std::vector<StepKind> kinds = {
+      trained("trained parameter", 0, matrix, watched, "training.watch(tape, {dice})"),
+      trained("trained layer", 1, as_a_layer, applied, "training.apply({0}, {dice})"),
+      trained("trained divided layer", 1, over_a_grid, applied, "training.apply({0}, {dice})")};
+  kinds[0].trained = Training::Use::alone;
+  kinds[1].trained = Training::Use::layer;
+  kinds[2].trained = Training::Use::divided_layer;
+  return kinds;
 }
 
 }  // namespace weft::random_programs

@@ -44,8 +44,8 @@ class RankTrial {
         report_(trial.reports[static_cast<size_t>(world.rank().value)]) {}
 
   void run() {
-    if (rules_.drops) select();
-    if (program_.terms.empty()) return;
+    if (rules_.drops) report_.refused = why_refused([&] { select(); });
+    if (!report_.refused.empty() || program_.terms.empty()) return;
     report_.refused = why_refused([&] { run_plainly(); });
     if (!report_.refused.empty()) return;
     if (!(report_.asked = why_refused([&] { run_with_queries(); })).empty()) return;
@@ -89,7 +89,7 @@ class RankTrial {
     }
     if (!training.active()) return;
     gradients.push_back(training.step());
-    if (scene_.world().rank().value != 0 || &gradients != &report_.gradients) return;
+    if (&gradients != &report_.gradients) return;
     const std::vector<double> directions = training.directions();
     for (size_t i = 0; i < directions.size(); ++i) {
       report_.first.by_tape += gradients.back()[i] * directions[i];
@@ -235,6 +235,8 @@ std::string without_numbers(const std::string& text) {
       result += c;
     else if (!result.ends_with('#'))
       result += '#';
+    if (result.ends_with("-#")) result.erase(result.size() - 2, 1);
+    if (result.ends_with("#.#")) result.resize(result.size() - 2);
     if (result.ends_with("#, #")) result.resize(result.size() - 3);  // lists of any length
   }
   return result;
