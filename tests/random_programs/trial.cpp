@@ -49,7 +49,8 @@ class RankTrial {
     report_.refused = why_refused([&] { run_plainly(); });
     if (!report_.refused.empty()) return;
     if (!(report_.asked = why_refused([&] { run_with_queries(); })).empty()) return;
-    second_ = program_.stage < 0;  // the second derivatives of trained parameters are on no tape
+    // The second derivatives of trained parameters are on no tape.
+    second_ = program_.stage < 0 && !report_.gradients.empty();
     if (second_) report_.second_refused = why_refused([&] { run_second_order(); });
     second_ = second_ && report_.second_refused.empty();
     for (const double distance : distances) run_moved(distance * rules_.step);
