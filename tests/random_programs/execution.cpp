@@ -30,8 +30,7 @@ int whose(const Program& program, const Step& step, int rank) {
 }  // namespace
 
 Tensor direction_of(const Program& program, const Step& step, const Layout& layout, int rank, uint64_t key) {
-  return random_data(layout.out[static_cast<size_t>(rank)], directions_key + key + step.dice,
-                     whose(program, step, rank));
+  return drawn(layout.out[static_cast<size_t>(rank)], directions_key + key + step.dice, whose(program, step, rank));
 }
 
 namespace {
@@ -139,7 +138,7 @@ Call Execution::call_of(size_t step, Slots& slots) {
 
 Tensor Execution::data_of(size_t step) const {
   const Step& s = program_.steps[step];
-  const Tensor data = random_data(layouts_[step].out[static_cast<size_t>(rank())], s.dice, whose(program_, s, rank()));
+  const Tensor data = drawn(layouts_[step].out[static_cast<size_t>(rank())], s.dice, whose(program_, s, rank()));
   if (!kind(step).is_leaf()) return data;
   return moved_by(data, direction_of(program_, s, layouts_[step], rank()), distance_);
 }
@@ -183,9 +182,9 @@ Var Execution::term(const Term& term) {
   const int64_t rows = layouts_[step].out[static_cast<size_t>(rank())];
   const uint64_t key = weights_key + program_.steps[step].dice;
   if (program_.has_own_weights(term, layouts_[step]))
-    return sum(value(step) * tape_.constant(random_data(rows, key, rank())));
+    return sum(value(step) * tape_.constant(drawn(rows, key, rank())));
   if (term.weights == Weights::summed && value(step).tape()) known_[0] = true;
-  const Var weighted = sum(value(step) * replicated_constant(random_data(rows, key, 0)));
+  const Var weighted = sum(value(step) * replicated_constant(drawn(rows, key, 0)));
   return term.weights == Weights::summed ? all_reduce(weighted, scene_.world()) : weighted;
 }
 

@@ -30,7 +30,7 @@ class Printer {
   std::string print() {
     line("run_ranks(" + std::to_string(program_.ranks) + ", [](Communicator& world) {");
     indent_ += 2;
-    line("const int me = world.rank().value;");
+    line("[[maybe_unused]] const int me = world.rank().value;");
     for (size_t i = 1; i < program_.partitions.size(); ++i) print_partition(i);
     line("std::deque<Parameter> parameters;");
     print_training();
@@ -132,7 +132,7 @@ class Printer {
     const std::string who = sharers == ranks && program_.ranks > 1 ? "me"
                             : are_equal(sharers)                   ? text(sharers[0])
                                                  : "static_cast<int>(own(world, " + list(sharers) + "))";
-    return "random_data(" + own_rows_of(rows) + ", " + std::to_string(step(i).dice) + "u, " + who + ")";
+    return "drawn(" + own_rows_of(rows) + ", " + std::to_string(step(i).dice) + "u, " + who + ")";
   }
   std::string filled(std::string text, size_t i) const {
     const Step& s = step(i);
@@ -165,8 +165,8 @@ class Printer {
       const std::string key = std::to_string((uint64_t{2} << 32) + step(value).dice) + "u",
                         rows = own_rows_of(layouts_[value].out);
       const std::string weights = program_.has_own_weights(term, layouts_[value])
-                                      ? "tape.constant(random_data(" + rows + ", " + key + ", me))"
-                                      : "replicated_constant(random_data(" + rows + ", " + key + ", 0))";
+                                      ? "tape.constant(drawn(" + rows + ", " + key + ", me))"
+                                      : "replicated_constant(drawn(" + rows + ", " + key + ", 0))";
       const std::string weighted = "sum(" + name(term.value) + " * " + weights + ")";
       sum += (sum.empty() ? "" : " + ") +
              (term.weights == Weights::summed ? "all_reduce(" + weighted + ", world)" : weighted);

@@ -21,7 +21,7 @@ class SmallLayer final : public Layer {
 };
 
 std::unique_ptr<Layer> layer_of(const Training::Part& part) {
-  if (part.use == Training::Use::layer) return std::make_unique<SmallLayer>(random_data(3, part.dice, 0));
+  if (part.use == Training::Use::layer) return std::make_unique<SmallLayer>(drawn(3, part.dice, 0));
   const Init init{.key = {part.dice}, .dtype = DType::f64};
   return std::make_unique<ParallelMlp>("mlp" + text(part.dice), 3, 4, 3, init, *part.group,
                                        Activation{.op = Unary::Tanh});
@@ -32,7 +32,7 @@ std::unique_ptr<Layer> layer_of(const Training::Part& part) {
 Training::Training(const std::vector<Part>& parts, int stage, Communicator& world, double distance) {
   for (const Part& part : parts) {
     if (part.use == Use::alone) {
-      const Tensor value = random_data(3, part.dice, 0);
+      const Tensor value = drawn(3, part.dice, 0);
       add(alone_.try_emplace(part.dice, "p" + text(part.dice), value).first->second, part.dice, world, distance);
       continue;
     }

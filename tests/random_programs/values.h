@@ -46,7 +46,7 @@ inline Tensor moved_by(const Tensor& x, const Tensor& direction, double distance
 
 // Random data in [-1, 1) of the rank, or of the group of ranks, that `whose` numbers.
 inline constexpr uint64_t directions_key = uint64_t{1} << 32;  // added to keys; kinds of steps use the lower bits
-inline Tensor random_data(int64_t rows, uint64_t key, int whose) {
+inline Tensor drawn(int64_t rows, uint64_t key, int whose) {
   return Tensor::uniform({rows, 3}, {key, static_cast<uint64_t>(whose)}, -1, 1, DType::f64);
 }
 
