@@ -35,38 +35,16 @@ std::optional<Layout> shared(const Situation& s) {
 
 std::vector<StepKind> conversion_kinds() {
   std::vector<StepKind> kinds = {
-      conversion(
-          "vary", as_it_is, [](const Call& c) { return vary(c.x[0], c.group); }, "vary({0}, {group})"),
-      conversion(
-          "all_reduce_equal", summed_over_group, [](const Call& c) { return all_reduce_equal(c.x[0], c.group); },
-          "all_reduce_equal({0}, {group})"),
-      conversion(
-          "all_gather_equal", gathered, [](const Call& c) { return all_gather_equal(c.x[0], c.rows(), c.group); },
-          "all_gather_equal({0}, {rows}, {group})"),
-      conversion(
-          "own_rows", divided_in_group, [](const Call& c) { return own_rows(c.x[0], c.split(), c.group); },
-          "own_rows({0}, {split}, {group})"),
-      conversion(
-          "padded_rows", gathered, [](const Call& c) { return padded_rows(c.x[0], c.rows(), c.group); },
-          "padded_rows({0}, {rows}, {group})"),
-      conversion(
-          "keep_on", as_it_is, [](const Call& c) { return keep_on(c.x[0], c.root(), c.group); },
-          "keep_on({0}, {root}, {group})"),
-      conversion(
-          "as_invariant", as_it_is, [](const Call& c) { return as_invariant(c.x[0], c.group); },
-          "as_invariant({0}, {group})"),
-      conversion(
-          "as_partial", equal_as_it_is, [](const Call& c) { return as_partial(c.x[0], c.group); },
-          "as_partial({0}, {group})"),
-      conversion(
-          "as_varying", as_it_is, [](const Call& c) { return as_varying(c.x[0], c.group); },
-          "as_varying({0}, {group})")};
-  StepKind share_kind = conversion(
-      "share", shared,
-      [](const Call& c) {
-        return fit(share(sum(c.x[0]), 3, c.group), {1, columns});
-      },
-      "fit(share(sum({0}), 3, {group}), {1, 3})");
+      conversion("vary", as_it_is, CODE(vary(c.x[0], c.group))),
+      conversion("all_reduce_equal", summed_over_group, CODE(all_reduce_equal(c.x[0], c.group))),
+      conversion("all_gather_equal", gathered, CODE(all_gather_equal(c.x[0], c.rows(), c.group))),
+      conversion("own_rows", divided_in_group, CODE(own_rows(c.x[0], c.split(), c.group))),
+      conversion("padded_rows", gathered, CODE(padded_rows(c.x[0], c.rows(), c.group))),
+      conversion("keep_on", as_it_is, CODE(keep_on(c.x[0], c.root(), c.group))),
+      conversion("as_invariant", as_it_is, CODE(as_invariant(c.x[0], c.group))),
+      conversion("as_partial", equal_as_it_is, CODE(as_partial(c.x[0], c.group))),
+      conversion("as_varying", as_it_is, CODE(as_varying(c.x[0], c.group)))};
+  StepKind share_kind = conversion("share", shared, CODE(fit(share(sum(c.x[0]), 3, c.group), {1, 3})));
   share_kind.feature = Feature::share;
   kinds.push_back(std::move(share_kind));
   return kinds;

@@ -133,7 +133,7 @@ Call Execution::call_of(size_t step, Slots& slots) {
           scene_.group(s.group),
           training_,
           [this, step] { return data_of(step); },
-          [this, &s](const Tensor& data) { return watch_parameter(s, data); }};
+          [this, step]() -> const Parameter& { return parameter_of(step); }};
 }
 
 Tensor Execution::data_of(size_t step) const {
@@ -143,8 +143,8 @@ Tensor Execution::data_of(size_t step) const {
   return moved_by(data, direction_of(program_, s, layouts_[step], rank()), distance_);
 }
 
-Var Execution::watch_parameter(const Step& step, const Tensor& data) {
-  return tape_.watch(parameters_.try_emplace(step.dice, "p", data).first->second);
+const Parameter& Execution::parameter_of(size_t step) {
+  return parameters_.try_emplace(program_.steps[step].dice, "p", data_of(step)).first->second;
 }
 
 size_t Execution::end_of_piece(size_t first) const {

@@ -75,7 +75,7 @@ class Execution {
   const Var& finished(Slot& slot, size_t step);        // waited for
   Call call_of(size_t step, Slots& slots);
   Tensor data_of(size_t step) const;
-  Var watch_parameter(const Step& step, const Tensor& data);
+  const Parameter& parameter_of(size_t step);
   int rank() const { return scene_.world().rank().value; }
 
   Training training_;  // outlives the tape

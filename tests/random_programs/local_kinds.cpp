@@ -50,13 +50,13 @@ int one_for_each_group(const Program& program, const Step& step, int rank) {
 }
 
 using Whose = int (*)(const Program&, const Step&, int rank);
-StepKind data_kind(const char* name, Feature feature, Of lay_out, Whose whose,
-                   std::function<Var(const Call&, const Tensor&)> use, const char* text) {
+StepKind data_kind(const char* name, Feature feature, Of lay_out, Whose whose, std::function<Var(const Call&)> run,
+                   const char* text) {
   return {.name = name,
           .feature = feature,
           .inputs = 0,
           .lay_out = std::move(lay_out),
-          .run = [use = std::move(use)](const Call& c) { return use(c, c.data()); },
+          .run = std::move(run),
           .text = text,
           .whose = whose};
 }
@@ -64,38 +64,25 @@ StepKind data_kind(const char* name, Feature feature, Of lay_out, Whose whose,
 }  // namespace
 
 std::vector<StepKind> leaf_kinds() {
-  const auto watch = [](const Call& c, const Tensor& data) { return c.tape.watch(data); };
-  const auto parameter = [](const Call& c, const Tensor& data) { return c.watch_parameter(data); };
-  const auto of_group = [](const Call& c, const Tensor& data) {
-    return with_placement(c.tape.watch(data), c.group, Placement::replicated);
-  };
   const auto leaf = Feature::leaf;
-  return {data_kind("own leaf", leaf, leaf_equal, each_its_own, watch, "tape.watch({data})"),
-          data_kind("own uneven leaf", leaf, leaf_uneven, each_its_own, watch, "tape.watch({data})"),
-          data_kind("parameter", leaf, leaf_equal, all_the_same, parameter, "tape.watch({parameter})"),
-          data_kind("leaf of a group", leaf, leaf_equal, one_for_each_group, of_group,
-                    "with_placement(tape.watch({data}), {group}, Placement::replicated)")};
+  return {data_kind("own leaf", leaf, leaf_equal, each_its_own, CODE(c.tape.watch(c.data()))),
+          data_kind("own uneven leaf", leaf, leaf_uneven, each_its_own, CODE(c.tape.watch(c.data()))),
+          data_kind("parameter", leaf, leaf_equal, all_the_same, CODE(c.tape.watch(c.parameter()))),
+          data_kind("leaf of a group", leaf, leaf_equal, one_for_each_group,
+                    CODE(with_placement(c.tape.watch(c.data()), c.group, Placement::replicated)))};
 }
 
 namespace {
 
 std::vector<StepKind> constant_kinds() {
-  const auto own = [](const Call& c, const Tensor& data) { return c.tape.constant(data); };
-  const auto equal_ones = [](const Call&, const Tensor& data) { return replicated_constant(data); };
-  const auto plain = [](const Call&, const Tensor& data) { return Var(data); };
-  const auto stated = [](const Call& c, const Tensor& data) {
-    return as_replicated(c.watch_parameter(data) * data, c.group);
-  };
   const auto constant = Feature::constant;
-  std::vector<StepKind> kinds = {
-      data_kind("own constant", constant, leaf_equal, each_its_own, own, "tape.constant({data})"),
-      data_kind("own uneven constant", constant, leaf_uneven, each_its_own, own, "tape.constant({data})"),
-      data_kind("replicated constant", constant, leaf_equal, all_the_same, equal_ones, "replicated_constant({data})"),
-      data_kind("plain equal tensor", constant, leaf_equal, all_the_same, plain, "Var({data})"),
-      data_kind("plain own tensor", constant, leaf_equal, each_its_own, plain, "Var({data})")};
-  kinds.push_back(data_kind("product stated to be equal", constant, leaf_equal, all_the_same, stated,
-                            "as_replicated(tape.watch({parameter}) * {data}, {group})"));
-  return kinds;
+  return {data_kind("own constant", constant, leaf_equal, each_its_own, CODE(c.tape.constant(c.data()))),
+          data_kind("own uneven constant", constant, leaf_uneven, each_its_own, CODE(c.tape.constant(c.data()))),
+          data_kind("replicated constant", constant, leaf_equal, all_the_same, CODE(replicated_constant(c.data()))),
+          data_kind("plain equal tensor", constant, leaf_equal, all_the_same, CODE(Var(c.data()))),
+          data_kind("plain own tensor", constant, leaf_equal, each_its_own, CODE(Var(c.data()))),
+          data_kind("product stated to be equal", constant, leaf_equal, all_the_same,
+                    CODE(as_replicated(c.tape.watch(c.parameter()) * c.data(), c.group)))};
 }
 
 StepKind local(const char* name, int inputs, Of lay_out, std::function<Var(const Call&)> run, const char* text) {
@@ -112,6 +99,7 @@ std::optional<Layout> product(const Situation& s) {
   layout->bound = s.bound(0) * s.bound(1);
   return layout;
 }
+std::optional<Layout> squared(const Situation& s) { return Layout{{s.rows()}, s.rows(), s.bound() * s.bound()}; }
 std::optional<Layout> by_matrix(const Situation& s) {
   if (!may_fit(s.rows(1), s.everywhere(columns))) return {};
   return Layout{{s.rows(), s.everywhere(columns)}, s.rows(), 3 * s.bound(0) * s.bound(1)};
@@ -130,41 +118,17 @@ std::optional<Layout> summed(const Situation& s) {
 
 std::vector<StepKind> local_kinds() {
   std::vector<StepKind> kinds = constant_kinds();
-  const StepKind local_ones[] = {
-      local(
-          "add", 2, pairwise, [](const Call& c) { return c.x[0] + c.x[1]; }, "{0} + {1}"),
-      local(
-          "sub", 2, pairwise, [](const Call& c) { return c.x[0] - c.x[1]; }, "{0} - {1}"),
-      local(
-          "mul", 2, product, [](const Call& c) { return c.x[0] * c.x[1]; }, "{0} * {1}"),
-      local(
-          "square", 1,
-          [](const Situation& s) {
-            return product({s.program, s.step, {s.inputs[0], s.inputs[0]}});
-          },
-          [](const Call& c) { return square(c.x[0]); }, "square({0})"),
-      local(
-          "scale", 1, as_it_is, [](const Call& c) { return c.x[0] * 0.75; }, "{0} * 0.75"),
-      local(
-          "shift", 1, as_it_is, [](const Call& c) { return c.x[0] + 0.25; }, "{0} + 0.25"),
-      local(
-          "sin", 1, bounded, [](const Call& c) { return sin(c.x[0]); }, "sin({0})"),
-      local(
-          "tanh", 1, bounded, [](const Call& c) { return tanh(c.x[0]); }, "tanh({0})"),
-      local(
-          "matmul", 2, by_matrix, [](const Call& c) { return matmul(c.x[0], c.x[1]); }, "matmul({0}, {1})"),
-      local(
-          "concat", 2, joined,
-          [](const Call& c) {
-            return concat({c.x[0], c.x[1]}, 0);
-          },
-          "concat({{0}, {1}}, 0)"),
-      local(
-          "sum of rows", 1, summed,
-          [](const Call& c) {
-            return reshape(sum(c.x[0], 0), {1, columns});
-          },
-          "reshape(sum({0}, 0), {1, 3})")};
+  const StepKind local_ones[] = {local("add", 2, pairwise, CODE(c.x[0] + c.x[1])),
+                                 local("sub", 2, pairwise, CODE(c.x[0] - c.x[1])),
+                                 local("mul", 2, product, CODE(c.x[0] * c.x[1])),
+                                 local("square", 1, squared, CODE(square(c.x[0]))),
+                                 local("scale", 1, as_it_is, CODE(c.x[0] * 0.75)),
+                                 local("shift", 1, as_it_is, CODE(c.x[0] + 0.25)),
+                                 local("sin", 1, bounded, CODE(sin(c.x[0]))),
+                                 local("tanh", 1, bounded, CODE(tanh(c.x[0]))),
+                                 local("matmul", 2, by_matrix, CODE(matmul(c.x[0], c.x[1]))),
+                                 local("concat", 2, joined, CODE(concat({c.x[0], c.x[1]}, 0))),
+                                 local("sum of rows", 1, summed, CODE(reshape(sum(c.x[0], 0), {1, 3})))};
   kinds.insert(kinds.end(), std::begin(local_ones), std::end(local_ones));
   return kinds;
 }

@@ -134,27 +134,31 @@ class Printer {
                                                  : "static_cast<int>(own(world, " + list(sharers) + "))";
     return "drawn(" + own_rows_of(rows) + ", " + std::to_string(step(i).dice) + "u, " + who + ")";
   }
+  // The text of a kind of step, with what its Call stands for.
   std::string filled(std::string text, size_t i) const {
     const Step& s = step(i);
     const std::string group = this->group(s.group);
-    for (size_t k = 0; k < s.inputs.size(); ++k) replace(text, "{" + std::to_string(k) + "}", input(i, k));
+    const auto put = [&](const std::string& name, const std::string& value) { replace(text, "c." + name, value); };
     std::string inputs;
-    for (size_t k = 0; k < s.inputs.size(); ++k) inputs += (k ? ", " : "") + input(i, k);
-    replace(text, "{inputs}", "{" + inputs + "}");
-    replace(text, "{bound}", weft::text(layouts_[i].input_bound));
-    replace(text, "{group}.size()",
-            (s.group == 0 ? "world" : "g" + std::to_string(s.group) + "->").substr(0) +
-                (s.group == 0 ? ".size()" : "size()"));
-    replace(text, "{root}",
-            "{static_cast<int>(" + std::to_string(s.dice) + "u % static_cast<unsigned>((" + group + ").size()))}");
-    if (!s.inputs.empty()) replace(text, "{rows}", "rows_in(" + group + ", " + list(layouts_[i].in[0]) + ")");
-    replace(text, "{split}", "rows_in(" + group + ", " + list(layouts_[i].out) + ")");
-    replace(text, "{dice}", std::to_string(s.dice) + "u");
-    replace(text, "{group}", group);
-    if (kind(i).whose) {
-      replace(text, "{parameter}", "parameters.emplace_back(\"p\", " + data(i, layouts_[i].out) + ")");
-      replace(text, "{data}", data(i, layouts_[i].out));
+    for (size_t k = 0; k < s.inputs.size(); ++k) {
+      put("x[" + std::to_string(k) + "]", input(i, k));
+      inputs += (k ? ", " : "") + input(i, k);
     }
+    put("inputs", "{" + inputs + "}");
+    put("bound", weft::text(layouts_[i].input_bound));
+    const std::string group_size = s.group == 0 ? "world.size()" : "g" + std::to_string(s.group) + "->size()";
+    put("group.size()", group_size);
+    put("root()",
+        "GroupRank{static_cast<int>(" + std::to_string(s.dice) + "u % static_cast<unsigned>(" + group_size + "))}");
+    if (!s.inputs.empty()) put("rows()", "rows_in(" + group + ", " + list(layouts_[i].in[0]) + ")");
+    put("split()", "rows_in(" + group + ", " + list(layouts_[i].out) + ")");
+    put("dice()", std::to_string(s.dice) + "u");
+    put("group", group);
+    put("tape", "tape");
+    put("training", "training");
+    if (!kind(i).whose) return text;
+    put("parameter()", "parameters.emplace_back(\"p\", " + data(i, layouts_[i].out) + ")");
+    put("data()", data(i, layouts_[i].out));
     return text;
   }
 

@@ -56,7 +56,7 @@ StepKind kind_of(const Op& op, size_t number) {
                 return std::optional(layout);
               },
           .run = [&sample, extent](const Call& c) { return call(sample, c.x, c.layout.input_bound, extent.rows); },
-          .text = "call_sample(\"" + op.name + "\", " + std::to_string(number) + ", {inputs}, {bound}, " +
+          .text = "call_sample(\"" + op.name + "\", " + std::to_string(number) + ", c.inputs, c.bound, " +
                   std::to_string(extent.rows) + ")"};
 }
 

@@ -12,7 +12,7 @@ const std::vector<StepKind>& step_kinds() {
                              custom_kinds(), training_kinds()})
       kinds.insert(kinds.end(), some.begin(), some.end());
     for (StepKind& kind : kinds)
-      kind.over_group = kind.text.find("{group}") != std::string::npos || kind.trained == Training::Use::divided_layer;
+      kind.over_group = kind.text.find("c.group") != std::string::npos || kind.trained == Training::Use::divided_layer;
     return kinds;
   }();
   return all;

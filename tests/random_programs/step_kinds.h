@@ -36,20 +36,19 @@ struct Call {
   Communicator& world;
   Communicator& group;
   Training& training;
-  std::function<Tensor()> data;  // of a leaf or a constant
-  std::function<Var(const Tensor&)> watch_parameter;
+  std::function<Tensor()> data;                 // of a leaf or a constant
+  std::function<const Parameter&()> parameter;  // with these data
 
-  int rank() const { return world.rank().value; }
-  int color() const { return program.partition(step).color[static_cast<size_t>(rank())]; }
+  uint32_t dice() const { return step.dice; }
   GroupRank root() const { return {static_cast<int>(step.dice % static_cast<uint32_t>(group.size()))}; }
-  Rows rows(size_t input = 0) const { return rows_in(group, layout.in[input]); }
-  Rows split() const { return rows_in(group, layout.out); }
-  Sources sources() const { return random_sources(group.size(), step.dice); }
-  Counts counts() const { return random_counts(rows(), step.dice); }
+  Rows rows() const { return rows_in(group, layout.in[0]); }  // of the first input, on the ranks of the group
+  Rows split() const { return rows_in(group, layout.out); }   // of the result
 };
 
-// The texts are C++ with holes: {0} and {1} are the inputs, {data} the values of a leaf, {group}, {world}, {root},
-// {rows} the rows of the first input in the group, {split} those of the result, and {dice}.
+// What a kind of step does with a Call `c`, as code and as text. Printed programs have the text, with what `c` stands
+// for in its place.
+#define CODE(...) []([[maybe_unused]] const Call& c) { return __VA_ARGS__; }, #__VA_ARGS__
+
 struct StepKind {
   std::string name;
   Feature feature;

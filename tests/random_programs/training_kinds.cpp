@@ -28,13 +28,11 @@ StepKind trained(const char* name, int inputs, layouts::Of lay_out, std::functio
 }  // namespace
 
 std::vector<StepKind> training_kinds() {
-  const auto watched = [](const Call& c) { return c.training.watch(c.tape, c.step.dice); };
-  const auto applied = [](const Call& c) { return c.training.apply(c.x[0], c.step.dice); };
   const auto matrix = [](const Situation& s) { return std::optional(Layout{{}, s.everywhere(columns), 1}); };
   std::vector<StepKind> kinds = {
-      trained("trained parameter", 0, matrix, watched, "training.watch(tape, {dice})"),
-      trained("trained layer", 1, as_a_layer, applied, "training.apply({0}, {dice})"),
-      trained("trained divided layer", 1, over_a_grid, applied, "training.apply({0}, {dice})")};
+      trained("trained parameter", 0, matrix, CODE(c.training.watch(c.tape, c.dice()))),
+      trained("trained layer", 1, as_a_layer, CODE(c.training.apply(c.x[0], c.dice()))),
+      trained("trained divided layer", 1, over_a_grid, CODE(c.training.apply(c.x[0], c.dice())))};
   kinds[0].trained = Training::Use::alone;
   kinds[1].trained = Training::Use::layer;
   kinds[2].trained = Training::Use::divided_layer;
