@@ -27,7 +27,7 @@ void Campaign::try_one(const Program& program) {
   Count& count = findings_.try_emplace(summary(finding), Count{0, number}).first->second;
   ++count.programs;
   if (options_.reasons)
-    for (const std::string& reason : trial.reports[0].dropped) ++reasons_[without_numbers(reason)];
+    for (const std::string& reason : trial.reports[0].dropped.reasons) ++reasons_[without_numbers(reason)];
   if (finding.verdict == Verdict::right)
     for (const Step& step : trial.program.steps) ++steps_[step_kinds()[static_cast<size_t>(step.kind)].name];
   if (finding.verdict == Verdict::wrong) {

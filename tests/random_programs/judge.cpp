@@ -142,15 +142,28 @@ Finding judge_exchanges(const Trial& trial) {
   return {};
 }
 
-// Whether two ranks have refused the same.
-bool alike(const Report& a, const Report& b) {
-  const auto reasons = [](const Report& report) {
-    std::vector<std::string> all = report.dropped;
-    all.insert(all.end(), {report.refused, report.asked, report.second_refused});
-    for (std::string& reason : all) reason = without_numbers(reason);
-    return all;
-  };
-  return reasons(a) == reasons(b);
+// The refusals of a rank: first those of what was left out, with what was left out.
+std::vector<std::string> refusals(const Report& report) {
+  std::vector<std::string> all;
+  for (size_t i = 0; i < report.dropped.reasons.size(); ++i)
+    all.push_back((i < report.dropped.steps.size() ? "step " + text(report.dropped.steps[i]) + ": " : "") +
+                  without_numbers(report.dropped.reasons[i]));
+  for (const std::string& reason : {report.refused, report.asked, report.second_refused})
+    if (!reason.empty()) all.push_back(without_numbers(reason));
+  return all;
+}
+
+// The first refusal of one rank that another one did not make; nothing if there is none.
+std::string refused_alone(const Trial& trial) {
+  const std::vector<std::string> first = refusals(trial.reports[0]);
+  for (const Report& report : trial.reports) {
+    const std::vector<std::string> others = refusals(report);
+    for (size_t i = 0; i < std::max(first.size(), others.size()); ++i) {
+      if (i >= first.size()) return others[i];
+      if (i >= others.size() || first[i] != others[i]) return first[i];
+    }
+  }
+  return "";
 }
 
 Finding judge_refusal(const Trial& trial, const Rules& rules) {
@@ -160,8 +173,8 @@ Finding judge_refusal(const Trial& trial, const Rules& rules) {
     if (rules.is_wrong_refusal(report.second_refused))
       return wrong("refused: " + without_numbers(report.second_refused), report.second_refused);
   }
-  for (const Report& report : trial.reports)
-    if (!alike(report, trial.reports[0])) return {Verdict::refused, "refused on some ranks only", report.refused};
+  const std::string alone = refused_alone(trial);
+  if (!alone.empty()) return {Verdict::refused, "on some ranks only: " + without_numbers(alone), alone};
   if (!trial.failure.empty()) return wrong("failed: " + without_numbers(trial.failure), trial.failure);
   if (trial.program.terms.empty()) return {Verdict::refused, "nothing is left", ""};
   const std::string& reason = trial.reports[0].refused;
@@ -172,7 +185,7 @@ Finding judge_refusal(const Trial& trial, const Rules& rules) {
 
 Finding judge(const Trial& trial, const Rules& rules) {
   if (trial.up_to_wrong_refusal) {
-    const auto& dropped = trial.reports[0].dropped;
+    const auto& dropped = trial.reports[0].dropped.reasons;
     const auto reason =
         std::find_if(dropped.begin(), dropped.end(), [&](auto& why) { return rules.is_wrong_refusal(why); });
     return wrong("refused: " + without_numbers(*reason), *reason);

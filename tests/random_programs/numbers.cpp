@@ -45,8 +45,8 @@ RandomPortions RandomPortions::draw(const Rows& rows, uint64_t dice) {
 }
 
 RandomPortions RandomPortions::adjoint() const {
-  RandomPortions result{result_rows, rows, {}};
-  const auto ranks = static_cast<int>(rows.size());
+  RandomPortions result{result_rows, given_rows, {}};
+  const auto ranks = static_cast<int>(given_rows.size());
   for (int reader = 0; reader < ranks; ++reader)
     for (int source = 0; source < ranks; ++source) {
       const Portion back = portion(source, reader);
@@ -56,7 +56,7 @@ RandomPortions RandomPortions::adjoint() const {
 }
 
 Rows RandomPortions::agreed() const {
-  Rows all = rows;
+  Rows all = given_rows;
   for (const Portion& p : portions) all.insert(all.end(), {p.from, p.count, p.to});
   return all;
 }

@@ -44,16 +44,16 @@ inline Rows rows_in(const Communicator& group, const Extents& all) {
 // A linear collective with random portions of rows: empty, overlapping, with gaps, with rows that nobody reads, and
 // sums of prefixes of unequal length.
 struct RandomPortions {
-  Rows rows, result_rows;
+  Rows given_rows, result_rows;   // of each rank
   std::vector<Portion> portions;  // [reader * ranks + source]
 
   static RandomPortions draw(const Rows& rows, uint64_t dice);
 
   RandomPortions adjoint() const;
   Portion portion(int reader, int source) const {
-    return portions[static_cast<size_t>(reader) * rows.size() + static_cast<size_t>(source)];
+    return portions[static_cast<size_t>(reader) * given_rows.size() + static_cast<size_t>(source)];
   }
-  int64_t exposed(int rank) const { return rows_of_rank(rows, rank); }
+  int64_t exposed(int rank) const { return rows_of_rank(given_rows, rank); }
   Verb verb() const { return Verb::custom; }
   Rows agreed() const;  // so that ranks may have different numbers of rows
   static constexpr const char* op_name = "random_portions";

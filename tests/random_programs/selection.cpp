@@ -57,6 +57,7 @@ void Selection::select_steps(Execution& execution) {
       Program begin = execution.program();
       begin.steps.resize(static_cast<size_t>(refusal.step) + 1);
       begin.terms = {{refusal.step, Weights::own}};
+      refusals_.steps.push_back(begin.steps.back().dice);
       note(refusal.what(), std::move(begin));
       program_ = with_advice(execution.program(), refusal);
       execution.replace(program_);
@@ -120,7 +121,7 @@ bool Selection::has_gradient(Execution& execution, const Var& loss) {
 }
 
 void Selection::note(const std::string& reason, Program up_to) {
-  reasons_.push_back(reason);
+  refusals_.reasons.push_back(reason);
   refused_.push_back({reason, std::move(up_to)});
 }
 

@@ -5,15 +5,21 @@
 
 namespace weft::random_programs {
 
+// What Weft has refused so far on this rank, also if the whole job has ended.
+struct Refusals {
+  std::vector<std::string> reasons;
+  std::vector<uint32_t> steps;  // the dice of those that were steps
+};
+
 class Selection {
  public:
   // Every rank selects alike, unless Weft refuses a step on some ranks only.
-  Selection(Program program, const Scene& scene) : program_(std::move(program)), scene_(scene) {}
+  Selection(Program program, const Scene& scene, Refusals& refusals)
+      : program_(std::move(program)), scene_(scene), refusals_(refusals) {}
 
   // Without terms if nothing is left.
   Program select();
 
-  const std::vector<std::string>& reasons() const { return reasons_; }  // of all refusals
   // The program up to the step of the first refusal of which `is_wrong` is true.
   std::optional<Program> up_to_refusal(const std::function<bool(const std::string&)>& is_wrong) const;
 
@@ -30,7 +36,7 @@ class Selection {
 
   Program program_;
   const Scene& scene_;
-  std::vector<std::string> reasons_;
+  Refusals& refusals_;
   std::vector<Refused> refused_;
 };
 

@@ -36,6 +36,7 @@ Training::Training(const std::vector<Part>& parts, int stage, Communicator& worl
       add(alone_.try_emplace(part.dice, "p" + text(part.dice), value).first->second, part.dice, world, distance);
       continue;
     }
+    if (part.use == Use::divided_layer) across_.push_back(world.split(part.group->rank().value));
     uint32_t key = part.dice;
     const auto& layer = layers_[part.dice] = layer_of(part);
     for (Parameter* parameter : layer->parameters()) add(*parameter, key++, world, distance);

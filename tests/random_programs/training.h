@@ -23,6 +23,8 @@ class Training {
 
   bool active() const { return trainer_ != nullptr; }
   Gradients& gradients() { return trainer_->gradients(); }
+  // The groups over which the gradients of divided layers are summed: the ranks with the same slices.
+  const std::vector<std::unique_ptr<Communicator>>& across() const { return across_; }
   Var watch(Tape& tape, uint32_t dice);
   Var apply(const Var& x, uint32_t dice);
 
@@ -43,6 +45,7 @@ class Training {
   std::map<uint32_t, std::unique_ptr<Layer>> layers_;
   std::map<uint32_t, Layer*> units_;  // what the trainer makes of the layers
   std::vector<Entry> entries_;
+  std::vector<std::unique_ptr<Communicator>> across_;
   std::unique_ptr<Trainer> trainer_;
 };
 

@@ -3,9 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <mutex>
 
-#include "tests/random_programs/selection.h"
 #include "tests/random_programs/values.h"
 #include "weft/collectives/group_placement.h"
 #include "weft/collectives/run_ranks.h"
@@ -16,16 +14,6 @@ namespace weft::random_programs {
 namespace {
 
 constexpr uint64_t projections = uint64_t{3} << 32;  // added to keys
-
-double dot(const Tensor& a, const Tensor& b, double* magnitude = nullptr) {
-  const std::vector<double> x = a.values(), y = b.values();
-  double sum = 0;
-  for (size_t i = 0; i < x.size(); ++i) {
-    sum += x[i] * y[i];
-    if (magnitude) *magnitude += std::abs(x[i] * y[i]);
-  }
-  return sum;
-}
 
 std::vector<std::vector<double>> values_of(const std::vector<Var>& vars) {
   std::vector<std::vector<double>> values;
@@ -58,9 +46,8 @@ class RankTrial {
 
  private:
   void select() {
-    Selection selection(program_, scene_);
+    Selection selection(program_, scene_, report_.dropped);
     program_ = selection.select();
-    report_.dropped = selection.reasons();
     if (scene_.world().rank().value != 0) return;
     trial_.program = program_;
     trial_.up_to_wrong_refusal = selection.up_to_refusal([&](auto& why) { return rules_.is_wrong_refusal(why); });
@@ -70,32 +57,38 @@ class RankTrial {
     Execution execution(program_, scene_);
     execution.run();
     const Var loss = execution.loss();
-    const std::vector<Var> gradients = execution.tape().gradient(loss, execution.leaf_values());
     report_.loss = loss.value().item();
-    report_.gradients = values_of(gradients);
-    for (size_t i = 0; i < gradients.size(); ++i)
-      report_.first.by_tape += dot(gradients[i].value(), direction(execution, i), &report_.first.scale);
-    run_backward(execution, loss, report_.gradients);
+    report_.gradients = gradients(execution, loss);
+    for (size_t i = 0; i < execution.leaves().size(); ++i)
+      add_terms(report_.gradients[i], direction(execution, i).values(), report_.first);
+    if (execution.training().active())
+      add_terms(report_.gradients.back(), execution.training().directions(), report_.first);
+  }
+  static void add_terms(const std::vector<double>& gradient, const std::vector<double>& direction, Slope& slope) {
+    for (size_t i = 0; i < direction.size(); ++i) {
+      slope.by_tape += gradient[i] * direction[i];
+      slope.scale += std::abs(gradient[i] * direction[i]);
+    }
   }
 
-  // By backward instead of a query, which also gives the gradients of trained parameters.
-  void run_backward(Execution& execution, const Var& loss, std::vector<std::vector<double>>& gradients) {
+  // The gradients of all leaves, by a query and then by backward. If parameters are trained, backward alone knows the
+  // trainer's group; it gives their gradients as well.
+  std::vector<std::vector<double>> gradients(Execution& execution, const Var& loss) {
     Training& training = execution.training();
+    std::vector<std::vector<double>> result;
+    if (!training.active()) result = values_of(execution.tape().gradient(loss, execution.leaf_values()));
     Gradients plain, both(training.active() ? std::vector{&training.gradients(), &plain} : std::vector{&plain});
     execution.tape().backward(loss, both);
     report_.gradients_of_backward.clear();
     for (size_t i = 0; i < execution.leaves().size(); ++i) {
       const Tensor sum = execution.gradient_of_leaf(both, i);
-      report_.gradients_of_backward.push_back(sum.defined() ? sum.values() : std::vector<double>());
+      const auto size = static_cast<size_t>(execution.value(static_cast<size_t>(execution.leaves()[i])).size());
+      report_.gradients_of_backward.push_back(sum.defined() ? sum.values() : std::vector<double>(size));
     }
-    if (!training.active()) return;
-    gradients.push_back(training.step());
-    if (&gradients != &report_.gradients) return;
-    const std::vector<double> directions = training.directions();
-    for (size_t i = 0; i < directions.size(); ++i) {
-      report_.first.by_tape += gradients.back()[i] * directions[i];
-      report_.first.scale += std::abs(gradients.back()[i] * directions[i]);
-    }
+    if (!training.active()) return result;
+    result = report_.gradients_of_backward;
+    result.push_back(training.step());
+    return result;
   }
 
   void run_with_queries() {
@@ -112,10 +105,8 @@ class RankTrial {
     for (const auto& [step, value] : values) claim(value, name_of(step));
     for (size_t step = 0; step < program_.steps.size(); ++step) note_exchange(execution, step);
     check_refusals(execution);
-    const std::vector<Var> gradients = execution.tape().gradient(loss, execution.leaf_values());
     report_.loss_with_queries = loss.value().item();
-    report_.gradients_with_queries = values_of(gradients);
-    run_backward(execution, loss, report_.gradients_with_queries);
+    report_.gradients_with_queries = gradients(execution, loss);
   }
 
   void run_second_order() {
@@ -132,7 +123,7 @@ class RankTrial {
     const std::vector<Var> second =
         tape.gradient(gradients[leaf], Var(projection(execution, leaf)), execution.leaf_values());
     for (size_t i = 0; i < second.size(); ++i)
-      report_.second.by_tape += dot(second[i].value(), direction(execution, i), &report_.second.scale);
+      add_terms(second[i].value().values(), direction(execution, i).values(), report_.second);
     for (size_t i = 0; i < steps.size(); ++i)
       claim(gradients[execution.leaves().size() + i], "the gradient of " + name_of(steps[i]));
   }
@@ -145,7 +136,9 @@ class RankTrial {
     if (!second_) return;
     const size_t leaf = chosen_leaf(execution);
     const Var gradient = execution.tape().gradient(loss, {execution.leaf_values()[leaf]})[0];
-    report_.second.values.push_back(dot(gradient.value(), projection(execution, leaf)));
+    Slope sum;
+    add_terms(gradient.value().values(), projection(execution, leaf).values(), sum);
+    report_.second.values.push_back(sum.by_tape);
   }
 
   size_t chosen_leaf(const Execution& execution) const { return program_.seed % execution.leaves().size(); }
@@ -161,28 +154,31 @@ class RankTrial {
 
   // The rule of Tape::backward: a loss that ranks hold together counts once. Of nested groups the largest counts, and
   // groups that share one rank are axes of a grid.
-  double weight_of(const Var& loss, const Execution& execution) const {
-    std::vector<std::vector<int>> groups;
-    const int me = scene_.world().rank().value;
-    for (int p = 0; p < scene_.partitions(); ++p) {
-      if (!execution.knows(p)) continue;
-      const Placement placement = placement_of(loss, scene_.group(p));
-      if (placement == Placement::varying || placement == Placement::partial) continue;
-      std::vector<int> members = program_.partitions[static_cast<size_t>(p)].members(me);
+  double weight_of(const Var& loss, Execution& execution) const {
+    std::vector<std::vector<int>> groups;  // that hold the loss together
+    const auto add = [&](const Communicator& group) {
+      const Placement placement = placement_of(loss, group);
+      if (placement == Placement::varying || placement == Placement::partial) return;
+      std::vector<int> members;
+      for (int r = 0; r < group.size(); ++r) members.push_back(group.global({r}).value);
       std::sort(members.begin(), members.end());
       groups.push_back(std::move(members));
-    }
+    };
+    for (int p = 0; p < scene_.partitions(); ++p)
+      if (execution.knows(p)) add(scene_.group(p));
+    for (const auto& group : execution.training().across()) add(*group);
     double holders = 1;
-    for (size_t i = 0; i < groups.size(); ++i) {
-      const auto contains_it = [&](size_t j) {
-        const bool around = std::includes(groups[j].begin(), groups[j].end(), groups[i].begin(), groups[i].end());
-        return j != i && around && (groups[j].size() > groups[i].size() || j < i);
-      };
-      bool largest = true;
-      for (size_t j = 0; j < groups.size(); ++j) largest = largest && !contains_it(j);
-      if (largest) holders *= static_cast<double>(groups[i].size());
-    }
+    for (size_t i = 0; i < groups.size(); ++i)
+      if (is_largest(groups, i)) holders *= static_cast<double>(groups[i].size());
     return 1 / holders;
+  }
+  // Whether no other group has all of its ranks; the first of equal ones counts.
+  static bool is_largest(const std::vector<std::vector<int>>& groups, size_t i) {
+    for (size_t j = 0; j < groups.size(); ++j) {
+      const bool around = std::includes(groups[j].begin(), groups[j].end(), groups[i].begin(), groups[i].end());
+      if (j != i && around && (groups[j].size() > groups[i].size() || j < i)) return false;
+    }
+    return true;
   }
 
   void claim(const Var& x, const std::string& of) {

@@ -3,7 +3,7 @@
 // Runs a program on all its ranks, and judges what they report.
 #include <map>
 
-#include "tests/random_programs/execution.h"
+#include "tests/random_programs/selection.h"
 
 namespace weft::random_programs {
 
@@ -32,9 +32,9 @@ struct Exchange {
 
 // What one rank reports.
 struct Report {
-  std::vector<std::string> dropped;  // why Weft refused steps that were left out
-  std::string refused;               // why Weft refused the program, if it did
-  std::string asked;                 // why it refused the same program with queries
+  Refusals dropped;     // of what was left out
+  std::string refused;  // why Weft refused the program, if it did
+  std::string asked;    // why it refused the same program with queries
   std::string second_refused;
   double weight = 1;  // how often this rank's loss counts in the objective
   Slope first, second;
