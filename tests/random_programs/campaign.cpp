@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/random_programs/campaign.h"
 
+#include <algorithm>
 #include <iostream>
 
 #include "tests/random_programs/print.h"
@@ -9,6 +10,10 @@
 namespace weft::random_programs {
 
 namespace {
+
+bool has(const Program& program, int kind) {
+  return std::any_of(program.steps.begin(), program.steps.end(), [&](const Step& step) { return step.kind == kind; });
+}
 
 std::string summary(const Finding& finding) {
   switch (finding.verdict) {
@@ -21,8 +26,10 @@ std::string summary(const Finding& finding) {
 
 }  // namespace
 
-void Campaign::try_one(const Program& program) {
-  const auto [trial, finding] = tried(program, options_.rules);
+void Campaign::try_one(const Program& program, std::optional<int> about) {
+  auto [trial, finding] = tried(program, options_.rules);
+  if (finding.verdict == Verdict::right && about && !has(trial.program, *about))
+    finding = {Verdict::refused, "what the program is about", ""};
   const uint64_t number = tried_++;
   Count& count = findings_.try_emplace(summary(finding), Count{0, number}).first->second;
   ++count.programs;

@@ -16,7 +16,8 @@ class Campaign {
   };
   explicit Campaign(Options options) : options_(std::move(options)) {}
 
-  void try_one(const Program& program);
+  // Of a program that is about one kind of step, what is left without such a step counts as refused.
+  void try_one(const Program& program, std::optional<int> about = {});
   bool report() const;  // whether nothing is wrong
 
  private:

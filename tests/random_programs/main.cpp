@@ -79,7 +79,7 @@ bool run(const Options& options) {
     uint64_t number = 0;
     for (const int ranks : {2, 3, 4})
       sweep(ranks, [&](const Program& program) {
-        if (number++ % options.every == 0) campaign.try_one(program);
+        if (number++ % options.every == 0) campaign.try_one(program, program.steps.back().kind);
       });
   } else {
     for (uint64_t i = options.first; i < options.first + options.programs; ++i)
