@@ -30,7 +30,7 @@ void Campaign::try_one(const Program& program, std::optional<int> about) {
   auto [trial, finding] = tried(program, options_.rules);
   if (finding.verdict == Verdict::right && about && !has(trial.program, *about))
     finding = {Verdict::refused, "what the program is about", ""};
-  const uint64_t number = tried_++;
+  const uint64_t number = options_.first + tried_++;
   Count& count = findings_.try_emplace(summary(finding), Count{0, number}).first->second;
   ++count.programs;
   if (options_.reasons)

@@ -11,6 +11,7 @@ class Campaign {
  public:
   struct Options {
     Rules rules = {};
+    uint64_t first = 0;    // the number of the first program
     int printed = 3;       // how many programs are shrunk and printed for each kind of finding
     bool reasons = false;  // whether to count why steps are refused
   };

@@ -54,7 +54,7 @@ Options parsed(int argc, char** argv) {
     else if (option == "--seed")
       options.seed = std::stoull(value());
     else if (option == "--first")
-      options.first = std::stoull(value());
+      options.first = options.campaign.first = std::stoull(value());
     else if (option == "--only")
       options.only = features_in(value());
     else if (option == "--sweep")

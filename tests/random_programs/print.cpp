@@ -179,7 +179,11 @@ class Printer {
     std::string leaves;
     for (size_t i = 0; i < program_.steps.size(); ++i)
       if (kind(i).is_leaf()) leaves += (leaves.empty() ? "" : ", ") + name(static_cast<int>(i));
-    line("const auto gradients = tape.gradient(loss, {" + leaves + "});");
+    if (std::any_of(program_.steps.begin(), program_.steps.end(),
+                    [](const Step& s) { return step_kinds()[static_cast<size_t>(s.kind)].trained.has_value(); }))
+      line("tape.backward(loss, training.gradients());  // training.step() returns what a step would subtract");
+    else
+      line("const auto gradients = tape.gradient(loss, {" + leaves + "});");
   }
 
   const Program& program_;
