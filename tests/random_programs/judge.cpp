@@ -49,7 +49,7 @@ Finding judge_slope(const Trial& trial, const std::string& name, const std::func
                               ", error " + text(by_differences.error) + ", kink " + text(by_differences.kink) +
                               ", scale " + text(scale);
   if (off <= by_differences.error) return {};
-  if (by_differences.kink > 1e-6 * scale + 10 * by_differences.error || by_differences.error > 1e-3 * scale)
+  if (by_differences.kink > by_differences.error || by_differences.error > 1e-3 * scale)
     return {Verdict::unclear, name, details};
   return wrong(name, details);
 }

@@ -67,8 +67,10 @@ Var Training::watch(Tape& tape, uint32_t dice) {
   return trainer_->watch(tape, alone_.at(dice));
 }
 
+// A layer that is called on no tape is not trained: bind() takes its parameters for constants.
 Var Training::apply(const Var& x, uint32_t dice) {
   require(active(), "random programs: nothing is trained");
+  require(x.tape() != nullptr, "random programs: the input of a layer is on no tape");
   return (*units_.at(dice))(x);
 }
 
