@@ -53,8 +53,9 @@ TEST_CASE("the nearest codes of more rows than one block multiplies equal the CP
 
 TEST_CASE("scores in more than one tile on the card have the CPU's sums to 2^20 units") {
   SKIP_WITHOUT_A_CARD();
-  constexpr int64_t m = 3, n = 2'800'000;  // 64 MiB hold two rows
-  const Tensor q = sample({m, 1}, DType::f64), k = sample({n, 1}, DType::f64), scale = Tensor::full({}, 2, DType::f64);
+  constexpr int64_t m = 100, n = 100'000;  // 64 MiB hold 83 rows, whose columns are summed in parts of 32
+  const Tensor q = Tensor::arange(m, DType::f64).reshape({m, 1});  // so that later tiles have greater scores
+  const Tensor k = sample({n, 1}, DType::f64), scale = Tensor::full({}, 0.125, DType::f64);
   const auto scores = [](const Tensors& x) { return Scores{x[0], x[1], x[2], nullptr, &x[3], &x[4]}; };
   constexpr ScoreSum kind = ScoreSum::log_sum_exp_both;
   Tensor sums = sample({2 * m + n}, DType::f64);
