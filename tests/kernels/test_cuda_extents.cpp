@@ -38,6 +38,14 @@ TEST_CASE("elements and tiles beyond one grid on the card are all computed") {
   CHECK(last.values() == std::vector<double>(8, 5));
 }
 
+TEST_CASE("more rows than a block has threads, and longer ones, are added up in their order on the card") {
+  SKIP_WITHOUT_A_CARD();
+  for (const int64_t length : {3, 700}) {
+    const Tensor rows = Tensor::normal({1000, length}, {1}), chosen = integers({1000}, 6);
+    compare(0, {rows, chosen}, {sample({7, length}, DType::f32)}, VERB(scatter_add_rows(in[0], in[1], out[0])));
+  }
+}
+
 TEST_CASE("a running sum of floats on the card is as accurate as the CPU's") {
   SKIP_WITHOUT_A_CARD();
   const Tensor x = Tensor::uniform({100'000}, {3}, 0, 1);
