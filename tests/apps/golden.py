@@ -60,8 +60,9 @@ class Trainings:
 
     def command(self, program, dtype, kind, *more):
         kind = ["env", f"WEFT_CPU={kind}"] if kind else []
-        return [*kind, *self.options.run_by, program, *options_of[pathlib.Path(program).name], "--dtype", dtype,
-                "--steps", "20", "--data", self.folder, "--out", f"{self.folder}/{self.count}", "--quiet", *more]
+        small = options_of[pathlib.Path(program).name]
+        return [*kind, *self.options.run_by, program, *small, "--device", "cpu", "--dtype", dtype, "--steps", "20",
+                "--data", self.folder, "--out", f"{self.folder}/{self.count}", "--quiet", *more]
 
     def on_threads(self, program, dtype, kind, ranks, *more):
         self.count += 1

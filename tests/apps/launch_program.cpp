@@ -6,6 +6,7 @@
 
 #include "apps/shared/report/picture.h"
 #include "apps/shared/run/run.h"
+#include "tests/support/beyond_memory.h"
 #include "weft/data/batches.h"
 #include "weft/data/idx.h"
 #include "weft/engine/nn/linear.h"
@@ -56,7 +57,7 @@ void fail_if_asked(const Settings& settings, const Launch& rank, int64_t step) {
   if (settings.fault == "crash_of_no_rank" && last) std::thread([] { std::raise(SIGSEGV); }).join();
   if (settings.fault == "kill_in_collective") die_in_next_collective(last);
   if (settings.fault == "stop" && last) std::raise(SIGTERM);
-  if (settings.fault == "memory" && last) Tensor::zeros({int64_t{1} << 40});
+  if (settings.fault == "memory" && last) Tensor::zeros({beyond_memory});
 }
 
 void train(const Launch& rank, const CommandLine& line, const Settings& settings) {

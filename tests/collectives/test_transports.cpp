@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "tests/collectives/transport_checks.h"
+#include "tests/support/beyond_memory.h"
 #include "tests/support/catch.h"
 #include "weft/collectives/run_ranks.h"
 #include "weft/collectives/transports/job/job.h"
@@ -348,7 +349,7 @@ TEST_CASE("the watchdog does not count time in which it was suspended itself") {
 
 TEST_CASE("an out-of-memory error on one rank ends all ranks with its own exit code") {
   const std::vector<std::function<void()>> ways = {[] { throw std::bad_alloc(); },
-                                                   [] { Tensor::zeros({int64_t{1} << 40}); }};
+                                                   [] { Tensor::zeros({beyond_memory}); }};
   for (const auto& way : ways) {
     int code = 0;
     const auto body = [&](Transport& group) {

@@ -38,6 +38,14 @@ TEST_CASE("elements and tiles beyond one grid on the card are all computed") {
   CHECK(last.values() == std::vector<double>(8, 5));
 }
 
+TEST_CASE("more rows than a block has threads, and longer ones, are added up in their order on the card") {
+  SKIP_WITHOUT_A_CARD();
+  for (const int64_t length : {3, 700}) {
+    const Tensor rows = Tensor::normal({1000, length}, {1}), chosen = integers({1000}, 6);
+    compare(0, {rows, chosen}, {sample({7, length}, DType::f32)}, VERB(scatter_add_rows(in[0], in[1], out[0])));
+  }
+}
+
 TEST_CASE("a running sum of floats on the card is as accurate as the CPU's") {
   SKIP_WITHOUT_A_CARD();
   const Tensor x = Tensor::uniform({100'000}, {3}, 0, 1);
@@ -53,8 +61,9 @@ TEST_CASE("the nearest codes of more rows than one block multiplies equal the CP
 
 TEST_CASE("scores in more than one tile on the card have the CPU's sums to 2^20 units") {
   SKIP_WITHOUT_A_CARD();
-  constexpr int64_t m = 3, n = 2'800'000;  // 64 MiB hold two rows
-  const Tensor q = sample({m, 1}, DType::f64), k = sample({n, 1}, DType::f64), scale = Tensor::full({}, 2, DType::f64);
+  constexpr int64_t m = 100, n = 100'000;  // 64 MiB hold 83 rows, whose columns are summed in parts of 32
+  const Tensor q = Tensor::arange(m, DType::f64).reshape({m, 1});  // so that later tiles have greater scores
+  const Tensor k = sample({n, 1}, DType::f64), scale = Tensor::full({}, 0.125, DType::f64);
   const auto scores = [](const Tensors& x) { return Scores{x[0], x[1], x[2], nullptr, &x[3], &x[4]}; };
   constexpr ScoreSum kind = ScoreSum::log_sum_exp_both;
   Tensor sums = sample({2 * m + n}, DType::f64);

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "tests/collectives/transport_checks.h"
+#include "tests/support/beyond_memory.h"
 #include "weft/collectives/transports/factory.h"
 
 using namespace weft;
@@ -114,7 +115,7 @@ const std::map<std::string, Fault> faults = {
      }},
     {"memory",
      [](Transport& group, bool odd) {
-       if (odd) Tensor::zeros({int64_t{1} << 40});
+       if (odd) Tensor::zeros({beyond_memory});
        expose(group, sum({4}));
      }},
     {"crash_11", [](Transport& group, bool odd) { crash(group, odd ? SIGSEGV : 0); }},

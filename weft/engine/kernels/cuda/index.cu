@@ -72,20 +72,31 @@ template <template <class> class Kernel> void move_along(const Tensor& x, Along 
   });
 }
 
-// Reads every index for every element of y, so that sums have a fixed order and need no atomics. This takes rows(x) *
-// size(y) steps. The indices come from cache, and with long rows one read serves a whole warp.
+// A block for some columns of a row of y. It reads every index, and adds the rows that it finds in their order, so that
+// sums have a fixed order and need no atomics. This takes rows(x) * rows(y) steps. The indices come from cache.
 template <class T> struct ScatterAdd {
+  using Block = Team<block_threads>;
   const T* x;
   const int64_t* indices;
-  int64_t count, length;
+  int64_t count, length, parts;
   T* y;
-  __device__ void operator()(int64_t i) const {
-    const auto [row, j] = split(i, length);
+  __device__ void operator()(Block block, int64_t i) const {
+    const auto [row, part] = split(i, parts);
+    const int64_t j = part * block_threads + block.lane();
     Compute<T> sum = 0;
-#pragma unroll 8
-    for (int64_t r = 0; r < count; ++r)
-      if (indices[r] == row) sum += Compute<T>(x[r * length + j]);
-    y[i] = T(sum);
+    for (int64_t begin = 0; begin < count; begin += block_threads) {
+      __shared__ int64_t found[block_threads];
+      const int64_t r = begin + block.lane();
+      const bool here = r < count && indices[r] == row;
+      int total;
+      const int place = block.scan(int{here}, total);
+      if (total == 0) continue;
+      if (here) found[place - 1] = r;
+      __syncthreads();
+      for (int k = 0; j < length && k < total; ++k) sum += Compute<T>(x[found[k] * length + j]);
+      __syncthreads();
+    }
+    if (j < length) y[row * length + j] = T(sum);
   }
 };
 
@@ -216,8 +227,10 @@ void CudaBackend::gather_rows(const Tensor& x, const Tensor& indices, Tensor& y)
 void CudaBackend::scatter_add_rows(const Tensor& x, const Tensor& indices, Tensor& y) {
   if (x.size() == 0) return fill(0, y);
   const int64_t count = indices.size(), length = x.size() / count;
+  const int64_t parts = cuda::ceil_divide(length, cuda::block_threads), blocks = y.size() / length * parts;
   visit_floating(x.dtype(), [&]<class T>() {
-    cuda::for_each(y.size(), cuda::ScatterAdd<T>{x.data<T>(), indices.data<int64_t>(), count, length, y.mutate<T>()});
+    const cuda::ScatterAdd<T> add = {x.data<T>(), indices.data<int64_t>(), count, length, parts, y.mutate<T>()};
+    cuda::launch(cuda::team_kernel<cuda::block_threads, cuda::ScatterAdd<T>>, blocks, blocks, add);
   });
 }
 

@@ -164,8 +164,9 @@ template <int Size, class F> __global__ void __launch_bounds__(block_threads) te
   for (int64_t row = int64_t{blockIdx.x} * per_block + threadIdx.x / Size; row < rows; row += stride)
     f(Team<Size>{}, row);
 }
+constexpr int64_t longest_row_of_warp = 1024;
 template <class F> void for_each_row(int64_t rows, int64_t length, const F& f) {
-  if (length <= 1024)
+  if (length <= longest_row_of_warp)
     launch(team_kernel<warp_threads, F>, ceil_divide(rows, block_threads / warp_threads), rows, f);
   else
     launch(team_kernel<block_threads, F>, rows, rows, f);

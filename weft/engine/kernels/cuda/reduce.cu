@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verbs along an axis that combine or order its elements.
+// Verbs along an axis that combine its elements.
 #include <limits>
 
 #include "weft/engine/kernels/cuda/cuda_backend.h"
@@ -97,63 +97,6 @@ template <class F, class X, class Y> void reduce_along(const X* x, Along along, 
   reduce_parts<F>(static_cast<const Compute<X>*>(of_parts.data()), rest, Parts::whole(rest), y);
 }
 
-// A value and its index; -1 if there is none. The type is trivial, because it is in shared memory.
-template <class T> struct Candidate {
-  T value;
-  int64_t index;
-};
-template <class T> __device__ Candidate<T> swap_lanes(Candidate<T> c, int distance) {
-  return {cuda::swap_lanes(c.value, distance), cuda::swap_lanes(c.index, distance)};
-}
-// Whether a precedes b in descending (or ascending) order, in which NaN is the largest value.
-template <bool descending, class T> __device__ bool precedes(T a, T b) {
-  const bool less = a < b || (b != b && a == a), greater = a > b || (a != a && b == b);
-  return descending ? greater : less;
-}
-// The better candidate. NaN is the best, and of equal candidates the first is better.
-template <bool largest> struct Better {
-  template <class T> __device__ Candidate<T> operator()(const Candidate<T>& a, const Candidate<T>& b) const {
-    if (a.index < 0 || b.index < 0) return a.index < 0 ? b : a;
-    const bool a_nan = a.value != a.value, b_nan = b.value != b.value;
-    if (a_nan != b_nan) return a_nan ? a : b;
-    if (largest ? a.value > b.value : a.value < b.value) return a;
-    if (largest ? b.value > a.value : b.value < a.value) return b;
-    return a.index < b.index ? a : b;
-  }
-};
-template <bool largest, class T> struct ArgRows {
-  const T* x;
-  int64_t extent;
-  int64_t* y;
-  template <class Team> __device__ void operator()(Team team, int64_t row) const {
-    using C = Compute<T>;
-    Candidate<C> best = {C(0), -1};
-    const auto visit = [&](int64_t e, T value) { best = Better<largest>{}(best, Candidate<C>{C(value), e}); };
-    for_each_value(team, extent, visit, x + row * extent);
-    best = team.reduce(best, Better<largest>{});
-    if (team.lane() == 0) y[row] = best.index;
-  }
-};
-template <bool largest, class T> struct ArgColumns {
-  const T* x;
-  Along along;
-  int64_t* y;
-  __device__ void operator()(int64_t i) const {
-    using C = Compute<T>;
-    const auto [o, j] = split(i, along.inner);
-    Candidate<C> best = {C(0), -1};
-    for (int64_t e = 0; e < along.extent; ++e)
-      best = Better<largest>{}(best, Candidate<C>{C(x[(o * along.extent + e) * along.inner + j]), e});
-    y[i] = best.index;
-  }
-};
-template <bool largest, class T> void arg_reduce(const T* x, Along along, int64_t* y) {
-  if (along.inner == 1)
-    for_each_row(along.outer, along.extent, ArgRows<largest, T>{x, along.extent, y});
-  else
-    for_each(along.outer * along.inner, ArgColumns<largest, T>{x, along, y});
-}
-
 // Floating-point sums are in double, as on the CPU, because there are no pairwise sums to keep the error small.
 template <class T> using Running = std::conditional_t<std::is_integral_v<T>, T, double>;
 
@@ -189,32 +132,6 @@ template <class T> struct CumulateColumns {
   }
 };
 
-// The position of an element is the number of elements that precede it. This needs no sorting and no shared state, but
-// extent^2 comparisons per line.
-template <bool largest, class T> struct Rank {
-  const T* x;
-  Along along;
-  int64_t k;
-  T* values;
-  int64_t* indices;
-  __device__ void operator()(int64_t i) const {
-    using C = Compute<T>;
-    const auto [line, j] = split(i, along.inner);
-    const auto [o, e] = split(line, along.extent);
-    const T* const first = x + o * along.extent * along.inner + j;
-    const C mine = C(first[e * along.inner]);
-    int64_t place = 0;
-    for (int64_t other = 0; other < along.extent; ++other) {
-      const C value = C(first[other * along.inner]);
-      place += precedes<largest>(value, mine) || (other < e && !precedes<largest>(mine, value));
-    }
-    if (place >= k) return;
-    const int64_t at = (o * k + place) * along.inner + j;
-    values[at] = x[i];
-    indices[at] = e;
-  }
-};
-
 }  // namespace
 }  // namespace cuda
 
@@ -236,15 +153,6 @@ void CudaBackend::reduce_outside(const Tensor& x, Along along, Tensor& y) {
   });
 }
 
-void CudaBackend::arg_reduce(Reduction op, const Tensor& x, Along along, Tensor& y) {
-  visit(x.dtype(), [&]<class T>() {
-    if (op == Reduction::maximum)
-      cuda::arg_reduce<true>(x.data<T>(), along, y.mutate<int64_t>());
-    else
-      cuda::arg_reduce<false>(x.data<T>(), along, y.mutate<int64_t>());
-  });
-}
-
 void CudaBackend::cumulative_sum(const Tensor& x, Along along, bool reverse, Tensor& y) {
   const int64_t outer = along.outer, extent = along.extent, inner = along.inner;
   visit(x.dtype(), [&]<class T>() {
@@ -254,17 +162,6 @@ void CudaBackend::cumulative_sum(const Tensor& x, Along along, bool reverse, Ten
       cuda::for_each_row(outer, extent, cuda::CumulateRows<T>{from, extent, reverse, to});
     else
       cuda::for_each(outer * inner, cuda::CumulateColumns<T>{from, along, reverse, to});
-  });
-}
-
-void CudaBackend::top_k(const Tensor& x, Along along, int64_t k, bool largest, Tensor& values, Tensor& indices) {
-  visit(x.dtype(), [&]<class T>() {
-    T* const to = values.mutate<T>();
-    int64_t* const places = indices.mutate<int64_t>();
-    if (largest)
-      cuda::for_each(x.size(), cuda::Rank<true, T>{x.data<T>(), along, k, to, places});
-    else
-      cuda::for_each(x.size(), cuda::Rank<false, T>{x.data<T>(), along, k, to, places});
   });
 }
 

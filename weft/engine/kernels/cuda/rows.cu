@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "weft/engine/kernels/cuda/cuda_backend.h"
+#include "weft/engine/kernels/cuda/held_row.cuh"
 #include "weft/engine/kernels/cuda/rows.cuh"
 
 namespace weft {
@@ -20,13 +21,36 @@ template <class Team, class T> __device__ Compute<T> sum_exp(Team team, const T*
       team, n, [&](Compute<T> value) { return maths::exp(value - shift); }, row);
 }
 
+// The same for a row that a warp holds, unless it is in f64, for which registers do not suffice. Its values become
+// their exponentials.
+using Warp = Team<warp_threads>;
+template <class Team, class T> constexpr bool holds_rows = Team::size == warp_threads && sizeof(Compute<T>) == 4;
+template <class T> __device__ Compute<T> greatest(Warp warp, HeldRow<T>& row) {
+  Compute<T> top = -std::numeric_limits<Compute<T>>::infinity();
+  row.for_each([&](Compute<T> value) { top = Maximum{}(top, value); });
+  return warp.reduce(top, Maximum{});
+}
+template <class T> __device__ Compute<T> sum_exp(Warp warp, HeldRow<T>& row, Compute<T> shift) {
+  Compute<T> sum = 0;
+  row.for_each([&](Compute<T>& value) { sum += value = maths::exp(value - shift); });
+  return warp.reduce(sum, Add{});
+}
+
 // log(sum of exp(row)) as shift + rest. A maximum that is not finite is not used as the shift, because inf - inf is
 // NaN.
 template <class C> struct LogSumExp { C shift, rest; };
+template <class C> __device__ C finite_shift(C top) {
+  return maths::abs(top) < std::numeric_limits<C>::infinity() ? top : C(0);
+}
 template <class Team, class T> __device__ LogSumExp<Compute<T>> log_sum_exp(Team team, const T* row, int64_t n) {
-  using C = Compute<T>;
-  const C top = greatest(team, row, n), shift = maths::abs(top) < std::numeric_limits<C>::infinity() ? top : C(0);
-  return {shift, maths::log(sum_exp(team, row, n, shift))};
+  if constexpr (holds_rows<Team, T>) {
+    HeldRow<T> held(row, n);
+    const auto shift = finite_shift(greatest(team, held));
+    return {shift, maths::log(sum_exp(team, held, shift))};
+  } else {
+    const auto shift = finite_shift(greatest(team, row, n));
+    return {shift, maths::log(sum_exp(team, row, n, shift))};
+  }
 }
 
 template <Normalizer kind, class T> struct Normalize {
@@ -35,6 +59,7 @@ template <Normalizer kind, class T> struct Normalize {
   T* y;
   template <class Team> __device__ void operator()(Team team, int64_t row) const {
     using C = Compute<T>;
+    if constexpr (holds_rows<Team, T>) return hold(team, row);
     const C top = greatest(team, x + row * n, n), sum = sum_exp(team, x + row * n, n, top), log_sum = maths::log(sum);
     const auto finish = [&](T value) {
       if constexpr (kind == Normalizer::softmax)
@@ -44,6 +69,23 @@ template <Normalizer kind, class T> struct Normalize {
     };
     map_row(team, n, finish, y + row * n, x + row * n);
   }
+
+ private:
+  __device__ void hold(Warp warp, int64_t row) const {
+    using C = Compute<T>;
+    HeldRow<T> held(x + row * n, n);
+    const C top = greatest(warp, held);
+    if constexpr (kind == Normalizer::softmax) {
+      const C sum = sum_exp(warp, held, top);
+      held.for_each([&](C& value) { value /= sum; });
+    } else {
+      C sum = 0;
+      held.for_each([&](C value) { sum += maths::exp(value - top); });
+      const C log_sum = maths::log(warp.reduce(sum, Add{}));
+      held.for_each([&](C& value) { value = value - top - log_sum; });
+    }
+    held.store(y + row * n);
+  }
 };
 
 template <Normalizer kind, class T> struct NormalizePullback {
@@ -52,6 +94,7 @@ template <Normalizer kind, class T> struct NormalizePullback {
   T* dx;
   template <class Team> __device__ void operator()(Team team, int64_t row) const {
     using C = Compute<T>;
+    if constexpr (holds_rows<Team, T>) return hold(team, row);
     const T *const values = y + row * n, *const slopes = g + row * n;
     if constexpr (kind == Normalizer::softmax) {
       const C sum = sum_over(team, n, Multiply{}, slopes, values);
@@ -62,6 +105,21 @@ template <Normalizer kind, class T> struct NormalizePullback {
       const auto finish = [&](T value, T slope) { return T(C(slope) - maths::exp(C(value)) * sum); };
       map_row(team, n, finish, dx + row * n, values, slopes);
     }
+  }
+
+ private:
+  __device__ void hold(Warp warp, int64_t row) const {
+    using C = Compute<T>;
+    HeldRow<T> values(y + row * n, n), slopes(g + row * n, n);
+    constexpr bool softmax = kind == Normalizer::softmax;
+    C sum = 0;
+    slopes.for_each([&](C slope, C value) { sum += softmax ? slope * value : slope; }, values);
+    sum = warp.reduce(sum, Add{});
+    const auto finish = [&](C& slope, C value) {
+      slope = softmax ? value * (slope - sum) : slope - maths::exp(value) * sum;
+    };
+    slopes.for_each(finish, values);
+    slopes.store(dx + row * n);
   }
 };
 
@@ -95,11 +153,22 @@ template <class T> struct CrossEntropyPullback {
   template <class Team> __device__ void operator()(Team team, int64_t row) const {
     using C = Compute<T>;
     const T* const values = x + row * n;
-    const C top = greatest(team, values, n), sum = sum_exp(team, values, n, top), slope = C(g[row]);
-    const auto share = [&](T value) { return maths::exp(C(value) - top) / sum; };
-    map_row(
-        team, n, [&](T value) { return T(slope * share(value)); }, dx + row * n, values);
+    const C slope = C(g[row]);
+    C top, sum;
+    if constexpr (holds_rows<Team, T>) {
+      HeldRow<T> held(values, n);
+      top = greatest(team, held);
+      sum = sum_exp(team, held, top);
+      held.for_each([&](C& value) { value = slope * (value / sum); });
+      held.store(dx + row * n);
+    } else {
+      top = greatest(team, values, n);
+      sum = sum_exp(team, values, n, top);
+      const auto finish = [&](T value) { return T(slope * (maths::exp(C(value) - top) / sum)); };
+      map_row(team, n, finish, dx + row * n, values);
+    }
     const int64_t target = targets[row];
+    const auto share = [&](T value) { return maths::exp(C(value) - top) / sum; };
     if (writes<T, T>(team, target)) dx[row * n + target] = T(slope * (share(values[target]) - C(1)));
   }
 };

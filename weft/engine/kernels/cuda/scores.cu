@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sums over scores and their gradients. cuBLAS multiplies as many rows of q with all of k as fit into a tile; then one
 // or two kernels process the tile. The host never reads scores, so nothing waits for the card.
-#include <limits>
-
+#include "weft/engine/kernels/cuda/column_sums.cuh"
 #include "weft/engine/kernels/cuda/cuda_backend.h"
-#include "weft/engine/kernels/cuda/launch.cuh"
 #include "weft/engine/kernels/log_sums.h"
 
 namespace weft {
@@ -13,12 +11,9 @@ namespace {
 
 constexpr int64_t tile_bytes = int64_t{64} << 20;  // at least one row
 
-template <class C> WEFT_HD C infinity() { return std::numeric_limits<C>::infinity(); }
-
 template <class C> struct FromProducts {
   const C *scale, *shift;  // shift may be null
-  C* z;
-  WEFT_HD void operator()(int64_t i) const { z[i] = *scale * z[i] + (shift ? *shift : C(0)); }
+  __device__ C operator()(C product) const { return *scale * product + (shift ? *shift : C(0)); }
 };
 
 template <class C> struct Exclude {
@@ -28,30 +23,6 @@ template <class C> struct Exclude {
   WEFT_HD void operator()(int64_t i) const {
     if (columns[i] >= 0) z[i / per_row * n + columns[i]] = -infinity<C>();
   }
-};
-
-// Sums of e^(z - shift) over rows, tile by tile. The shift is the greatest z so far, or zero if that is not finite.
-template <class C> WEFT_HD C shift_for(C greatest) { return maths::abs(greatest) < infinity<C>() ? greatest : C(0); }
-template <class C> struct AddToColumns {
-  int64_t rows, n;
-  bool first;
-  const C* z;
-  C *greatest, *total;
-  WEFT_HD void operator()(int64_t j) const {
-    const C before = first ? -infinity<C>() : greatest[j];
-    C most = before, sum = 0;
-    for (int64_t i = 0; i < rows; ++i) most = z[i * n + j] > most ? z[i * n + j] : most;
-    const C shift = shift_for(most);
-    for (int64_t i = 0; i < rows; ++i) sum += maths::exp(z[i * n + j] - shift);
-    const C rescaled = before == -infinity<C>() ? C(1) : maths::exp(shift_for(before) - shift);
-    total[j] = (first ? C(0) : total[j] * rescaled) + sum;
-    greatest[j] = most;
-  }
-};
-template <class C> struct FinishColumns {
-  const C *greatest, *total;
-  double* sums;
-  WEFT_HD void operator()(int64_t j) const { sums[j] = double(shift_for(greatest[j])) + maths::log(double(total[j])); }
 };
 
 // The scores of the targets, one of each row. They are added to their rows' sums last, in f64; see
@@ -166,7 +137,7 @@ class Tiles {
 
   template <class C> void finish(int64_t row, Tensor& scores) const {
     C* const z = scores.mutate<C>();
-    cuda::for_each(scores.size(), FromProducts<C>{scale.data<C>(), shift_.data<C>(), z});
+    map(scores.size(), FromProducts<C>{scale.data<C>(), shift_.data<C>()}, z, static_cast<const C*>(z));
     if (!excluded_.defined()) return;
     const int64_t per_row = excluded_.shape()[1];
     const int64_t* const columns = excluded_.data<int64_t>() + row * per_row;
@@ -234,7 +205,7 @@ void CudaBackend::score_sums(ScoreSum kind, const Scores& z, Tensor& sums) {
   fill(0, of_targets);
   if (tiles.empty()) return;
   cuda::visit_wide(tiles.q.dtype(), [&]<class C>() {
-    const cuda::Scratch<C> greatest(both ? n : 0), total(both ? n : 0);
+    const cuda::Columns<C> columns(both ? n : 0);
     double* const to = sums.mutate<double>();
     tiles.for_each([&](int64_t row, Tensor& scores) {
       const int64_t rows = scores.shape()[0];
@@ -248,12 +219,12 @@ void CudaBackend::score_sums(ScoreSum kind, const Scores& z, Tensor& sums) {
         reduce(Reduction::sum, scores, Along(rows, n, 1), narrow);
         return cast(narrow, of_rows);
       }
-      if (both) cuda::for_each(n, cuda::AddToColumns<C>{rows, n, row == 0, values, greatest.data(), total.data()});
+      if (both) columns.add(row, rows, values);
       if (targets) cuda::for_each(rows, cuda::TakeTargets<C>{n, targets, values, to + first_target + row});
       log_sum_exp_rows(scores, of_rows);
       if (targets) cuda::for_each(rows, cuda::AddTargets{targets, to + first_target + row, to + row});
     });
-    if (both) cuda::for_each(n, cuda::FinishColumns<C>{greatest.data(), total.data(), to + m});
+    if (both) columns.finish(to + m);
   });
 }
 
