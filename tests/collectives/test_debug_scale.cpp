@@ -79,11 +79,9 @@ TEST_CASE("the scale check reports factor 1 for correct gradients, however the l
   on_ranks([](Communicator& comm) {
     const Model model(comm);
     const auto share = model.share(comm);
-    const std::function<Var(Tape&)> losses[] = {
-        share, [&](Tape& tape) { return as_partial(share(tape), comm); },
-        [&](Tape& tape) { return all_reduce(share(tape), comm); },
-        [&](Tape& tape) { return all_reduce_equal(share(tape), comm); },
-        [&](Tape& tape) { return all_reduce(share(tape), comm, ReduceOp::mean) * comm.size(); }};
+    const std::function<Var(Tape&)> losses[] = {share, [&](Tape& tape) { return as_partial(share(tape), comm); },
+                                                [&](Tape& tape) { return all_reduce(share(tape), comm); },
+                                                [&](Tape& tape) { return all_reduce_equal(share(tape), comm); }};
     for (const auto& loss : losses)
       for (const Scale& scale : scales_of({loss, nullptr, [&] { return model.whole(); }}, model.parameters, comm)) {
         expect(scale.agree && scale.loss && scale.gradients, "no scale");
@@ -119,7 +117,7 @@ TEST_CASE("the scale check names a sum that should be a mean: a Replicated loss 
 TEST_CASE("the scale check names a loss that is averaged over ranks twice, and does not blame backward") {
   expect_scale(
       [](const Model& model, Communicator& comm) {
-        return TrainingStep{[&](Tape& tape) { return all_reduce(model.share(comm)(tape), comm, ReduceOp::mean); },
+        return TrainingStep{[&](Tape& tape) { return all_reduce(model.share(comm)(tape), comm) / comm.size(); },
                             nullptr, [&] { return model.whole(); }};
       },
       {"the loss was averaged over ranks, and its shares were, too", "'encoder': the slope of the losses is",
@@ -161,7 +159,7 @@ TEST_CASE("the scale check names gradients that were never reduced") {
 // A loss of all ranks' features, computed on every rank; `gathered` gathers them.
 template <class Gathered> TrainingStep with_gather(const Model& model, Communicator& comm, Gathered gathered) {
   const auto loss = [&model, &comm](Tape& tape, const Var& all) {
-    return all_reduce(as_partial(model.total(tape, as_varying(all, comm)), comm), comm, ReduceOp::mean);
+    return all_reduce(model.total(tape, as_varying(all, comm)), comm, ReduceOp::mean);
   };
   const auto rows = [&model] {
     Rows result;

@@ -102,3 +102,26 @@ TEST_CASE("a checkpoint whose recomputation differs is refused and named") {
   CHECK_THROWS_WITH(checkpoint([](auto) { return Vars(); }, {tape.watch(vector({1}))}),
                     "checkpoint: the piece has no results");
 }
+
+TEST_CASE("a value is used inside a checkpoint and beside it") {
+  const auto tanh_of = [](std::span<const Var> x) { return tanh(x[0]); };
+  const auto twice = [&](std::span<const Var> x) { return checkpoint(tanh_of, {x[0]}) * x[0]; };
+  const auto gradient = [&](auto use, bool checkpointed) {
+    Tape tape;
+    const Var x = tape.watch(vector({0.3, -0.7})), y = x * 2;
+    const Var loss =
+        use(y, [&](auto f, const Var& v) { return checkpointed ? checkpoint(f, {v}) : f(std::vector<Var>{v}); });
+    return tape.gradient(loss, {x})[0].value().values();
+  };
+  const auto after = [&](const Var& y, auto run) { return sum(run(tanh_of, y) + y); };
+  const auto before = [&](const Var& y, auto run) { return sum(y * run(tanh_of, y)); };
+  const auto around = [&](const Var& y, auto run) { return sum(run(twice, y) + y * y); };
+  const auto chain = [&](const Var& y, auto run) {
+    const Var z = run(tanh_of, y) + y;
+    return sum(run(tanh_of, z) + z + y);
+  };
+  CHECK(gradient(after, true) == gradient(after, false));
+  CHECK(gradient(before, true) == gradient(before, false));
+  CHECK(gradient(around, true) == gradient(around, false));
+  CHECK(gradient(chain, true) == gradient(chain, false));
+}

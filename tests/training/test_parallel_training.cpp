@@ -8,6 +8,7 @@
 #include "weft/collectives/placement_conversions.h"
 #include "weft/collectives/run_ranks.h"
 #include "weft/collectives/sharding.h"
+#include "weft/collectives/share.h"
 #include "weft/engine/nn/norm_layers.h"
 #include "weft/engine/ops/matmul.h"
 #include "weft/engine/ops/reduce.h"
@@ -151,9 +152,11 @@ Var mean_square(const Var& y, const Var& target, double count) { return sum(squa
 // The network on a grid of ranks, and one process that trains all of it.
 class NetworkTraining {
  public:
-  NetworkTraining(const Grid& grid, const Rules& rules, int stage)
+  // With `shares`, the loss says that it is a share over the ranks with other samples.
+  NetworkTraining(const Grid& grid, const Rules& rules, int stage, bool shares = false)
       : grid_(grid),
         rules_(rules),
+        shares_(shares),
         divided_(*grid.features),
         trainer_(make_trainer(groups(divided_.parameters(), rules), grid.world, {.stage = stage})),
         state_(grid.world) {
@@ -180,11 +183,15 @@ class NetworkTraining {
                             Placement::constant);
     };
     const Var y = vary(mlp_(first_(mine(in, 0))), *grid_.features);
-    return mean_square(last_(norm_(y)), mine(out, 1), samples_of(ranks_));
+    const Var outputs = last_(norm_(y)), targets = mine(out, 1);
+    const double samples = samples_of(ranks_);
+    if (!shares_) return mean_square(outputs, targets, samples);
+    return share(sum(square(outputs - targets)), static_cast<int64_t>(samples), *grid_.samples);
   }
 
   const Grid& grid_;
   const Rules& rules_;
+  const bool shares_;
   const int ranks_ = grid_.samples->size();
   Network<Whole> single_;
   std::vector<double> norms_;
@@ -229,6 +236,17 @@ TEST_CASE("tensor-parallel and other layers train together over a grid of ranks,
       training.expect_slices();
     });
   });
+}
+
+TEST_CASE("layers that a group divides train at any stage if the loss is a share over the other axis of the grid") {
+  for (const int stage : {0, 1, 2, 3}) {
+    INFO("stage " << stage);
+    on_grids({{2, 2}, {3, 2}}, [&](const Grid& grid) {
+      NetworkTraining training(grid, all_rules[1], stage, true);
+      training.train(0, steps);
+      training.expect_slices();
+    });
+  }
 }
 
 TEST_CASE("a checkpoint of a grid of ranks is complete, and resumes on another grid and at another stage", "[norms]") {

@@ -5,6 +5,7 @@
 #include <deque>
 
 #include "tests/support/on_ranks.h"
+#include "weft/collectives/group_placement.h"
 #include "weft/collectives/placement_conversions.h"
 #include "weft/collectives/run_ranks.h"
 #include "weft/engine/nn/linear.h"
@@ -311,4 +312,25 @@ TEST_CASE("parameters are read, used, queried and changed in the same way at eve
         expect(training->whole(linear.bias).values() == std::vector<double>(300, 6 - comm.size()), "and on from there");
         comm.barrier();
       });
+}
+
+// The term counts once, as on one process, although no collective of the loss has shown the group to the tape; and a
+// question about the loss does not change that.
+TEST_CASE("a loss of parameters alone counts once at every stage, whether or not it is looked at") {
+  on_ranks([](Communicator& comm) {
+    const std::vector<double> once = {0.6, -0.2, 1.2};  // w - 0.1 d(sum w^2) / dw * 2
+    for (const int stage : {0, 1, 2, 3})
+      for (const bool looked_at : {false, true}) {
+        Parameter w("w", Tensor::from({3}, {1, -1.0 / 3, 2}, DType::f64));
+        const auto training = make_trainer({{{&w}, Sgd{}}}, comm, {.stage = stage});
+        for (int pass = 0; pass < 2; ++pass) {
+          Tape tape;
+          const Var loss = sum(square(training->watch(tape, w)));
+          if (looked_at) placement_of(loss, comm);
+          tape.backward(loss, training->gradients());
+        }
+        training->step(0.1);
+        expect_close(training->whole(w), Tensor::from({3}, once, DType::f64));
+      }
+  });
 }

@@ -38,20 +38,40 @@ CollectiveCall::CollectiveCall(const Call& call, Tensor x, size_t longest, Tenso
       x_(std::move(x)),
       longest_(longest),
       y_(std::move(y)),
-      moves_(std::move(moves)) {
-  int at_beginning = 0;
-  for (size_t r = 0; r < moves_.to.size(); ++r) {
-    if (moves_.of_peers[r].size() == 0) continue;
-    sources_.push_back(static_cast<int>(r));
-    at_beginning += moves_.to[r] == 0;
+      moves_(std::move(moves)),
+      landing_(moves_.landing(y_.bytes())) {
+  for (size_t r = 0; r < moves_.to.size(); ++r)
+    if (moves_.of_peers[r].size() > 0) sources_.push_back(static_cast<int>(r));
+  if (landing_ != Moves::Landing::anyhow) return;
+  places_ = moves_.to;
+  for (size_t r = 0; r < moves_.to.size(); ++r)
+    moves_.to[r] = std::exchange(received_, received_ + moves_.of_peers[r].size());
+}
+
+auto CollectiveCall::Moves::landing(size_t bytes_of_result) const -> Landing {
+  const Transport::Range* first = nullptr;
+  size_t end = 0;
+  bool beside = true, on_top = true;
+  for (size_t r = 0; r < to.size(); ++r) {
+    const Transport::Range& read = of_peers[r];
+    if (read.size() == 0) continue;
+    if (!first) first = &read;
+    beside = beside && to[r] == end;
+    on_top = on_top && to[r] == 0 && read.first == first->first && read.size() == bytes_of_result;
+    end += read.size();
   }
-  folds_ = at_beginning > 1;
+  if (!first) return Landing::nothing;
+  if (beside && end == bytes_of_result) return Landing::side_by_side;
+  return on_top ? Landing::on_each_other : Landing::anyhow;
 }
 
 void CollectiveCall::prepare(const Transport& transport) {
   const Device device = exposure_device(transport, x_);
   if (x_.device() != device) x_ = staged(x_);
-  staging_ = flat(y_.device() == device ? y_ : staging_for(y_));
+  if (landing_ == Moves::Landing::anyhow)
+    staging_ = Tensor({static_cast<int64_t>(received_ / size_of(y_.dtype()))}, y_.dtype(), device);
+  else
+    staging_ = flat(y_.device() == device ? y_ : staging_for(y_));
   must_synchronize_ = !transport.keeps_stream_order();
   if (must_synchronize_) backend(device).synchronize();
   rank_ = transport.rank();
@@ -102,13 +122,44 @@ Tensor CollectiveCall::finish(Transport::Started& started) {
 }
 
 Tensor CollectiveCall::result() {
+  if (landing_ == Moves::Landing::anyhow) {
+    Tensor result = flat(y_.device() == staging_.device() ? y_ : staged(y_));
+    add_up(result);
+    staging_ = std::move(result);
+  }
   if (!sources_.empty() && y_.device() != staging_.device()) y_.copy_from(staging_.reshape(y_.shape()));
   y_.set_origin(origin_);
   return y_;
 }
 
+// Between two bytes at which a rank's bytes begin or end, the same ranks' bytes lie on each other.
+void CollectiveCall::add_up(Tensor& result) {
+  std::vector<size_t> borders;
+  for (const int source : sources_) {
+    const auto r = static_cast<size_t>(source);
+    borders.insert(borders.end(), {places_[r], places_[r] + moves_.of_peers[r].size()});
+  }
+  std::sort(borders.begin(), borders.end());
+  std::vector<const std::byte*> peers(places_.size());
+  Moves::List<int> here;
+  for (size_t i = 0; i + 1 < borders.size(); ++i) {
+    const size_t first = borders[i], bytes = borders[i + 1] - first;
+    here.clear();
+    for (const int source : sources_) {
+      const auto r = static_cast<size_t>(source);
+      if (bytes == 0 || first < places_[r] || first >= places_[r] + moves_.of_peers[r].size()) continue;
+      here.push_back(source);
+      peers[r] = staging_.data<std::byte>() + moves_.to[r] + (first - places_[r]);
+    }
+    if (here.empty()) continue;
+    const Fold fold{here, call_.op, staging_.dtype(), staging_.device(), true};
+    fold.write({0, bytes, peers}, 0, static_cast<int64_t>(bytes / size_of(staging_.dtype())),
+               result.mutate<std::byte>() + first);
+  }
+}
+
 void CollectiveCall::read(const Transport::Part& part) {
-  if (folds_)
+  if (landing_ == Moves::Landing::on_each_other)
     fold(part);
   else
     for (const int source : sources_) copy(part, source);

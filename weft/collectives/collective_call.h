@@ -11,12 +11,17 @@ namespace weft {
 
 class CollectiveCall {
  public:
-  // What moves, in bytes: Transport::Ranges, and where in the result each rank's bytes are. If bytes of several ranks
-  // are at the beginning, the result is their reduction. Nothing else overlaps.
+  // What moves, in bytes: Transport::Ranges, and where in the result each rank's bytes land. Where bytes of several
+  // ranks land on the same place, the result is their reduction.
   struct Moves {
     template <class T> using List = std::vector<T, pool::Allocator<T>>;  // by rank
     List<Transport::Range> of_peers, by_peers;
     List<size_t> to;
+
+    // How the bytes of the ranks land in a result of so many bytes: all on the whole of it, or side by side so that
+    // they fill it, as in all verbs of verbs.h, or in any other way.
+    enum class Landing : uint8_t { nothing, on_each_other, side_by_side, anyhow };
+    Landing landing(size_t bytes_of_result) const;
   };
 
   // `longest` is the largest number of bytes that any rank exposes.
@@ -39,18 +44,21 @@ class CollectiveCall {
   void fold(const Transport::Part& part);
   Fold fold_for(int reader, std::span<const int> ranks) const;
   Tensor result();
+  void add_up(Tensor& result);
 
   Call call_;
   Origin origin_;  // of the result
   Tensor x_;
   size_t longest_;
   Tensor y_;
-  Tensor staging_;                // y_, or host memory if the transport does not expose the memory of y's device
+  Tensor staging_;                // where bytes land: y_, or host memory if the transport does not expose y's device
   bool must_synchronize_ = true;  // whether to wait for the card before peers read its memory, and after reading theirs
   Moves moves_;
   Moves::List<int> sources_;  // the ranks of which this one reads anything
-  bool folds_ = false;
-  int rank_ = 0;  // in the group of the transport
+  Moves::Landing landing_;
+  Moves::List<size_t> places_;  // if they land anyhow, they are received one after the other, and then put here
+  size_t received_ = 0;         // so many bytes
+  int rank_ = 0;                // in the group of the transport
 };
 
 // Writes the reduction of x over all ranks to y, by `Transport::combine`, or in any order.

@@ -20,41 +20,59 @@ using namespace placement_letters;
 // the gradients of all ranks are NaN, too.
 Var all_reduce_extreme(const Var& x, Communicator& comm, ReduceOp op, Site site) {
   announce(all_reduce_extreme_op.name, x, comm, site);
-  check_movable(all_reduce_extreme_op, x, comm);
+  check_movable(all_reduce_extreme_op, x, comm, Passage::nonlinear);
   const auto pullback = [=, &comm](const Var& g, const Var& y) {
     const Tensor attained = equal(x.value(), y.value()).to(x.dtype());
     const Tensor owners = comm.all_reduce(attained, ReduceOp::sum, site);
-    return all_reduce(g, comm, ReduceOp::sum, site) * (constant_like(attained, x) / replicated_constant(owners));
+    return all_reduce(g, comm, ReduceOp::sum, site) *
+           (constant_like(attained, x) / with_placement(constant_like(owners, x), comm, C));
   };
-  return with_placement(record(all_reduce_extreme_op, comm.all_reduce(x.value(), op, site), from(x, pullback)), comm,
-                        R);
+  return collective_result(record(all_reduce_extreme_op, comm.all_reduce(x.value(), op, site), from(x, pullback)), comm,
+                           R);
 }
 
 // The product of the other ranks is computed without division, so the gradient is exact for zeros.
 Var all_reduce_product(const Var& x, Communicator& comm, Site site) {
   announce(all_reduce_product_op.name, x, comm, site);
   expect_placement(all_reduce_product_op.name, x, comm, {V},
-                   "all ranks hold this value already; take its power instead");
+                   "all ranks hold this value already; take its power instead", Passage::nonlinear);
   const auto pullback = [=, &comm](const Var& g) {
     const Var all = as_varying(all_gather(reshape(x, x.shape().with_inserted(0, 1)), comm, site), comm);
     const int64_t me = comm.rank().value;
     const Var others = concat({slice(all, 0, 0, me), slice(all, 0, me + 1, comm.size())}, 0);
     return all_reduce(g, comm, ReduceOp::sum, site) * prod(others, 0);
   };
-  return with_placement(
+  return collective_result(
       record(all_reduce_product_op, comm.all_reduce(x.value(), ReduceOp::product, site), from(x, pullback)), comm, R);
 }
 
 }  // namespace
 
+static const char* const counted_once_per_rank =
+    "all ranks hold this value already, so it would be counted once per rank";
+
 void check_summable(const Op& op, const Var& x, const Communicator& comm) {
   require(x.defined(), op.name, ": the input is an empty Var");
-  expect_placement(op.name, x, comm, {P, V}, "all ranks hold this value already, so it would be counted once per rank");
+  expect_placement(op.name, x, comm, {P, V}, counted_once_per_rank, Passage::sum);
 }
-void check_movable(const Op& op, const Var& x, const Communicator& comm) {
+void check_reducible(const Op& op, const Var& x, const Communicator& comm, Passage passage) {
+  require(x.defined(), op.name, ": the input is an empty Var");
+  const bool term = has_placements(x) && placement_of(x, comm) == P;
+  expect_placement(op.name, x, comm, {V},
+                   term ? "a rank holds a term of a pending sum; take the sum of the terms" : counted_once_per_rank,
+                   passage);
+}
+void check_movable(const Op& op, const Var& x, const Communicator& comm, Passage passage) {
   require(x.defined(), op.name, ": the input is an empty Var");
   expect_placement(op.name, x, comm, {R, V},
-                   "complete a Partial sum with all_reduce or reduce_scatter first, vary() an Invariant value");
+                   "complete a Partial sum with all_reduce or reduce_scatter first, vary() an Invariant value",
+                   passage);
+}
+
+Var as_gradient(const Var& result, const Shape& shape) {
+  if (result.shape() == shape) return result;
+  if (result.size() == 0) return replicated_constant(Tensor::zeros(shape, result.dtype(), result.device()));
+  return pad(result, 0, 0, shape[0] - result.shape()[0]);
 }
 
 Var all_reduce(const Var& x, Communicator& comm, ReduceOp op, Site site) {
@@ -107,24 +125,24 @@ Var shift(const Var& x, int by, Communicator& comm, Site site) {
 }
 
 Var send(const Var& x, GroupRank to, Communicator& comm, Site site) {
-  check_movable(send_op, x, comm);
+  check_movable(send_op, x, comm, Passage::message);
   comm.send(x.value(), to, site);
   const auto pullback = [=, &comm, tape = x.tape()](const Var&) {
     return receive(*tape, x.shape(), x.dtype(), x.device(), to, comm, site);
   };
-  return with_placement(record(send_op, Tensor({0}, x.dtype(), x.device()), from(x, pullback)), comm, V);
+  return collective_result(record(send_op, Tensor({0}, x.dtype(), x.device()), from(x, pullback)), comm, V);
 }
 Var receive(Tape& tape, const Shape& shape, DType dtype, Device device, GroupRank source, Communicator& comm,
             Site site) {
   const Var message = tape.constant(Tensor({0}, dtype, device));  // gives the op an input on the tape
   const auto pullback = [=, &comm](const Var& g) { return send(g, source, comm, site); };
-  return with_placement(record(receive_op, comm.receive(shape, dtype, device, source, site), from(message, pullback)),
-                        comm, V);
+  return collective_result(
+      record(receive_op, comm.receive(shape, dtype, device, source, site), from(message, pullback)), comm, V);
 }
 
 Var scan(const Var& x, Communicator& comm, ReduceOp op, Site site) {
   if (op == ReduceOp::sum || op == ReduceOp::mean) return run_linear(Scan{op}, x, comm, site);
-  check_movable(linear_op<Scan>, x, comm);
+  check_movable(linear_op<Scan>, x, comm, Passage::nonlinear);
   const Var all = as_varying(all_gather(reshape(x, x.shape().with_inserted(0, 1)), comm, site), comm);
   const Var before = slice(all, 0, 0, comm.rank().value + 1);
   switch (op) {

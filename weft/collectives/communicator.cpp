@@ -3,7 +3,10 @@
 #include "weft/collectives/communicator.h"
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 #include <limits>
+#include <map>
 #include <numeric>
 
 #include "weft/collectives/run_ranks.h"
@@ -11,10 +14,32 @@
 
 namespace weft {
 
-Communicator::Communicator(std::unique_ptr<Transport> transport, Reductions reductions)
-    : transport_(std::move(transport)), reductions_(reductions), everyone_(static_cast<size_t>(transport_->size())) {
-  std::iota(everyone_.begin(), everyone_.end(), 0);
+static Partition::Ranks ranks_of(const Transport& transport) {
+  Partition::Ranks ranks;
+  for (int r = 0; r < transport.size(); ++r) ranks.push_back(transport.global({r}).value);
+  return ranks;
 }
+
+static Partition::Ranks everyone(const Transport& transport) {
+  Partition::Ranks ranks(static_cast<size_t>(transport.size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+Communicator::Communicator(std::unique_ptr<Transport> transport, Reductions reductions)
+    : transport_(std::move(transport)),
+      reductions_(reductions),
+      job_(std::make_shared<JobGroups>()),
+      partition_(job_->add(Partition({ranks_of(*transport_)}, 0))),
+      everyone_(everyone(*transport_)) {}
+
+Communicator::Communicator(std::unique_ptr<Transport> transport, const Communicator& parent,
+                           std::shared_ptr<const Partition> partition)
+    : transport_(std::move(transport)),
+      reductions_(parent.reductions_),
+      job_(parent.job_),
+      partition_(std::move(partition)),
+      everyone_(everyone(*transport_)) {}
 
 Tensor nothing_like(const Tensor& x) {
   Tensor nothing({0}, x.dtype(), x.device());
@@ -113,9 +138,33 @@ Rows Communicator::rows_of(int64_t mine, Site site) {
   return Rows(all.begin(), all.end());
 }
 
+// Every rank learns what all have chosen, and so the groups of all.
 std::unique_ptr<Communicator> Communicator::split(int color, int key, Site site) {
+  const std::array<int, 2> mine{color, key};
+  std::map<int, std::multimap<int, int>> groups;  // by color, ranks by key
+  const auto read = [&](const Transport::Part& part) {
+    for (int r = 0; r < size(); ++r) {
+      std::array<int, 2> theirs;
+      std::memcpy(&theirs, part.peers[static_cast<size_t>(r)], sizeof theirs);
+      if (theirs[0] >= 0) groups[theirs[0]].emplace(theirs[1], global({r}).value);
+    }
+  };
+  transport_->expose(describe(Verb::split, site), std::as_bytes(std::span(&mine, 1)), sizeof mine, read);
   std::unique_ptr<Transport> group = transport_->split(color, key, site);
-  return group ? std::make_unique<Communicator>(std::move(group), reductions_) : nullptr;
+  if (!group) return nullptr;
+  std::vector<Partition::Ranks> ranks;
+  for (const auto& [_, members] : groups) {
+    ranks.emplace_back();
+    for (const auto& [key_of_rank, rank] : members) ranks.back().push_back(rank);
+  }
+  const auto me = static_cast<size_t>(std::distance(groups.begin(), groups.find(color)));
+  const bool all_again = size() > 1 && ranks.size() == 1 && ranks[0] == ranks_of(*transport_);
+  return std::unique_ptr<Communicator>(
+      new Communicator(std::move(group), *this, all_again ? partition_ : job_->add(Partition(std::move(ranks), me))));
+}
+
+std::unique_ptr<Communicator> Communicator::duplicate(Site site) {
+  return std::unique_ptr<Communicator>(new Communicator(transport_->split(0, 0, site), *this, partition_));
 }
 
 void run_ranks(int n, const std::function<void(Communicator&)>& body) {

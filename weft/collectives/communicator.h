@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 
+#include "weft/collectives/job_groups.h"
 #include "weft/collectives/pending.h"
 #include "weft/collectives/unfinished.h"
 #include "weft/collectives/verbs.h"
@@ -28,6 +29,9 @@ class Communicator {  // must outlive the tapes it is used on, and the collectiv
   GroupRank rank() const { return {transport_->rank()}; }
   int size() const { return transport_->size(); }
   GlobalRank global(GroupRank rank) const { return transport_->global(rank); }
+  // The groups of all ranks that were made together with this one, and all groups of the job that exist now.
+  const std::shared_ptr<const Partition>& partition() const { return partition_; }
+  const JobGroups& job_groups() const { return *job_; }
   std::string description() const { return transport_->description(); }
   std::string choices() const { return transport_->choices(); }
   std::string busy_with(const std::string& what) { return transport_->busy_with(what); }  // see Busy
@@ -107,7 +111,7 @@ class Communicator {  // must outlive the tapes it is used on, and the collectiv
   // `split` makes groups of the ranks that give the same color, ordered by key and then by rank; null for a negative
   // color. `duplicate` makes another group of all ranks.
   std::unique_ptr<Communicator> split(int color, int key = 0, Site site = Site::here());
-  std::unique_ptr<Communicator> duplicate(Site site = Site::here()) { return split(0, 0, site); }
+  std::unique_ptr<Communicator> duplicate(Site site = Site::here());
 
   // `allocate_shown` gives memory for tensors that peers can read in place. `allocate_common` gives memory that all
   // ranks share, zeros at first, such as for the result of an all_reduce; empty if the ranks cannot share memory. All
@@ -121,7 +125,7 @@ class Communicator {  // must outlive the tapes it is used on, and the collectiv
   // Calls `body` with what a collective that may be a sum needs besides its plan: which rank reads which, and which
   // bytes of every x each rank reads where sums are divided among ranks. It gets nothing for others.
   template <class Verb, class Body> auto with_reads(const Verb& verb, const Tensor& x, const Body& body) const {
-    if constexpr (Verb::by_rows && Verb::sums) {
+    if constexpr (Slicing<Verb>) {
       const auto parts = slices(verb, x);
       const auto everything = [](int, int) { return true; };
       return body(Transport::Reads(everything), std::span<const Transport::Range>(parts));
@@ -136,6 +140,8 @@ class Communicator {  // must outlive the tapes it is used on, and the collectiv
   // The collective on this rank, from the portions of its verb.
   template <class Verb> CollectiveCall plan(const Verb& verb, Tensor x, Site site) const;
 
+  // Error unless rank `reader` can read this portion of x here.
+  template <class Verb> void check_portion(const Verb& verb, const Portion& portion, int reader, const Tensor& x) const;
   // The verb with counts of rows, checked against x: the given ones, or equal ones.
   template <class Verb> Verb with_counts_of(Verb verb, const Tensor& x) const;
   AllToAll with_counts_of(AllToAll verb, const Tensor& x) const;
@@ -145,8 +151,13 @@ class Communicator {  // must outlive the tapes it is used on, and the collectiv
   void check_rank(const char* verb, GroupRank rank) const;
   void check_reducible(const Tensor& x, ReduceOp op) const;
 
+  Communicator(std::unique_ptr<Transport> transport, const Communicator& parent,
+               std::shared_ptr<const Partition> partition);
+
   std::unique_ptr<Transport> transport_;
   Reductions reductions_;
+  std::shared_ptr<JobGroups> job_;
+  std::shared_ptr<const Partition> partition_;
   CollectiveCall::Moves::List<int> everyone_;  // 0, 1, ..., size - 1
 };
 
@@ -179,6 +190,16 @@ CollectiveCall::Moves::List<Transport::Range> Communicator::slices(const Verb& r
   return slices;
 }
 
+template <class Verb>
+void Communicator::check_portion(const Verb& verb, const Portion& portion, int reader, const Tensor& x) const {
+  const auto [from, count, to] = portion;
+  require(!Verb::by_rows || x.shape().rank() > 0, Verb::op_name, ": a scalar has no axis 0; reshape it to (1)");
+  const int64_t units = Verb::by_rows ? std::min(verb.exposed(rank().value), x.shape()[0]) : 1;
+  const bool fits = from >= 0 && to >= 0 && count <= units - from && (Verb::by_rows || to == 0);
+  require(count == 0 || fits, Verb::op_name, ": rank ", reader, " of the group reads ", count, " from ", from,
+          " on of ", units, Verb::by_rows ? " rows" : " whole tensor");
+}
+
 template <class Verb> CollectiveCall Communicator::plan(const Verb& requested, Tensor x, Site site) const {
   const Verb verb = with_counts_of(requested, x);
   const int me = rank().value;
@@ -190,18 +211,24 @@ template <class Verb> CollectiveCall Communicator::plan(const Verb& requested, T
   for (int r = 0; r < size(); ++r) {
     const Portion in = verb.portion(me, r), out = verb.portion(r, me);
     const auto bytes = [&](int64_t n) { return static_cast<size_t>(n) * unit; };
+    if (verb.verb() == weft::Verb::custom) check_portion(verb, out, r, x);
     moves.of_peers.push_back({bytes(in.from), bytes(in.from + in.count)});
     moves.by_peers.push_back({bytes(out.from), bytes(out.from + out.count)});
     moves.to.push_back(bytes(in.to));
-    units = std::max(units, sum_of_extents({in.to, in.count}));
+    if (in.count > 0) units = std::max(units, sum_of_extents({in.to, in.count}));
     const Shape exposed = Verb::by_rows ? x.shape().with(0, verb.exposed(r)) : x.shape();
     longest = std::max(longest, static_cast<size_t>(exposed.size()) * size_of(x.dtype()));
   }
   const Shape shape = Verb::by_rows ? x.shape().with(0, units) : x.shape();
-  double nothing = 0;  // what the result is if this rank reads nothing
-  if constexpr (Reducing<Verb> && !Verb::sums) nothing = units > 0 ? 0 : reduction_of_nothing(verb.op, x.dtype());
-  Tensor y = units > 0 ? Tensor(shape, x.dtype(), x.device()) : Tensor::full(shape, nothing, x.dtype(), x.device());
-  const Call call = describe_call(requested, x, site);
+  using Landing = CollectiveCall::Moves::Landing;
+  const auto landing = moves.landing(static_cast<size_t>(shape.size()) * size_of(x.dtype()));
+  const bool filled = landing == Landing::side_by_side || landing == Landing::on_each_other;
+  require(landing != Landing::anyhow || reduction_of(verb) != ReduceOp::mean, Verb::op_name,
+          ": a mean is taken of portions that are all of the result; take the sum");
+  double nothing = 0;  // what the result is where this rank reads nothing
+  if constexpr (Reducing<Verb> && !Verb::sums) nothing = filled ? 0 : reduction_of_nothing(verb.op, x.dtype());
+  Tensor y = filled ? Tensor(shape, x.dtype(), x.device()) : Tensor::full(shape, nothing, x.dtype(), x.device());
+  const Call call = describe_call(requested, x, size(), site);
   if (verb.exposed(me) == 0) x = nothing_like(x);
   return CollectiveCall(call, std::move(x), longest, std::move(y), std::move(moves));
 }

@@ -1,5 +1,7 @@
 #include "weft/collectives/group_placement.h"
 
+#include <algorithm>
+
 #include "weft/engine/tape/observer.h"
 #include "weft/engine/tape/record.h"
 
@@ -16,34 +18,102 @@ Var same_values(const Op& op, const Var& x) {
   return record(op, x.value(), from(x, [](const Var& g) { return g; }));
 }
 
-int group_index(Tape& tape, const Communicator& comm) {
-  const int known = tape.group(&comm);
-  if (known >= 0) return known;
-  Tape::Members members;
-  for (int r = 0; r < comm.size(); ++r) members.push_back(comm.global({r}).value);
-  return tape.group(&comm, std::move(members));
+// The group's index on this tape, which learns of all groups when it meets the first, and uses this one from now on.
+int index_of(Tape& tape, const Communicator& comm) {
+  int index = tape.group(*comm.partition());
+  if (index < 0) {
+    index = tape.learn(comm.partition());
+    const std::vector<Tape::Group> others = comm.job_groups().all();
+    if (tape.groups() + static_cast<int>(others.size()) <= Placements::max_groups)
+      for (const Tape::Group& other : others)
+        if (tape.group(*other) < 0) tape.learn(other);
+  }
+  tape.use_group(index);
+  return index;
+}
+
+// The table in the header, for one group among `others` and a collective over `called`.
+enum class Relation : uint8_t { axis, inside, other };
+Relation relation(const Partition& others, const Partition& called) {
+  const bool trivial = called.is_of_single_ranks() || others.is_of_single_ranks();
+  if (trivial || others.is_axis_beside(called)) return Relation::axis;
+  return others.is_inside(called) ? Relation::inside : Relation::other;
+}
+
+// What is known of a value over a group of which only some ranks, or other ranks, took part.
+Placement beyond(Placement before) { return before == R || before == C || before == V ? V : unknown; }
+
+bool passes(Placement placement, Relation relation, Placement over_called, Passage passage) {
+  if (passage == Passage::message) return false;
+  if (relation == Relation::axis) return placement == I || passage != Passage::nonlinear;
+  if (relation == Relation::other) return false;
+  return placement == I ? over_called == I : passage == Passage::sum;
+}
+
+void expect_to_pass(const std::string& op, const Var& x, const Communicator& comm, Passage passage) {
+  const Tape& tape = *x.tape();
+  const int called = tape.group(*comm.partition());
+  for (int group = 0; group < tape.groups(); ++group) {
+    const Placement placement = x.placements().in(group);
+    const Partition& partition = tape.partition(group);
+    if (group == called || partition.mine().size() == 1 || (placement != I && placement != P)) continue;
+    if (passes(placement, relation(partition, *comm.partition()), x.placements().in(called), passage)) continue;
+    const std::string ranks = text(partition.mine());
+    fail({op, ": its input is ", text(placement), " over ranks ", ranks, ", and would not be after a collective over ",
+          text(comm.partition()->mine()), "; first ",
+          placement == I ? "vary() it" : "complete the pending sum with all_reduce or reduce_scatter", " over ranks ",
+          ranks});
+  }
 }
 
 }  // namespace
 
-void declare_group(Tape& tape, const Communicator& comm) { group_index(tape, comm); }
+void declare_group(Tape& tape, const Communicator& comm) { index_of(tape, comm); }
 
-bool has_placements(const Var& x) { return x.tape() && x.tape()->follows_placements(); }
+bool has_placements(const Var& x) {
+  return x.tape() ? x.tape()->follows_placements() : x.placements().elsewhere() != unknown;
+}
 
 Placement placement_of(const Var& x, const Communicator& comm) {
-  return x.tape() ? x.placements().in(group_index(*x.tape(), comm)) : x.placements().elsewhere();
+  const int index = x.tape() ? x.tape()->group(*comm.partition()) : -1;
+  return index < 0 ? x.placements().elsewhere() : x.placements().in(index);
 }
 
 Var with_placement(const Var& x, const Communicator& comm, Placement placement) {
-  return has_placements(x) ? with_placements(x, x.placements().with(group_index(*x.tape(), comm), placement)) : x;
+  if (x.tape()) index_of(*x.tape(), comm);
+  return placement_of(x, comm) == placement ? x : collective_result(x, comm, placement);
+}
+
+Var collective_result(const Var& y, const Communicator& comm, Placement placement) {
+  if (!has_placements(y)) return y;
+  const Partition& called = *comm.partition();
+  const Placements before = y.placements();
+  // What the whole job holds equally, any group holds that the tape meets later.
+  const bool equal = (placement == R || placement == C) && comm.job_groups().is_whole(comm.partition());
+  const Placement elsewhere = called.is_of_single_ranks() ? before.elsewhere()
+                              : equal                     ? placement
+                                                          : beyond(before.elsewhere());
+  Placements after(elsewhere);
+  if (Tape* tape = y.tape()) {
+    const int index = index_of(*tape, comm);
+    for (int group = 0; group < tape->groups(); ++group) {
+      const Relation to_called = group == index ? Relation::inside : relation(tape->partition(group), called);
+      after = after.with(group, to_called == Relation::inside ? placement
+                                : to_called == Relation::axis ? before.in(group)
+                                                              : beyond(before.in(group)));
+    }
+  }
+  return with_placements(y, after);
 }
 
 void expect_placement(const std::string& op, const Var& x, const Communicator& comm,
-                      std::initializer_list<Placement> allowed, const char* advice) {
+                      std::initializer_list<Placement> allowed, const char* advice, Passage passage) {
   if (!has_placements(x)) return;
+  if (x.tape()) index_of(*x.tape(), comm);
   const Placement placement = placement_of(x, comm);
-  for (const Placement s : allowed)
-    if (s == placement || (placement == Placement::constant && (s == R || s == I))) return;
+  const bool fits = std::any_of(allowed.begin(), allowed.end(),
+                                [&](Placement s) { return s == placement || (placement == C && (s == R || s == I)); });
+  if (fits) return x.tape() ? expect_to_pass(op, x, comm, passage) : void();
   std::string names;
   for (const Placement s : allowed) names += (names.empty() ? "" : " or ") + text(s);
   fail({op, ": its input is ", text(placement), " over ", comm.description(), ", but ", names, " is needed; ",

@@ -19,15 +19,25 @@ template <class Verb> inline const CollectiveOp linear_op{Verb::op_name};
 // Checks the input of a sum over ranks, which must be Partial or Varying: a value that all ranks hold would be counted
 // once per rank.
 void check_summable(const Op& op, const Var& x, const Communicator& comm);
+// Checks the input of a mean, a maximum or another reduction of what ranks hold, which must be Varying: a rank holds a
+// term of a Partial value, and not a value.
+void check_reducible(const Op& op, const Var& x, const Communicator& comm, Passage passage);
 // Checks the input of a collective that moves data: a Partial value must be summed before, and an Invariant value
 // varied.
-void check_movable(const Op& op, const Var& x, const Communicator& comm);
+void check_movable(const Op& op, const Var& x, const Communicator& comm, Passage passage = Passage::linear);
 
 template <class Verb> void check_input(const Verb& verb, const Var& x, const Communicator& comm) {
+  const ReduceOp op = reduction_of(verb);
+  const bool linear = op == ReduceOp::sum || op == ReduceOp::mean;
   if constexpr (Reducing<Verb>)
-    require(!x.tracked() || verb.op == ReduceOp::sum || verb.op == ReduceOp::mean, Verb::op_name, ": the ", verb.op,
-            " has no gradient here; ", Verb::instead);
-  (Verb::sums ? check_summable : check_movable)(linear_op<Verb>, x, comm);
+    require(!x.tracked() || linear, Verb::op_name, ": the ", op, " has no gradient here; ", Verb::instead);
+  const Passage passage = linear ? Passage::linear : Passage::nonlinear;
+  if constexpr (!Verb::sums)
+    check_movable(linear_op<Verb>, x, comm, passage);
+  else if (op == ReduceOp::sum)
+    check_summable(linear_op<Verb>, x, comm);
+  else
+    check_reducible(linear_op<Verb>, x, comm, passage);
 }
 
 // The verb with explicit counts of rows where its adjoint cannot derive them, because not every rank has the rows.
@@ -46,22 +56,35 @@ template <class Verb> Var cotangent_of_sum(const Verb& verb, const Var& g, const
   return g * (1.0 / std::max(terms(verb, comm.rank().value, comm.size()), 1));
 }
 
-// The gradient of an input of this shape, from the result of the adjoint. A rank whose rows nobody reads, such as one
-// to which a root scatters, gets none back.
-inline Var as_gradient(const Var& result, const Shape& shape) {
-  if (result.shape() == shape) return result;
-  return replicated_constant(Tensor::zeros(shape, result.dtype(), result.device()));
+// The gradient of an input of this shape, from the result of the adjoint. It ends with the last row that anybody reads;
+// a rank whose rows nobody reads, such as one to which a root scatters, gets none back.
+Var as_gradient(const Var& result, const Shape& shape);
+
+// An adjoint that is not the transpose would give wrong gradients. The library's verbs are tested, a program's own are
+// checked whenever they are recorded.
+template <class Verb> void expect_transpose(const Verb& verb, const Communicator& comm) {
+  if (verb.verb() != weft::Verb::custom) return;
+  const auto adjoint = verb.adjoint();
+  const auto transposes = [&](int reader, int source) {
+    const Portion there = verb.portion(reader, source), back = adjoint.portion(source, reader);
+    return there.count == back.count && (there.count == 0 || (there.from == back.to && there.to == back.from));
+  };
+  const int me = comm.rank().value;
+  for (int r = 0; r < comm.size(); ++r)
+    require(transposes(me, r) && transposes(r, me), Verb::op_name, ": its adjoint is not its transpose: what rank ", me,
+            " and rank ", r, " of the group exchange does not go back to where it came from");
 }
 
 template <class Verb> Var run_linear(const Verb& requested, const Var& x, Communicator& comm, Site site) {
   announce(Verb::op_name, x, comm, site);
   check_input(requested, x, comm);
+  expect_transpose(requested, comm);
   const Verb verb = with_explicit_rows(requested, x, comm);
   const auto pullback = [=, &comm, shape = x.shape()](const Var& g) {
     return as_gradient(run_linear(verb.adjoint(), cotangent_of_sum(verb, g, comm), comm, site), shape);
   };
   const Var result = record(linear_op<Verb>, comm.run(verb, x.value(), site), from(x, pullback));
-  return with_placement(result, comm, Verb::result);
+  return collective_result(result, comm, Verb::result);
 }
 
 }  // namespace weft

@@ -25,15 +25,15 @@ Var vary(const Var& x, Communicator& comm, Site site) {
   expect_placement("vary", x, comm, {I}, "only Invariant values need it");
   const Var y =
       record(vary_op, x.value(), from(x, [=, &comm](const Var& g) { return all_reduce_equal(g, comm, site); }));
-  return with_placement(y, comm, R);
+  return collective_result(y, comm, R);
 }
 
 Var all_reduce_equal(const Var& x, Communicator& comm, Site site) {
   announce(all_reduce_equal_op.name, x, comm, site);
-  expect_placement("all_reduce_equal", x, comm, {P, V}, "its value is complete on every rank already");
+  expect_placement("all_reduce_equal", x, comm, {P, V}, "its value is complete on every rank already", Passage::sum);
   const Var y = record(all_reduce_equal_op, comm.all_reduce(x.value(), ReduceOp::sum, site),
                        from(x, [=, &comm](const Var& g) { return vary(g, comm, site); }));
-  return with_placement(y, comm, I);
+  return collective_result(y, comm, I);
 }
 
 Var all_gather_equal(const Var& x, const Rows& rows, Communicator& comm, Site site) {
@@ -41,7 +41,7 @@ Var all_gather_equal(const Var& x, const Rows& rows, Communicator& comm, Site si
   expect_placement("all_gather_equal", x, comm, {V}, "its value is complete on every rank already");
   const Var y = record(all_gather_equal_op, comm.all_gather_v(x.value(), rows, site),
                        from(x, [=, &comm](const Var& g) { return own_rows(g, rows, comm, site); }));
-  return with_placement(y, comm, I);
+  return collective_result(y, comm, I);
 }
 
 Var own_rows(const Var& x, const Rows& rows, Communicator& comm, Site site) {
@@ -54,14 +54,14 @@ Var own_rows(const Var& x, const Rows& rows, Communicator& comm, Site site) {
   const Var y = record(own_rows_op, x.value().slice(begin, begin + count), from(x, [=, &comm](const Var& g) {
                          return equal_cotangents ? all_gather_equal(g, rows, comm, site) : padded_rows(g, rows, comm);
                        }));
-  return with_placement(y, comm, V);
+  return collective_result(y, comm, V);
 }
 
 Var padded_rows(const Var& x, const Rows& rows, Communicator& comm) {
   expect_placement("padded_rows", x, comm, {V}, "only a rank's own rows can be a part of a sum of all ranks' rows");
   const int64_t before = rows_before(rows, comm.rank().value);
-  return with_placement(pad(x, 0, before, total_rows(rows) - before - rows[static_cast<size_t>(comm.rank().value)]),
-                        comm, P);
+  return collective_result(pad(x, 0, before, total_rows(rows) - before - rows[static_cast<size_t>(comm.rank().value)]),
+                           comm, P);
 }
 
 Var keep_on(const Var& x, GroupRank rank, Communicator& comm) {
@@ -70,14 +70,14 @@ Var keep_on(const Var& x, GroupRank rank, Communicator& comm) {
   const Var y = record(
       keep_on_op, comm.rank() == rank ? x.value() : Tensor::zeros(x.shape(), x.dtype(), x.device()),
       from(x, [=, &comm](const Var& g) { return equal_cotangents ? as_invariant(g, comm) : keep_on(g, rank, comm); }));
-  return with_placement(y, comm, P);
+  return collective_result(y, comm, P);
 }
 
 Var as_invariant(const Var& x, Communicator& comm) {
   expect_placement("as_invariant", x, comm, {R},
                    "all_reduce_equal and all_gather_equal make an Invariant value of others");
   const Var y = record(as_invariant_op, x.value(), from(x, [&comm](const Var& g) { return keep_on(g, {0}, comm); }));
-  return with_placement(y, comm, I);
+  return collective_result(y, comm, I);
 }
 
 }  // namespace weft

@@ -11,9 +11,11 @@ namespace {
 
 Var part_of_sum(const Var& sum_of_losses, Communicator& comm) {
   require(sum_of_losses.size() == 1, "share: a sum of losses is a scalar, not ", sum_of_losses.shape());
-  expect_placement("share", sum_of_losses, comm, {Placement::varying, Placement::partial},
-                   "what all ranks hold is no rank's own; keep_on(x, {0}, comm) counts it once");
-  return placement_of(sum_of_losses, comm) == Placement::partial ? sum_of_losses : as_partial(sum_of_losses, comm);
+  const bool whole = has_placements(sum_of_losses) && placement_of(sum_of_losses, comm) != Placement::partial;
+  expect_placement("share", sum_of_losses, comm, {Placement::varying},
+                   whole ? "what all ranks hold is no rank's own; keep_on(x, {0}, comm) counts it once"
+                         : "it is a part of a sum already, as what share returns, which must not be divided again");
+  return as_partial(sum_of_losses, comm);
 }
 
 }  // namespace

@@ -49,7 +49,7 @@ template <class Verb> class Halves final : public Started::State, public std::en
       state->adjoint_ = start(state->verb_.adjoint(), sum_cotangent, state->comm_, state->site_);
       return replicated_constant(token);
     };
-    return with_placement(record(wait_op, pending_.wait(), from(token, pullback)), comm_, Verb::result);
+    return collective_result(record(wait_op, pending_.wait(), from(token, pullback)), comm_, Verb::result);
   }
 
  private:
@@ -72,6 +72,7 @@ inline Var Started::wait() { return state_->wait(token_); }
 template <class Verb> Started start(const Verb& verb, const Var& x, Communicator& comm, Site site) {
   announce(Verb::op_name, x, comm, site);
   check_input(verb, x, comm);
+  expect_transpose(verb, comm);
   using State = Halves<Verb>;
   const auto state = std::allocate_shared<State>(pool::Allocator<State>(), verb, x, comm, site);
   return Started(state, state->token(x));

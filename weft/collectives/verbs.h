@@ -84,7 +84,7 @@ struct ReduceScatter {
   const Rows& agreed() const { return rows; }
   static constexpr const char* op_name = "reduce_scatter";
   static constexpr const char* instead = "take all_reduce and slice it";
-  static constexpr bool by_rows = true, divides = true, sums = true;
+  static constexpr bool by_rows = true, divides = true, sums = true, slices = true;
   static constexpr Placement result = Placement::varying;
 };
 
@@ -227,6 +227,11 @@ template <class Verb>
 concept HasRows = requires(Verb verb) {
   verb.rows;
 };
+// Every reader reads the same rows of all ranks.
+template <class Verb>
+concept Slicing = requires {
+  requires Verb::slices;
+};
 template <class Verb>
 concept Agreeing = requires(Verb verb) {
   verb.agreed();
@@ -236,23 +241,23 @@ template <class Verb> ReduceOp reduction_of(const Verb& verb) {
   if constexpr (Reducing<Verb>) return verb.op;
   return ReduceOp::sum;
 }
-// The call that a rank makes. Where the rows of inputs may differ between ranks, so may their extents.
-template <class Verb> Call describe_call(const Verb& verb, const Tensor& x, Site site) {
+// The call that a rank makes. Where the rows of inputs may differ between ranks, so may their extents; all ranks must
+// know the same counts of them.
+template <class Verb> Call describe_call(const Verb& verb, const Tensor& x, int ranks, Site site) {
   int root = -1;
   if constexpr (Rooted<Verb>) root = verb.root.value;
-  const Rows counts = [&] {
-    if constexpr (Agreeing<Verb>)
-      return Rows(verb.agreed());
-    else
-      return Rows();
-  }();
-  const bool uneven = Verb::by_rows && !Verb::sums && !counts.empty();
+  Rows counts;
+  if constexpr (Agreeing<Verb>)
+    counts = verb.agreed();
+  else if (Verb::by_rows && verb.verb() == weft::Verb::custom)
+    for (int r = 0; r < ranks; ++r) counts.push_back(verb.exposed(r));
+  const bool uneven = Verb::by_rows && (!Verb::sums || verb.verb() == weft::Verb::custom) && !counts.empty();
   const Call call = describe(verb.verb(), x, site, reduction_of(verb), root, uneven);
   return counts.empty() ? call : with_counts(call, counts);
 }
 // The number of terms of the sums that a rank gets.
 template <class Verb> int terms(const Verb& verb, int rank, int ranks) {
-  if (Verb::sums) return ranks;
+  if (Slicing<Verb>) return ranks;
   int count = 0;
   for (int source = 0; source < ranks; ++source) count += verb.portion(rank, source).count > 0;
   return count;

@@ -86,6 +86,11 @@ void Gradients::arrived(const Parameter& parameter, Tensor term, const Tape& tap
   hooks_(parameter, (*this)[parameter]);
 }
 
+void Gradients::begin_backward(Tape& tape) {
+  for (Gradients* part : parts_) part->begin_backward(tape);
+  begin_hooks_(tape);
+}
+
 void Gradients::passed_operation() {
   for (Gradients* part : parts_) part->passed_operation();
   between_hooks_();

@@ -38,6 +38,9 @@ class Gradients {
   // A hook that a hook adds first fires for the next parameter, or in the next backward.
   HookHandle after_accumulate(Hook hook) { return hooks_.add(std::move(hook)); }
 
+  // The hook fires at the beginning of every backward without a seed, which depends on the groups that the tape knows.
+  HookHandle before_backward(std::function<void(Tape&)> hook) { return begin_hooks_.add(std::move(hook)); }
+
   // The hook fires at the end of every backward, after the hooks of its parameters, and after backward has consumed the
   // tape, if it does.
   HookHandle after_backward(std::function<void()> hook) { return end_hooks_.add(std::move(hook)); }
@@ -83,6 +86,7 @@ class Gradients {
   Gradients& part_for(const Parameter& parameter) const;
   [[noreturn]] static void reject(const Parameter& parameter);
   void arrived(const Parameter& parameter, Tensor term, const Tape& tape, Placements leaf);
+  void begin_backward(Tape& tape);
   void passed_operation();
   void end_backward();
   bool has_end_hooks() const;
@@ -94,6 +98,7 @@ class Gradients {
   Takes takes_;
   Check check_;
   Hooks<const Parameter&, const Tensor&> hooks_;
+  Hooks<Tape&> begin_hooks_;
   Hooks<> between_hooks_, end_hooks_;
 };
 

@@ -23,6 +23,7 @@ Placement dual(Placement placement) {
 
 Placements Placements::duals() const {
   Placements result(dual(elsewhere()));
+  if (alike()) return result;
   for (int group = 0; group < max_groups; ++group)
     if (in(group) != elsewhere()) result = result.with(group, dual(in(group)));
   return result;

@@ -14,6 +14,8 @@
 //
 // A plain Tensor is unknown, and so is the result of an op on it and equal values. With one rank this has no effect.
 // With a group, collectives, seeds, and ops with Invariant or Partial inputs reject unknown placements.
+//
+// Varying claims nothing of the values, so it is true of any value whose gradient may be summed over the group.
 #include <cstdint>
 #include <string>
 
@@ -36,30 +38,36 @@ inline constexpr const char* how_to_place =
 // One placement for each group that a tape knows, and one for all other groups.
 class Placements {
  public:
-  static constexpr int max_groups = 3;
+  static constexpr int max_groups = 15;
 
   constexpr Placements() = default;
-  explicit constexpr Placements(Placement everywhere) : bits_(static_cast<uint16_t>(everywhere)) {}
+  explicit constexpr Placements(Placement everywhere) : bits_(static_cast<uint64_t>(everywhere)) {}
 
   Placement elsewhere() const { return static_cast<Placement>(bits_ & 15); }
   Placement in(int group) const {
-    const int own = bits_ >> (4 * group + 4) & 15;
+    const uint64_t own = bits_ >> shift(group) & 15;
     return own == 0 ? elsewhere() : static_cast<Placement>(own - 1);
   }
   Placements with(int group, Placement placement) const {
+    const uint64_t own = placement == elsewhere() ? 0 : static_cast<uint64_t>(placement) + 1;
     Placements result = *this;
-    result.bits_ = static_cast<uint16_t>((bits_ & ~(15 << (4 * group + 4))) | (static_cast<int>(placement) + 1)
-                                                                                  << (4 * group + 4));
+    result.bits_ = (bits_ & ~(uint64_t{15} << shift(group))) | own << shift(group);
     return result;
   }
+  bool alike() const { return bits_ < 16; }  // one placement for all groups
   bool anywhere(Placement placement) const {
-    return elsewhere() == placement || in(0) == placement || in(1) == placement || in(2) == placement;
+    if (elsewhere() == placement) return true;
+    for (uint64_t own = bits_ >> 4; own; own >>= 4)
+      if ((own & 15) == static_cast<uint64_t>(placement) + 1) return true;
+    return false;
   }
   Placements duals() const;
   bool operator==(const Placements&) const = default;
 
  private:
-  uint16_t bits_ = 0;  // four bits for elsewhere, then four per group: its placement plus one, or 0 if as elsewhere
+  static constexpr int shift(int group) { return 4 * group + 4; }
+
+  uint64_t bits_ = 0;  // four bits for elsewhere, then four per group: its placement plus one, or 0 if as elsewhere
 };
 
 // The algebraic properties of an op. A Partial input is accepted only where the op is linear in it.

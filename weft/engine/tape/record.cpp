@@ -38,7 +38,7 @@ Recording::Recording(const Op& op, Tensor value, std::span<const Var* const> inp
     tracked = tracked || (i < terms && input.tracked());
   }
   const bool placing = !tape || tape->mode_.placements, recording = !tape || tape->mode_.recording;
-  output_.placements_ = placing ? combined(op, inputs, terms, tape ? tape->group_count_ : 0) : Placements();
+  output_.placements_ = placing ? combined(op, inputs, terms, tape ? tape->groups() : 0) : Placements();
   if (!recording) tape->replay_skipped_ = tape->replay_skipped_ || always_;
   active_ = tape && recording && (tracked || always_);
   const bool exchanged = origins & 1;

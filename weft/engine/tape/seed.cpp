@@ -13,36 +13,49 @@ Tensor Tape::unit_seed(const Var& loss, const char* who) const {
   return Tensor::full(loss.shape(), 1 / holders(loss.placements(), who), loss.dtype(), loss.device());
 }
 
-static std::string text(const Tape::Members& ranks) {
-  std::string list;
-  for (const int rank : ranks) list += (list.empty() ? "{" : ", ") + std::to_string(rank);
-  return list + "}";
-}
+namespace {
+
+// A group of ranks over which a loss is not each rank's own.
+struct Holding {
+  const Partition* partition;
+  Placement placement;
+  const Partition::Ranks& ranks() const { return partition->mine(); }
+  bool has_all_of(const Holding& other) const {
+    return std::includes(ranks().begin(), ranks().end(), other.ranks().begin(), other.ranks().end());
+  }
+  bool beside(const Holding& other) const {
+    return partition->is_axis_beside(*other.partition) || other.partition->is_axis_beside(*partition);
+  }
+};
+
+}  // namespace
 
 // The number of ranks that hold the whole loss.
 double Tape::holders(Placements loss, const char* who) const {
-  double count = 1;
-  for (int i = 0; i < group_count_; ++i) {
-    const Members& mine = groups_[static_cast<size_t>(i)].members;
+  std::vector<Holding> holdings;
+  for (int i = 0; i < groups(); ++i) {
+    if (!uses_group(i) || loss.in(i) == Placement::varying) continue;
     if (loss.in(i) == Placement::unknown)
-      fail({who, ": the placement of the loss is unknown over ranks ", text(mine), "; ", how_to_place,
+      fail({who, ": the placement of the loss is unknown over ranks ", text(partition(i).mine()), "; ", how_to_place,
             ", or pass a seed"});
-    if (loss.in(i) == Placement::varying) continue;
-    bool largest = true;
-    for (int j = 0; j < group_count_; ++j) {
-      if (j == i || loss.in(j) == Placement::varying) continue;
-      const Members& other = groups_[static_cast<size_t>(j)].members;
-      Members shared;
-      std::set_intersection(mine.begin(), mine.end(), other.begin(), other.end(), std::back_inserter(shared));
-      const bool inside = shared.size() == mine.size(), around = shared.size() == other.size();
-      const bool nested = (inside || around) && loss.in(i) == loss.in(j);
-      if (shared.size() > 1 && !nested)
-        fail({who, ": the loss is ", text(loss.in(i)), " over ranks ", text(mine), " and ", text(loss.in(j)),
-              " over ranks ", text(other), ", so it is not known how often it counts; pass a seed"});
-      largest = largest && !(inside && (!around || j < i));
-    }
-    const bool whole = loss.in(i) == Placement::replicated || loss.in(i) == Placement::constant;
-    if (whole && largest) count *= static_cast<double>(mine.size());
+    if (partition(i).mine().size() > 1) holdings.push_back({&partition(i), loss.in(i)});
+  }
+  // Of groups that say the same, the largest is enough.
+  for (size_t i = 0; i < holdings.size(); ++i)
+    for (size_t j = holdings.size(); j-- > 0;)
+      if (j != i && holdings[i].placement == holdings[j].placement && holdings[i].has_all_of(holdings[j])) {
+        holdings.erase(holdings.begin() + static_cast<std::ptrdiff_t>(j));
+        i -= j < i;
+      }
+  double count = 1;
+  for (const Holding& one : holdings) {
+    for (const Holding& other : holdings)
+      if (&one != &other && !one.beside(other))
+        fail({who, ": the loss is ", text(one.placement), " over ranks ", text(one.ranks()), " and ",
+              text(other.placement), " over ranks ", text(other.ranks()),
+              ", so it is not known how often it counts; pass a seed"});
+    const bool whole = one.placement == Placement::replicated || one.placement == Placement::constant;
+    if (whole) count *= static_cast<double>(one.ranks().size());
   }
   return count;
 }

@@ -38,18 +38,17 @@ void Tape::reject_exchanged(const Tensor& x, const std::string& who) const {
         " of weft/collectives/collectives.h, or detach(x).value() where none are wanted"});
 }
 
-int Tape::group(const void* key) const {
-  for (int i = 0; i < group_count_; ++i)
-    if (groups_[static_cast<size_t>(i)].key == key) return i;
-  return -1;
+int Tape::group(const Partition& partition) const {
+  const auto found = std::find_if(groups_.begin(), groups_.end(),
+                                  [&](const KnownGroup& known) { return known.partition.get() == &partition; });
+  return found == groups_.end() ? -1 : static_cast<int>(found - groups_.begin());
 }
 
-int Tape::group(const void* key, Members members) {
-  require(group_count_ < Placements::max_groups, "tape: more than ", int{Placements::max_groups},
-          " groups of ranks on one tape");
-  std::sort(members.begin(), members.end());
-  groups_[static_cast<size_t>(group_count_)] = {key, std::move(members)};
-  return group_count_++;
+int Tape::learn(const Group& group) {
+  require(groups() < Placements::max_groups, "tape: more than ", int{Placements::max_groups},
+          " different groups of ranks on one tape; record on another tape what uses other groups");
+  groups_.push_back({group});
+  return groups() - 1;
 }
 
 Var Tape::constant(Tensor value) { return Var(slot_, -1, std::move(value), Placements(Placement::varying)); }
@@ -134,6 +133,7 @@ bool Tape::frozen(const Parameter& parameter) const {
 }
 
 void Tape::backward(const Var& loss, Gradients& into, Keep keep) {
+  into.begin_backward(*this);
   backward(loss, unit_seed(loss, "backward"), into, keep);
 }
 
@@ -143,7 +143,7 @@ void Tape::backward(const Var& of, const Tensor& seed, Gradients& into, Keep kee
   if (!of.tracked()) reject_exchanged(of.value(), "backward: the loss");
   // In a group even a rank with a constant loss runs backward, because other ranks wait for it, in the walk or at its
   // end.
-  const bool among_ranks = replays_ || group_count_ > 0 || into.has_end_hooks();
+  const bool among_ranks = replays_ || !groups_.empty() || into.has_end_hooks();
   require(of.tracked() || among_ranks, "backward: the loss depends on nothing that is watched, so it has no gradient");
   require(seed.shape() == of.shape() && seed.dtype() == of.dtype(), "backward: the seed is ", seed.dtype(), " ",
           seed.shape(), ", the loss ", of.dtype(), " ", of.shape());

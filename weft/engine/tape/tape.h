@@ -5,13 +5,13 @@
 // A Tape lists operations in the order in which the program ran them; backward walks the list from the end. That order
 // is the same on every rank of an SPMD program, so all ranks run the collectives of backward in the same order, too.
 // One thread uses a tape at a time; a program may use any number of tapes at once.
-#include <array>
 #include <memory>
 #include <vector>
 
 #include "weft/engine/tape/arena.h"
 #include "weft/engine/tape/gradients.h"
 #include "weft/engine/tape/op.h"
+#include "weft/engine/tape/partition.h"
 
 namespace weft {
 
@@ -37,7 +37,8 @@ class Tape {
   // with Keep::tape the tape can be walked again. Without a seed the loss must be a scalar, and its placement over a
   // group decides the seed, so that the objective is the same for all placements: 1 on every rank if the ranks' losses
   // are terms of the objective (Partial, Varying) or have equal gradients (Invariant), 1 / size if every rank holds the
-  // whole objective (Replicated). Of nested groups the largest counts; others count as the axes of a grid of ranks.
+  // whole objective (Replicated). Only groups that the program has used on this tape, or declared, count. Of nested
+  // groups the largest counts, and the axes of a grid count together.
   void backward(const Var& loss, Gradients& into, Keep keep = Keep::nothing);
   void backward(const Var& of, const Tensor& seed, Gradients& into, Keep keep = Keep::nothing);
 
@@ -47,13 +48,17 @@ class Tape {
   std::vector<Var> gradient(const Var& y, const std::vector<Var>& wrt, Graph graph = Graph::none);
   std::vector<Var> gradient(const Var& y, const Var& seed, const std::vector<Var>& wrt, Graph graph = Graph::none);
 
-  // The index of a group of ranks in the placements of this tape; -1 if the tape does not know the group yet. The
-  // second form adds a group. `key` is its identity; `members` are global ranks, this one among them.
-  using Members = std::vector<int, pool::Allocator<int>>;
-  int group(const void* key) const;
-  int group(const void* key, Members members);
-  int groups() const { return group_count_; }
-  const Members& members(int group) const { return groups_[static_cast<size_t>(group)].members; }
+  // The groups of ranks for which values have placements. A tape learns the groups that exist when it first meets one,
+  // since collectives over one group change placements over the others. `group` is the index of a group that this tape
+  // knows, or -1.
+  using Group = std::shared_ptr<const Partition>;
+  int group(const Partition& partition) const;
+  int learn(const Group& group);  // returns the index
+  // The placement of a loss over a group matters for its seed if the program has used the group on this tape.
+  void use_group(int group) { groups_[static_cast<size_t>(group)].used = true; }
+  bool uses_group(int group) const { return groups_[static_cast<size_t>(group)].used; }
+  int groups() const { return static_cast<int>(groups_.size()); }
+  const Partition& partition(int group) const { return *groups_[static_cast<size_t>(group)].partition; }
   // True except inside a walk whose results are not recorded.
   bool follows_placements() const { return mode_.placements; }
 
@@ -151,9 +156,9 @@ class Tape {
       return {};
     }
   };
-  struct Group {
-    const void* key = nullptr;
-    Members members = {};
+  struct KnownGroup {
+    Group partition;
+    bool used = false;
   };
 
   Var leaf(Tensor value, const Parameter* parameter, Placement placement);
@@ -172,8 +177,7 @@ class Tape {
   std::vector<Node, pool::Allocator<Node>> nodes_;
   Arena arena_;
   ByParameter<Var> parameters_;
-  std::array<Group, Placements::max_groups> groups_{};
-  int group_count_ = 0;
+  std::vector<KnownGroup, pool::Allocator<KnownGroup>> groups_;
   Observers observers_;
   std::vector<std::unique_ptr<Observer>> owned_;
   Mode mode_;

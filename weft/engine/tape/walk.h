@@ -85,11 +85,7 @@ class Walk {
 
   // Only this sum changes cotangents, and only if nothing else holds them.
   void add(int id, Var&& term) {
-    // The placements of a term are the duals of the node's: each use of a Replicated value adds a part of its gradient.
-    const Placements placements = tape_.nodes_[static_cast<size_t>(id)].placements.duals();
-    term.placements_ = placements;
-    term.slot_ = slot_;  // without it, this rank alone would not record the next collective of this term
-    term.number_ = tape_.number_;
+    put_on_tape(term, id);
     if (graph_ == Graph::none) term.value_.set_origin({});
     Var& sum = at(id);
     if (!sum.defined()) {
@@ -99,8 +95,17 @@ class Walk {
       sum.version_ = sum.value_.version();
     } else {
       sum = sum + term;
-      sum.placements_ = placements;
+      put_on_tape(sum, id);
     }
+  }
+
+  // The placements of a cotangent are the duals of the node's: each use of a Replicated value adds a part of its
+  // gradient. Every cotangent is on the tape itself: one on none would not record the next collective, on this rank
+  // alone, and one of a checkpoint's second run would be gone after it.
+  void put_on_tape(Var& cotangent, int id) const {
+    cotangent.placements_ = tape_.nodes_[static_cast<size_t>(id)].placements.duals();
+    cotangent.slot_ = slot_;
+    cotangent.number_ = tape_.number_;
   }
 
   Var zeros(const Shape& shape, DType dtype, Device device, Placements placements) const {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/losses/contrastive/clip.h"
 
+#include <algorithm>
+
 #include "weft/collectives/collectives.h"
 #include "weft/collectives/placement_conversions.h"
 #include "weft/collectives/share.h"
@@ -54,7 +56,7 @@ Var clip_loss(const Var& images, const Var& texts, const Var& scale, const ClipO
   const int64_t count = 2 * pairs.division.total;
   const auto narrow = [&](const Var& sum) { return cast(sum, pairs.first.dtype()); };
   if (options.form == ClipForm::replicated)
-    return share(keep_on(narrow(replicated(pairs, scale, comm, site)), {0}, comm), count, comm);
+    return keep_on(narrow(replicated(pairs, scale, comm, site)), {0}, comm) / std::max(1.0, static_cast<double>(count));
   const auto sum_of_losses = options.form == ClipForm::one_tower ? one_tower : local_rows;
   return share(narrow(sum_of_losses(pairs, scale, options.schedule, comm, site)), count, comm);
 } catch (Error& error) {

@@ -39,15 +39,16 @@ Var gather(const Var& x, const Rows& rows, Adjoint adjoint, Communicator& comm, 
   const auto pullback = [=, &comm](const Var& g) {
     return Var(gradient_of_own_rows(only_once(g), rows, adjoint, comm, site));
   };
-  return with_placement(record(gather_op, comm.all_gather_v(x.value(), rows, site), from(x, pullback)), comm,
-                        Placement::replicated);
+  return collective_result(record(gather_op, comm.all_gather_v(x.value(), rows, site), from(x, pullback)), comm,
+                           Placement::replicated);
 }
 
 Var raw_all_reduce(const Var& x, Communicator& comm, Site site) {
   check_summable(raw_all_reduce_op, x, comm);
   const auto pullback = [](const Var& g) { return Var(only_once(g)); };
-  return with_placement(record(raw_all_reduce_op, comm.all_reduce(x.value(), ReduceOp::sum, site), from(x, pullback)),
-                        comm, Placement::replicated);
+  return collective_result(
+      record(raw_all_reduce_op, comm.all_reduce(x.value(), ReduceOp::sum, site), from(x, pullback)), comm,
+      Placement::replicated);
 }
 
 }  // namespace weft::emulated

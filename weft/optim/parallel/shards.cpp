@@ -23,6 +23,7 @@ Shards::Shards(BundlePlan plan, const FlatLayout& layout)
   }
   gradients_.take_only([this](const Parameter& shard) { return place_of_shard_.contains(&shard); });
   gradients_.keep_in([this](const Parameter& shard) { return gradient_.view(place_of_shard_.at(&shard)); });
+  gradients_.before_backward([this](Tape& tape) { declare_group(tape, *comm_); });
   gradients_.check_leaves([this](const Parameter& shard, const Tape& tape, Placements leaf) {
     if (const auto place = place_of_shard_.find(&shard); place != place_of_shard_.end())
       summed_.expect_to_fit(parameter(place->second), tape, leaf, comm_.get());

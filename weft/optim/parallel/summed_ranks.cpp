@@ -5,14 +5,8 @@
 
 namespace weft {
 
-static std::string listed(const Tape::Members& ranks) {
-  std::string list;
-  for (const int rank : ranks) list += (list.empty() ? "{" : ", ") + std::to_string(rank);
-  return list + "}";
-}
-
 // Whether the parameter's sharding describes how these ranks hold it.
-static bool is_described(const Parameter& parameter, const Tape::Members& ranks) {
+static bool is_described(const Parameter& parameter, const Partition::Ranks& ranks) {
   if (!parameter.sharding) return false;
   const Communicator& group = parameter.sharding->group;
   return std::all_of(ranks.begin(), ranks.end(), [&](int rank) {
@@ -29,7 +23,7 @@ SummedRanks::SummedRanks(const Communicator& comm) {
 
 void SummedRanks::count_inside(const Tape& tape) {
   for (int group = static_cast<int>(inside_.size()); group < tape.groups(); ++group) {
-    const Tape::Members& members = tape.members(group);
+    const Partition::Ranks& members = tape.partition(group).mine();
     inside_.push_back(static_cast<int>(std::count_if(members.begin(), members.end(), [this](int rank) {
       return std::binary_search(ranks_.begin(), ranks_.end(), rank);
     })));
@@ -41,19 +35,20 @@ void SummedRanks::expect_to_fit(const Parameter& parameter, const Tape& tape, Pl
                                 const Communicator* shards) {
   count_inside(tape);
   for (int group = 0; group < tape.groups(); ++group) {
-    const Tape::Members& members = tape.members(group);
+    const Partition::Ranks& members = tape.partition(group).mine();
     const auto size = static_cast<int>(members.size()), inside = inside_[static_cast<size_t>(group)];
     const Placement placement = leaf.in(group);
-    if (size == 1 || (shards && tape.group(shards) == group) || is_described(parameter, members)) continue;
+    if (!tape.uses_group(group) || size == 1 || is_described(parameter, members)) continue;
+    if (shards && tape.partition(group).is_inside(*shards->partition())) continue;
     if (inside <= 1 && placement == Placement::replicated)
-      fail({"gradients: each of the ranks ", listed(members), " has a part of that of ", parameter.name,
-            ", but it is summed over ", listed(ranks_),
+      fail({"gradients: each of the ranks ", text(members), " has a part of that of ", parameter.name,
+            ", but it is summed over ", text(ranks_),
             "; train it over all of these ranks together, or say with its sharding that it is each rank's own"});
     if (inside <= 1 && placement == Placement::varying)
-      fail({"gradients: ", parameter.name, " is a slice of each of the ranks ", listed(members),
+      fail({"gradients: ", parameter.name, " is a slice of each of the ranks ", text(members),
             " and does not say so, so norms would be those of slices; set its sharding to divided(...)"});
     if (inside == size && placement != Placement::replicated && placement != Placement::constant)
-      fail({"gradients: that of ", parameter.name, " is ", text(placement), " over the ranks ", listed(members),
+      fail({"gradients: that of ", parameter.name, " is ", text(placement), " over the ranks ", text(members),
             ", so their sum is not the gradient; set its sharding to divided(...) or invariant(...)"});
   }
 }

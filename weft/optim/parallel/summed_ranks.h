@@ -19,8 +19,8 @@ class SummedRanks {
  private:
   void count_inside(const Tape& tape);
 
-  Tape::Members ranks_;
-  Tape::Members inside_;  // the number of ranks of each of the tape's groups that are among these ranks
+  Partition::Ranks ranks_;
+  Partition::Ranks inside_;  // the number of ranks of each of the tape's groups that are among these ranks
 };
 
 }  // namespace weft
