@@ -56,7 +56,7 @@ void expect_to_pass(const std::string& op, const Var& x, const Communicator& com
   for (int group = 0; group < tape.groups(); ++group) {
     const Placement placement = x.placements().in(group);
     const Partition& partition = tape.partition(group);
-    if (group == called || partition.mine().size() == 1 || (placement != I && placement != P)) continue;
+    if (group == called || partition.is_of_single_ranks() || (placement != I && placement != P)) continue;
     if (passes(placement, relation(partition, *comm.partition()), x.placements().in(called), passage)) continue;
     const std::string ranks = text(partition.mine());
     fail({op, ": its input is ", text(placement), " over ranks ", ranks, ", and would not be after a collective over ",

@@ -223,9 +223,11 @@ template <class Verb>
 concept Rooted = requires(Verb verb) {
   verb.root;
 };
+// The counts of axis 0 on all ranks, which Communicator checks against a tensor, or fills in.
 template <class Verb>
 concept HasRows = requires(Verb verb) {
   verb.rows;
+  Verb::divides;
 };
 // Every reader reads the same rows of all ranks.
 template <class Verb>
