@@ -46,8 +46,8 @@ Vars checkpoint(PooledFunction<Vars(std::span<const Var>)> f, Vars inputs) {
       Tape::Piece(std::move(f), std::move(inputs), static_cast<int>(results.size()), *tape);
   for (Var& result : results) {
     Tensor value = result.value();
-    tape->nodes_.push_back({&op, nullptr, std::exchange(piece, nullptr), Tape::Kind::checkpoint, value.dtype(),
-                            value.device(), result.placements(), value.shape()});
+    tape->nodes_.push_back({&op, nullptr, std::exchange(piece, nullptr), result.placements(), Tape::Kind::checkpoint,
+                            value.dtype(), value.device(), value.shape()});
     const bool tracked = value.defined() && is_floating(value.dtype());
     value.set_origin({tracked ? tape->number_ : 0});
     result = Var(tape->slot_, tracked ? static_cast<int>(tape->nodes_.size()) - 1 : -1, value, result.placements());

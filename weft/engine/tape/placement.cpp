@@ -12,18 +12,8 @@ std::string text(Placement placement) {
   return names[static_cast<int>(placement)];
 }
 
-Placement dual(Placement placement) {
-  switch (placement) {
-    case Placement::replicated: return Placement::partial;
-    case Placement::partial: return Placement::replicated;
-    case Placement::constant: return Placement::unknown;
-    default: return placement;
-  }
-}
-
-Placements Placements::duals() const {
+Placements Placements::duals_of_each() const {
   Placements result(dual(elsewhere()));
-  if (alike()) return result;
   for (int group = 0; group < max_groups; ++group)
     if (in(group) != elsewhere()) result = result.with(group, dual(in(group)));
   return result;

@@ -25,7 +25,15 @@ class Op;
 
 enum class Placement : uint8_t { unknown, constant, replicated, invariant, varying, partial };
 std::string text(Placement placement);
-Placement dual(Placement placement);  // that of the cotangent: Replicated and Partial are duals of each other
+// That of the cotangent: Replicated and Partial are duals of each other.
+constexpr Placement dual(Placement placement) {
+  switch (placement) {
+    case Placement::replicated: return Placement::partial;
+    case Placement::partial: return Placement::replicated;
+    case Placement::constant: return Placement::unknown;
+    default: return placement;
+  }
+}
 // For tables.
 namespace placement_letters {
 inline constexpr Placement R = Placement::replicated, I = Placement::invariant, V = Placement::varying,
@@ -61,10 +69,11 @@ class Placements {
       if ((own & 15) == static_cast<uint64_t>(placement) + 1) return true;
     return false;
   }
-  Placements duals() const;
+  Placements duals() const { return alike() ? Placements(dual(elsewhere())) : duals_of_each(); }
   bool operator==(const Placements&) const = default;
 
  private:
+  Placements duals_of_each() const;
   static constexpr int shift(int group) { return 4 * group + 4; }
 
   uint64_t bits_ = 0;  // four bits for elsewhere, then four per group: its placement plus one, or 0 if as elsewhere

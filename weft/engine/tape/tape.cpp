@@ -58,7 +58,7 @@ Var Tape::leaf(Tensor value, const Parameter* parameter, Placement placement) {
   require(value.defined() && is_floating(value.dtype()), "watch: only floating tensors have gradients, not ",
           value.dtype());
   nodes_.push_back(
-      {nullptr, parameter, nullptr, Kind::leaf, value.dtype(), value.device(), Placements(placement), value.shape()});
+      {nullptr, parameter, nullptr, Placements(placement), Kind::leaf, value.dtype(), value.device(), value.shape()});
   value.set_origin({number_});
   Var leaf(slot_, static_cast<int>(nodes_.size()) - 1, std::move(value), Placements(placement));
   leaf.leaf_ = parameter ? Var::Leaf::parameter : Var::Leaf::tensor;

@@ -133,10 +133,10 @@ class Tape {
     const Op* op = nullptr;                // null for leaves
     const Parameter* parameter = nullptr;  // of a leaf, if it is one
     Pullback* pullbacks = nullptr;
+    Placements placements;
     Kind kind = Kind::leaf;
     DType dtype = DType::f32;
     Device device = Device::cpu;
-    Placements placements;
     Shape shape;
   };
   // The function that a checkpoint runs again. Its results are consecutive nodes, and the first of them has the Piece,

@@ -52,20 +52,20 @@ class Var {
   enum class Leaf : uint8_t { no, tensor, parameter };
   Var(TapeSlot* slot, int id, Tensor value, Placements placements = {})
       : slot_(slot),
+        placements_(placements),
         id_(id),
         version_(value.version()),
         number_(slot ? slot->number.load(std::memory_order_relaxed) : 0),
-        placements_(placements),
         value_(std::move(value)) {}
   bool stale() const { return slot_ && slot_->number.load(std::memory_order_relaxed) != number_; }
   [[noreturn]] void report_change() const;
   [[noreturn]] void report_stale(const std::string& who) const;
 
   TapeSlot* slot_ = nullptr;
+  Placements placements_;
   int id_ = -1;
   uint32_t version_ = 0;
   uint32_t number_ = 0;  // of the slot, for this tape
-  Placements placements_;
   Leaf leaf_ = Leaf::no;
   Tensor value_;
 };
