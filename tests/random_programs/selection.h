@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Which part of a random program Weft accepts. A step that it refuses is left out, or replaced by what the error advises.
+// Which part of a random program Weft accepts. A step that it refuses is left out, or replaced by what the error
+// advises.
 #include "tests/random_programs/execution.h"
 
 namespace weft::random_programs {

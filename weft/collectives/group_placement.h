@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The placement of a value over the group of a communicator: asking for it, setting it, and requiring it.
 //
@@ -25,8 +26,8 @@ void declare_group(Tape& tape, const Communicator& comm);
 
 bool has_placements(const Var& x);  // whether x is on a tape that follows placements now, or a constant placed without
 Placement placement_of(const Var& x, const Communicator& comm);  // a query: it changes nothing
-// The same value, of which the caller knows that it is so placed over the group. The caller is trusted: nothing is moved
-// or checked. Over other groups it is placed as if a collective had made it.
+// The same value, of which the caller knows that it is so placed over the group. The caller is trusted: nothing is
+// moved or checked. Over other groups it is placed as if a collective had made it.
 Var with_placement(const Var& x, const Communicator& comm, Placement placement);
 // The result of a collective over the group, which has been recorded with the placements of its input.
 Var collective_result(const Var& y, const Communicator& comm, Placement placement);
