@@ -203,9 +203,11 @@ def check_numbers_of_ranks(folder):
     if arguments.mpiexec:
         run = start("--ranks", "3", ranks=2, processes=True, out=folder / "threads of two processes")
         check("--ranks in a job of two processes", run.returncode == 0 and "(6 ranks)" in run.stdout, run)
+        hidden = launchers.hides_crashes(arguments.mpiexec)
         for fault, crashed in (("crash", "rank 5"), ("crash_of_no_rank", "process 1")):
             run = start("--ranks", "3", "--fault", fault, ranks=2, processes=True, out=folder / fault)
-            check(f"{fault} in two processes", run.returncode and said_once(run, f"weft: {crashed} has crashed: signal 11"), run)
+            ended = (run.returncode or hidden) and said_once(run, f"weft: {crashed} has crashed: signal 11")
+            check(f"{fault} in two processes", ended, run)
         mine = [arguments.program, "--out", folder / "different threads", "--ranks"]
         run = subprocess.run([arguments.mpiexec, "-n", "1", *mine, "2", ":", "-n", "1", *mine, "3"], capture_output=True,
                              text=True, timeout=60)

@@ -3,6 +3,7 @@
 find the others of its job."""
 import collections
 import os
+import re
 import subprocess
 
 # A process of a job: `rank` of `ranks`, the `local`-th on the `node`-th of `nodes`.
@@ -49,8 +50,17 @@ suitable_srun = ["sh", "-c", "export SLURM_JOB_ID=7 SLURM_STEP_ID=0 SLURM_PROCID
                  "SLURM_NTASKS=${PMI_SIZE-$OMPI_COMM_WORLD_SIZE}; exec \"$@\"", "sh"]
 
 
+def version_of(mpiexec):
+    return subprocess.run([mpiexec, "--version"], capture_output=True, text=True).stdout
+
+
 def is_open_mpi(mpiexec):
-    return "open-mpi" in subprocess.run([mpiexec, "--version"], capture_output=True, text=True).stdout
+    return "open-mpi" in version_of(mpiexec)
+
+
+def hides_crashes(mpiexec):
+    """MPICH 4.2's mpiexec returns 0 after some jobs of which a rank has ended by a signal, whatever the program."""
+    return bool(re.search(r"Version: +4\.2", version_of(mpiexec)))
 
 
 def code_after_signal(mpiexec, code_of_ranks):

@@ -95,7 +95,7 @@ def complaints(bench, case, way):
             yield "nothing was disturbed"
         if outcome.code is None or outcome.seconds > case.waits + bench.patience:
             yield f"took {outcome.seconds:.1f} s" if outcome.code is not None else "never ended"
-        if outcome.code == 0 if case.code is None else outcome.code != case.code:
+        if not bench.accepts(outcome.code, case.code, way):
             yield f"exit code {outcome.code}"
         if not re.search(case.says, outcome.output):
             yield f"does not say: {case.says}"
