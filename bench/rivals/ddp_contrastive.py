@@ -66,7 +66,7 @@ def smoothed(x, weights):
 
 
 def augmented(x):
-    """The changes of weft/data/augment.cpp, for a whole batch (n, 1, 28, 28) at once."""
+    """The changes of data/augment.cpp, for a whole batch (n, 1, 28, 28) at once."""
     n, chance = len(x), torch.rand(14, len(x), 1)
 
     def between(i, low, high):
@@ -98,7 +98,7 @@ def augmented(x):
 
 
 class Network(nn.Module):
-    """conv_encoder and projection_head of weft/models/encoders.cpp."""
+    """conv_encoder and projection_head of models/encoders.cpp."""
 
     def __init__(self):
         super().__init__()

@@ -91,7 +91,7 @@ void expect_recorded(const Var& z, const Var& y) { expect((z * y).tracked(), "re
 std::string advice(const std::string& collective) {
   return "is what comm." + collective +
          " made of values that gradients flow to, and no rank would get them back; use the differentiable " +
-         collective + " of weft/collectives/collectives.h, or detach(x).value() where none are wanted";
+         collective + " of collectives/collectives.h, or detach(x).value() where none are wanted";
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ def wrong(text):
 def added(name, text, addition):
     """A file with the recipe's additions."""
     both = addition + "\n" + wrong(addition) + "\n"
-    if name == "weft/engine/kernels/scalar_ops.h":
+    if name == "engine/kernels/scalar_ops.h":
         names = "".join(f" X({found})" for found in re.findall(r"struct (\w+) :", both))
         text, changed = re.subn(r"(#define WEFT_UNARY_OPS\(X\)(?:.*\\\n)*.*)", r"\1" + names, text)
         assert changed == 1

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that every loss in weft/losses/ is compared with one process with the whole batch, that is called by a
+"""Checks that every loss in losses/ is compared with one process with the whole batch, that is called by a
 LossCase. Prints the others as file:line.
 
     tests/losses/every_loss.py [ROOT]
@@ -62,7 +62,7 @@ def expect_to_notice():
 def main():
     expect_to_notice()
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parents[2])
-    files = {str(path.relative_to(root)): path.read_text() for path in sorted((root / "weft/losses").rglob("*"))
+    files = {str(path.relative_to(root)): path.read_text() for path in sorted((root / "losses").rglob("*"))
              if path.suffix in (".h", ".cpp") and path.parent.name not in tested_otherwise}
     found = list(complaints(files))
     count = sum(1 for name, text in files.items() if name.endswith(".h") for _ in losses_of(text))

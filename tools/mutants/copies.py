@@ -46,7 +46,7 @@ class Copy:
     def another(self, folder):
         """Paths in a build are relative, so it can be copied."""
         shutil.rmtree(folder, ignore_errors=True)
-        shutil.copytree(self.tree.parent, folder)
+        shutil.copytree(self.tree.parent, folder, symlinks=True)
         return Copy(folder)
 
     def objects_of(self, source):

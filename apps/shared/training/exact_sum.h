@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// A sum over blocks of samples on all ranks, with the same bits however blocks are divided (weft/engine/ops/exact.h).
+// A sum over blocks of samples on all ranks, with the same bits however blocks are divided (engine/ops/exact.h).
 #include "weft/collectives/communicator.h"
 
 namespace weft {

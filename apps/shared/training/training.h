@@ -19,7 +19,7 @@
 // so its backward is a reduce_scatter, and gradients are summed in a fixed order: a run is bit-identical on the same
 // number of ranks, as threads or processes. With --same-bits it is bit-identical on any number of ranks. A batch is
 // then cut into the same blocks on any number of ranks, the blocks' gradients are added exactly
-// (weft/optim/accumulate/exact_gradients.h), and every rank computes the loss of the whole batch from the features of
+// (optim/accumulate/exact_gradients.h), and every rank computes the loss of the whole batch from the features of
 // all ranks.
 #include <span>
 
@@ -57,7 +57,7 @@ class Training {
   // Backward through a loss that spans all samples of the batch, such as a contrastive one. `encode` returns features
   // of some samples. `loss` returns this rank's share of the loss of the features that the ranks of `group` have
   // together. Returns that share. With Recompute::yes micro-batches are encoded again in backward
-  // (weft/optim/accumulate/cached.h). With WEFT_DEBUG=1 every tape is checked, as by debug_if_asked.
+  // (optim/accumulate/cached.h). With WEFT_DEBUG=1 every tape is checked, as by debug_if_asked.
   using SampleFeatures = std::function<Features(Tape& tape, std::span<const int64_t> samples)>;
   using BatchLoss = std::function<Var(const Features& features, Communicator& group)>;
   Tensor backward(const LocalBatch& batch, const SampleFeatures& encode, const BatchLoss& loss,

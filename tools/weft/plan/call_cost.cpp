@@ -4,7 +4,7 @@
 namespace weft::plan {
 namespace {
 
-constexpr double announcement = 64;  // bytes of each rank (weft/collectives/transports/mpi/mpi_group.h)
+constexpr double announcement = 64;  // bytes of each rank (collectives/transports/mpi/mpi_group.h)
 
 }  // namespace
 

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cmath>
+#include <limits>
+
+#include "weft/engine/maths/format.h"
+
+namespace weft {
+
+// The four parts of an element as engine/ops/exact.h defines them, for CPU and CUDA.
+struct ExactParts {
+  double at[4];
+
+  explicit WEFT_HD ExactParts(double term) {
+    double rest = std::abs(term) < 0x1p24 ? term : std::numeric_limits<double>::quiet_NaN();
+    double unit = 0x1p-8;
+    for (double& part : at) {
+      part = std::rint(rest / unit) * unit;
+      rest -= part;
+      unit *= 0x1p-32;
+    }
+  }
+};
+
+}  // namespace weft

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The number and the sum of each code's tokens, bit-identical however the tokens are divided among calls and ranks
+// (engine/ops/exact.h). A code may have up to 2^20 tokens with features below 2^24; more is an Error on every
+// rank.
+#include "weft/collectives/communicator.h"
+
+namespace weft {
+
+class CodeSums {
+ public:
+  CodeSums(int64_t codes, int64_t dim, Device device);
+
+  void add(const Tensor& tokens, const Tensor& indices);
+
+  struct Total {
+    Tensor counts;  // (codes), of the tokens' type
+    Tensor sums;    // (codes, dim)
+    int64_t tokens;
+  };
+  // The totals over all ranks, by one all_reduce of 33 bytes per number in the codebook.
+  Total over(Communicator& comm, DType dtype, Site site = Site::here()) const;
+
+ private:
+  int64_t codes_, dim_;
+  Tensor memory_;  // the exact parts of the sums, then the counts
+};
+
+}  // namespace weft
