@@ -20,26 +20,18 @@ static Partition::Ranks ranks_of(const Transport& transport) {
   return ranks;
 }
 
-static Partition::Ranks everyone(const Transport& transport) {
-  Partition::Ranks ranks(static_cast<size_t>(transport.size()));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return ranks;
-}
-
 Communicator::Communicator(std::unique_ptr<Transport> transport, Reductions reductions)
     : transport_(std::move(transport)),
       reductions_(reductions),
       job_(std::make_shared<JobGroups>()),
-      partition_(job_->add(Partition({ranks_of(*transport_)}, 0))),
-      everyone_(everyone(*transport_)) {}
+      partition_(job_->add(Partition({ranks_of(*transport_)}, 0))) {}
 
 Communicator::Communicator(std::unique_ptr<Transport> transport, const Communicator& parent,
                            std::shared_ptr<const Partition> partition)
     : transport_(std::move(transport)),
       reductions_(parent.reductions_),
       job_(parent.job_),
-      partition_(std::move(partition)),
-      everyone_(everyone(*transport_)) {}
+      partition_(std::move(partition)) {}
 
 Tensor nothing_like(const Tensor& x) {
   Tensor nothing({0}, x.dtype(), x.device());
@@ -100,18 +92,15 @@ Permute Communicator::with_counts_of(Permute verb, const Tensor&) const {
   return verb;
 }
 
-Tensor Communicator::run(const AllReduce& verb, const Tensor& x, Site site) {
-  Tensor y = Tensor::like(x);
-  all_reduce(x, y, verb.op, site);
-  return y;
-}
-
 void Communicator::all_reduce(const Tensor& x, Tensor& y, ReduceOp op, Site site) {
   check_reducible(x, op);
   require(y.shape() == x.shape() && y.dtype() == x.dtype() && y.device() == x.device(), "all_reduce: the result ",
           y.dtype(), " ", y.shape(), " does not fit ", x.dtype(), " ", x.shape());
-  weft::all_reduce(*transport_, describe(Verb::all_reduce, x, site, op), x, y, everyone_,
-                   reductions_ == Reductions::fast);
+  CollectiveCall::List<int> everyone(static_cast<size_t>(size()));
+  std::iota(everyone.begin(), everyone.end(), 0);
+  CollectiveCall call(describe(Verb::all_reduce, x, site, op), x, y, std::move(everyone));
+  const Transport::Terms terms{[](int, int) { return true; }, {}, true, reductions_ == Reductions::fast};
+  y.set_origin(call.run(*transport_, &terms).origin());
 }
 
 void Communicator::send(const Tensor& x, GroupRank to, Site site) {

@@ -41,15 +41,14 @@ class Communicator {  // must outlive the tapes it is used on, and the collectiv
 
   // Any collective of verbs.h, as a whole or in two halves, between which the rank may do anything else. `start`
   // exposes a copy of x, or x itself if the caller moves its only reference to it.
-  Tensor run(const AllReduce& verb, const Tensor& x, Site site = Site::here());
   template <class Verb> Tensor run(const Verb& verb, const Tensor& x, Site site = Site::here()) {
-    CollectiveCall call = plan(verb, x, site);
-    const bool fast = reductions_ == Reductions::fast;
-    return with_reads(verb, x, [&](auto... reads) { return call.run(*transport_, fast, reads...); });
+    return with_plan(verb, x, site,
+                     [&](CollectiveCall call, auto... terms) { return call.run(*transport_, terms...); });
   }
   template <class Verb> Pending start(const Verb& verb, Tensor x, Site site = Site::here()) {
-    return with_reads(verb, x,
-                      [&](auto... reads) { return Pending(plan(verb, std::move(x), site), *transport_, reads...); });
+    return with_plan(verb, std::move(x), site, [&](CollectiveCall call, auto... terms) {
+      return Pending(std::move(call), *transport_, terms...);
+    });
   }
 
   void go_on() { transport_->unfinished()->go_on(); }  // lets started collectives go on, without waiting
@@ -122,23 +121,12 @@ class Communicator {  // must outlive the tapes it is used on, and the collectiv
   }
 
  private:
-  // Calls `body` with what a collective that may be a sum needs besides its plan: which rank reads which, and which
-  // bytes of every x each rank reads where sums are divided among ranks. It gets nothing for others.
-  template <class Verb, class Body> auto with_reads(const Verb& verb, const Tensor& x, const Body& body) const {
-    if constexpr (Slicing<Verb>) {
-      const auto parts = slices(verb, x);
-      const auto everything = [](int, int) { return true; };
-      return body(Transport::Reads(everything), std::span<const Transport::Range>(parts));
-    } else if constexpr (Verb::by_rows) {
-      return body();
-    } else {
-      const auto reads = [&](int reader, int source) { return verb.portion(reader, source).count > 0; };
-      return body(Transport::Reads(reads));
-    }
-  }
-  template <class Verb> CollectiveCall::Moves::List<Transport::Range> slices(const Verb& verb, const Tensor& x) const;
-  // The collective on this rank, from the portions of its verb.
-  template <class Verb> CollectiveCall plan(const Verb& verb, Tensor x, Site site) const;
+  // Calls `body` with the collective on this rank, and if it is a reduction, with its terms on all ranks.
+  template <class Verb, class Body> auto with_plan(const Verb& requested, Tensor x, Site site, const Body& body) const;
+  template <class Verb> CollectiveCall::List<Transport::Range> slices(const Verb& verb, const Tensor& x) const;
+  // The collective on this rank, from the portions of its verb: as copies, or as a reduction.
+  template <class Verb> CollectiveCall copies(const Verb& verb, const Call& call, Tensor x) const;
+  template <class Verb> CollectiveCall reduction(const Verb& verb, const Call& call, Tensor x) const;
 
   // Error unless rank `reader` can read this portion of x here.
   template <class Verb> void check_portion(const Verb& verb, const Portion& portion, int reader, const Tensor& x) const;
@@ -158,7 +146,6 @@ class Communicator {  // must outlive the tapes it is used on, and the collectiv
   Reductions reductions_;
   std::shared_ptr<JobGroups> job_;
   std::shared_ptr<const Partition> partition_;
-  CollectiveCall::Moves::List<int> everyone_;  // 0, 1, ..., size - 1
 };
 
 // A tensor without elements that has the type, device and origin of x.
@@ -177,15 +164,35 @@ template <class Verb> Verb Communicator::with_counts_of(Verb verb, const Tensor&
   return verb;
 }
 
-template <class Verb>
-CollectiveCall::Moves::List<Transport::Range> Communicator::slices(const Verb& requested, const Tensor& x) const {
+template <class Verb, class Body>
+auto Communicator::with_plan(const Verb& requested, Tensor x, Site site, const Body& body) const {
   const Verb verb = with_counts_of(requested, x);
-  const auto row = static_cast<size_t>(x.shape().product(1, x.shape().rank())) * size_of(x.dtype());
-  CollectiveCall::Moves::List<Transport::Range> slices;
-  for (int reader = 0; reader < size(); ++reader) {
-    const Portion portion = verb.portion(reader, 0);
-    slices.push_back(
-        {static_cast<size_t>(portion.from) * row, static_cast<size_t>(portion.from + portion.count) * row});
+  const Call call = describe_call(requested, x, size(), site);
+  if constexpr (Slicing<Verb> || !Verb::by_rows) {
+    if (adds(verb, size())) {
+      const auto reads = [&](int reader, int source) {
+        return Slicing<Verb> || verb.portion(reader, source).count > 0;
+      };
+      const auto slices = this->slices(verb, x);
+      const bool to_all = std::is_same_v<Verb, AllReduce>;
+      const bool in_any_order = reductions_ == Reductions::fast && (to_all || of_one_size(slices));
+      const Transport::Terms terms{reads, slices, to_all, in_any_order};
+      return body(reduction(verb, call, std::move(x)), &terms);
+    }
+  }
+  return body(copies(verb, call, std::move(x)));
+}
+
+template <class Verb>
+CollectiveCall::List<Transport::Range> Communicator::slices(const Verb& verb, const Tensor& x) const {
+  CollectiveCall::List<Transport::Range> slices;
+  if constexpr (Slicing<Verb>) {
+    const auto row = static_cast<size_t>(x.shape().product(1, x.shape().rank())) * size_of(x.dtype());
+    for (int reader = 0; reader < size(); ++reader) {
+      const Portion portion = verb.portion(reader, 0);
+      slices.push_back(
+          {static_cast<size_t>(portion.from) * row, static_cast<size_t>(portion.from + portion.count) * row});
+    }
   }
   return slices;
 }
@@ -200,8 +207,24 @@ void Communicator::check_portion(const Verb& verb, const Portion& portion, int r
           " on of ", units, Verb::by_rows ? " rows" : " whole tensor");
 }
 
-template <class Verb> CollectiveCall Communicator::plan(const Verb& requested, Tensor x, Site site) const {
-  const Verb verb = with_counts_of(requested, x);
+template <class Verb> CollectiveCall Communicator::reduction(const Verb& verb, const Call& call, Tensor x) const {
+  const int me = rank().value;
+  CollectiveCall::List<int> sources;
+  for (int r = 0; r < size(); ++r) {
+    if (verb.verb() == weft::Verb::custom) check_portion(verb, verb.portion(r, me), r, x);
+    if (Slicing<Verb> || verb.portion(me, r).count > 0) sources.push_back(r);
+  }
+  const Shape shape = Verb::by_rows ? x.shape().with(0, verb.portion(me, 0).count) : x.shape();
+  double nothing = 0;  // what the result is where this rank reads nothing
+  if constexpr (Reducing<Verb> && !Verb::sums)
+    if (sources.empty()) nothing = reduction_of_nothing(verb.op, x.dtype());
+  Tensor y =
+      sources.empty() ? Tensor::full(shape, nothing, x.dtype(), x.device()) : Tensor(shape, x.dtype(), x.device());
+  if (verb.exposed(me) == 0) x = nothing_like(x);
+  return CollectiveCall(call, std::move(x), std::move(y), std::move(sources));
+}
+
+template <class Verb> CollectiveCall Communicator::copies(const Verb& verb, const Call& call, Tensor x) const {
   const int me = rank().value;
   const auto row = static_cast<size_t>(Verb::by_rows ? x.shape().product(1, x.shape().rank()) : x.size());
   const size_t unit = row * size_of(x.dtype());
@@ -225,10 +248,7 @@ template <class Verb> CollectiveCall Communicator::plan(const Verb& requested, T
   const bool filled = landing == Landing::side_by_side || landing == Landing::on_each_other;
   require(landing != Landing::anyhow || reduction_of(verb) != ReduceOp::mean, Verb::op_name,
           ": a mean is taken of portions that are all of the result; take the sum");
-  double nothing = 0;  // what the result is where this rank reads nothing
-  if constexpr (Reducing<Verb> && !Verb::sums) nothing = filled ? 0 : reduction_of_nothing(verb.op, x.dtype());
-  Tensor y = filled ? Tensor(shape, x.dtype(), x.device()) : Tensor::full(shape, nothing, x.dtype(), x.device());
-  const Call call = describe_call(requested, x, size(), site);
+  Tensor y = filled ? Tensor(shape, x.dtype(), x.device()) : Tensor::zeros(shape, x.dtype(), x.device());
   if (verb.exposed(me) == 0) x = nothing_like(x);
   return CollectiveCall(call, std::move(x), longest, std::move(y), std::move(moves));
 }

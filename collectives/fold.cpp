@@ -109,6 +109,13 @@ void Fold::write(const Transport::Part& part, int64_t first, int64_t count, std:
       on.unary(Unary::Affine, {1 / static_cast<double>(divisor), 0}, total, total);
     if (casts_result) on.cast(total, result);
   }
+  if (!in_place) on.synchronize();
+}
+
+void Fold::divide(std::byte* sums, int64_t count) const {
+  if (op != ReduceOp::mean) return;
+  Borrowed result(sums, count, dtype, device);
+  backend(device).unary(Unary::Affine, {1 / static_cast<double>(ranks.size()), 0}, result, result);
 }
 
 }  // namespace weft

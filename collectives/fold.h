@@ -21,7 +21,7 @@ struct Fold {
   ReduceOp op;
   DType dtype;  // of the parts
   Device device;
-  bool in_place;  // whether all parts are known to be where kernels of this rank can read them
+  bool in_place;  // whether kernels of this rank can read all parts, in the order of its stream; if not, it waits
   FoldOrder order = {};
   DType result_dtype = dtype;  // what is written
   size_t terms = 0;            // of which a mean is taken; 0: as many as there are ranks
@@ -42,6 +42,12 @@ struct Fold {
 
   // Writes to `to`, which may be one of the ranks' parts, the fold of `count` elements, from element `first` on.
   void write(const Transport::Part& part, int64_t first, int64_t count, std::byte* to) const;
+  // The same for a whole part.
+  void write(const Transport::Part& part, std::byte* to) const {
+    write(part, 0, static_cast<int64_t>((part.last - part.first) / size_of(dtype)), to);
+  }
+  // Makes means of what a library has added, as far as means are wanted.
+  void divide(std::byte* sums, int64_t count) const;
 
  private:
   ReduceOp sum_op() const { return op == ReduceOp::mean ? ReduceOp::sum : op; }

@@ -14,9 +14,8 @@ namespace weft {
 // returns the result when all ranks have started the collective. No rank waits for one that destroys this instead.
 class Pending {
  public:
-  Pending(CollectiveCall collective, Transport& transport, std::optional<Transport::Reads> reads = {},
-          std::span<const Transport::Range> slices = {})
-      : call_(std::move(collective)), started_(call_->start(transport, reads, slices)) {}
+  Pending(CollectiveCall collective, Transport& transport, const Transport::Terms* terms = nullptr)
+      : call_(std::move(collective)), started_(call_->start(transport, terms)) {}
   bool ready() const { return started_ && started_->ready(); }  // if true, `wait` returns at once
   Tensor wait() {
     require(started_ != nullptr, "wait: this collective has been waited for already");

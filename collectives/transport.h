@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The interface of what connects a group of ranks: two ways to read each other's memory, and messages.
+// The interface of what connects a group of ranks: an exchange, a reduction, and messages.
 #include <memory>
 #include <span>
 
@@ -23,21 +23,18 @@ class Transport {
   using Ranges = ByteRanges;
   using Part = BytePart;
   using Read = FunctionRef<void(const Part&)>;
-  // Writes to `to` the elementwise reduction (fold.h) of the bytes [first, last) of all ranks. `to` may be one of
-  // the peers' addresses. Parts begin and end at multiples of 64 bytes, or at the end.
-  using Fold = FunctionRef<void(const Part&, std::byte* to)>;
-  // Which rank reads the whole tensor of which, and what it makes of them: the fold. Any rank may write another's.
-  using Reads = FunctionRef<bool(int reader, int source)>;
-  struct Folds {
-    Reads reads;
-    FunctionRef<void(int reader, const Part&, std::byte* to)> write;
-  };
 
-  // Every reader reads the same bytes of all its sources: slices[reader], or all if there are none.
-  struct Sums {
-    Reads reads;
-    std::span<const Range> slices;
-    const weft::Fold& fold;
+  // The terms of the sums, or other reductions, that ranks want of each other's tensors. Each rank reads the same bytes
+  // of all its terms.
+  struct Terms {
+    FunctionRef<bool(int reader, int source)> reads;
+    std::span<const Range> slices;  // which bytes each rank reads; all of them if there are none
+    bool to_all = false;            // every rank reads all bytes of every rank
+    bool in_any_order = false;      // their order is free, and all slices are of one size
+  };
+  // And how this rank folds its own.
+  struct Reduction : Terms {
+    const Fold& fold;
   };
 
   // A collective that this rank has started. `finish` must be called at most once: it waits until all ranks have
@@ -76,31 +73,19 @@ class Transport {
   // given up its only reference. The transport must outlive the result.
   virtual std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest, Ranges ranges = {}) = 0;
 
-  // Sums in two halves, as of combine_near_first. What this rank reads is in `result` when `finish` returns; it calls
-  // no `read`. Takes `mine`, or leaves it and returns null on every rank if `start` is as good.
-  virtual std::unique_ptr<Started> start_sum(const Call&, Tensor& /*mine*/, Tensor /*result*/, const Sums&) {
-    return nullptr;
-  }
+  // The reduction of what this rank reads, in `result`; nothing is written if it reads nothing. Ranks that are read
+  // expose bytes of one size. Ranks may fold for each other, so the work and the messages need not grow with the group;
+  // the bits are the same (fold_order.h), unless terms are wanted in any order. `result` may be `mine`; if all ranks
+  // read everything, it may also be memory from `allocate_common`, which then is the result of all ranks. This default
+  // is an exchange in which every rank folds for itself.
+  virtual void reduce(const Call& call, Bytes mine, std::span<std::byte> result, const Reduction& reduction);
 
-  // A reduction with the same result on every rank: result = fold over the bytes of all ranks. One rank folds a given
-  // element and the others copy it, so the work does not grow with the group, and all ranks get the same bits. All
-  // sizes are equal. `result` may be `mine`, or memory from `allocate_common`, which then is the result of all ranks.
-  // In this default version every rank folds all elements; the bits are the same.
-  virtual void combine(const Call& call, Bytes mine, std::span<std::byte> result, Fold fold) {
-    expose(call, mine, mine.size(), [&](const Part& part) { fold(part, result.data() + part.first); });
-  }
+  // A reduction in two halves. The result is there when `finish` returns; it calls no `read`.
+  virtual std::unique_ptr<Started> start_reduction(const Call& call, Tensor mine, Tensor result,
+                                                   const Reduction& reduction);
 
-  // A reduction with a result of its own on every rank that reads any. Ranks that are read expose as many bytes as the
-  // result has. Returns false on every rank if an exchange is as good, in which every rank folds for itself.
-  virtual bool combine_for_each(const Call&, Bytes, std::span<std::byte>, const Folds&) { return false; }
-
-  // A reduction for which ranks that are near each other, such as those of a node, add their terms first; every rank
-  // exposes the same number of bytes. Returns false on every rank if none are near.
-  virtual bool combine_near_first(const Call&, Bytes, std::span<std::byte>, const Sums&) { return false; }
-
-  // The call's reduction by an algorithm of the transport's own, which may add in any order; of a reduce_scatter, in
-  // equal shares, this rank's share. Returns false on every rank if there is none.
-  virtual bool combine_in_any_order(const Call&, Bytes, std::span<std::byte>) { return false; }
+  // Whether `reduce` can use an algorithm of a communication library, which adds in an order of its own.
+  virtual bool reduces_in_any_order(const Call&, size_t /*bytes*/) const { return false; }
 
   // Messages between two ranks, in order per pair. `send` keeps a copy and does not wait for the receiver; `receive`
   // returns the sender's call.
@@ -117,13 +102,13 @@ class Transport {
   // The last call of the group. The other ranks notice if a rank leaves without it.
   virtual void finalize(Site site) = 0;
 
-  // Whether `expose` and `combine` accept the memory of a card (see call.device). Then peers are device pointers. A
+  // Whether `exchange` and `reduce` accept the memory of a card (see call.device). Then peers are device pointers. A
   // rank uses them through Backend verbs, or through Backend::copy alone if they are on another card than its own.
   // Messages are in host memory.
   virtual bool shows_device_memory() const = 0;
   // Whether peers' device memory is in the order of this rank's own stream. If not, it is in the order of other
-  // streams, and the caller synchronizes its backend before it exposes device memory and before its `read` or `fold`
-  // returns.
+  // streams, and the caller synchronizes its backend before it exposes device memory and before its `read` returns, and
+  // Fold does so.
   virtual bool keeps_stream_order() const = 0;
 
   // Host memory that peers read in place, such as for gradients. Other memory may have to be staged.

@@ -257,6 +257,16 @@ template <class Verb> Call describe_call(const Verb& verb, const Tensor& x, int 
   const Call call = describe(verb.verb(), x, site, reduction_of(verb), root, uneven);
   return counts.empty() ? call : with_counts(call, counts);
 }
+// Whether any rank gets a sum, or another reduction, of whole portions: if not, portions are copied.
+template <class Verb> bool adds(const Verb& verb, int ranks) {
+  if constexpr (Slicing<Verb> || (Reducing<Verb> && !Verb::by_rows)) return true;
+  for (int reader = 0; reader < ranks && !Verb::by_rows; ++reader) {
+    int sources = 0;
+    for (int source = 0; source < ranks; ++source) sources += verb.portion(reader, source).count > 0;
+    if (sources > 1) return true;
+  }
+  return false;
+}
 // The number of terms of the sums that a rank gets.
 template <class Verb> int terms(const Verb& verb, int rank, int ranks) {
   if (Slicing<Verb>) return ranks;

@@ -50,34 +50,19 @@ class CountedGroup final : public Transport {
     const Stopwatch stopwatch(calls);
     return std::unique_ptr<Started>(new CountedHalves(inner_->start(call, std::move(mine), longest, ranges), calls));
   }
-  std::unique_ptr<Started> start_sum(const Call& call, Tensor& mine, Tensor result, const Sums& sums) override {
-    const Stopwatch stopwatch(traffic_[call.verb]);
-    const size_t bytes = mine.bytes();
-    auto started = inner_->start_sum(call, mine, std::move(result), sums);
-    if (!started) return nullptr;
-    return std::unique_ptr<Started>(new CountedHalves(std::move(started), count(call, bytes, bytes)));
+  void reduce(const Call& call, Bytes mine, std::span<std::byte> result, const Reduction& reduction) override {
+    const Stopwatch stopwatch(count(call, mine.size(), std::max(mine.size(), result.size())));
+    inner_->reduce(call, mine, result, reduction);
   }
-  void combine(const Call& call, Bytes mine, std::span<std::byte> result, Fold fold) override {
-    const Stopwatch stopwatch(count(call, mine.size(), mine.size()));
-    inner_->combine(call, mine, result, fold);
+  std::unique_ptr<Started> start_reduction(const Call& call, Tensor mine, Tensor result,
+                                           const Reduction& reduction) override {
+    Traffic::Count& calls = count(call, mine.bytes(), std::max(mine.bytes(), result.bytes()));
+    const Stopwatch stopwatch(calls);
+    auto started = inner_->start_reduction(call, std::move(mine), std::move(result), reduction);
+    return std::unique_ptr<Started>(new CountedHalves(std::move(started), calls));
   }
-  bool combine_for_each(const Call& call, Bytes mine, std::span<std::byte> result, const Folds& folds) override {
-    const Stopwatch stopwatch(traffic_[call.verb]);
-    const bool done = inner_->combine_for_each(call, mine, result, folds);
-    if (done) count(call, mine.size(), result.size());
-    return done;
-  }
-  bool combine_near_first(const Call& call, Bytes mine, std::span<std::byte> result, const Sums& sums) override {
-    const Stopwatch stopwatch(traffic_[call.verb]);
-    const bool done = inner_->combine_near_first(call, mine, result, sums);
-    if (done) count(call, mine.size(), mine.size());
-    return done;
-  }
-  bool combine_in_any_order(const Call& call, Bytes mine, std::span<std::byte> result) override {
-    const Stopwatch stopwatch(traffic_[call.verb]);
-    const bool done = inner_->combine_in_any_order(call, mine, result);
-    if (done) count(call, mine.size(), mine.size());
-    return done;
+  bool reduces_in_any_order(const Call& call, size_t bytes) const override {
+    return inner_->reduces_in_any_order(call, bytes);
   }
   void send(Call call, GroupRank to, Bytes bytes) override {
     const Stopwatch stopwatch(count(call, bytes.size(), bytes.size()));

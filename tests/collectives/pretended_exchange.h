@@ -96,7 +96,9 @@ class Pretended : public CardExchange {
       std::vector<const std::byte*> peers;
       for (const Meeting::Part& part : parts) peers.push_back(part.mine.data());
       std::vector<std::byte> whole(parts[0].mine.size());
-      checks::add_in_rank_order({0, whole.size(), peers}, whole.data());
+      std::vector<int> everyone(parts.size());
+      std::iota(everyone.begin(), everyone.end(), 0);
+      Fold{everyone, ReduceOp::sum, DType::f32, Device::cpu, true}.write({0, whole.size(), peers}, whole.data());
       for (size_t r = 0; r < parts.size(); ++r)
         std::copy_n(
             whole.begin() + static_cast<std::ptrdiff_t>(parts[r].counts[0] < whole.size() ? r * parts[r].counts[0] : 0),

@@ -4,6 +4,7 @@
 #include "tests/support/distributed_checks.h"
 #include "tests/support/forwarding_transport.h"
 #include "tests/support/on_ranks.h"
+#include "weft/collectives/fold.h"
 #include "weft/collectives/run_ranks.h"
 #include "weft/engine/kernels/backend.h"
 
@@ -82,12 +83,13 @@ class WatchingTransport final : public ForwardingTransport {
   const bool shows_;
 };
 
-// Adds from the last rank down, and returns a sum where a mean is asked for, as MPI does.
+// Adds from the last rank down where the order is free.
 class ReducingTransport final : public ForwardingTransport {
  public:
   using ForwardingTransport::ForwardingTransport;
 
-  bool combine_in_any_order(const Call& call, Bytes mine, std::span<std::byte> result) override {
+  void reduce(const Call& call, Bytes mine, std::span<std::byte> result, const Reduction& reduction) override {
+    if (!reduction.in_any_order) return Transport::reduce(call, mine, result, reduction);
     std::vector<double> sums(mine.size() / sizeof(double));
     ForwardingTransport::expose(call, mine, mine.size(), [&](const Part& part) {
       for (size_t r = part.peers.size(); r-- > 0;)
@@ -95,7 +97,7 @@ class ReducingTransport final : public ForwardingTransport {
     });
     const size_t share = call.verb == Verb::all_reduce ? 0 : static_cast<size_t>(rank()) * result.size();
     std::memcpy(result.data(), reinterpret_cast<const std::byte*>(sums.data()) + share, result.size());
-    return true;
+    reduction.fold.divide(result.data(), static_cast<int64_t>(result.size() / sizeof(double)));
   }
 };
 

@@ -180,13 +180,15 @@ TEST_CASE("a library reduction is used only where it equals ours up to the order
     const Tensor x = Tensor::uniform({5003}, {3, static_cast<uint64_t>(group.rank())});
     Tensor any = Tensor::like(x), ordered = Tensor::like(x);
     const auto shown = std::as_bytes(std::span(x.data<float>(), 5003));
-    require(group.combine_in_any_order(sum_of(x), shown, std::as_writable_bytes(std::span(any.mutate<float>(), 5003))),
-            "a sum has no order");
-    group.combine(sum_of(x), shown, std::as_writable_bytes(std::span(ordered.mutate<float>(), 5003)),
-                  checks::add_in_rank_order);
+    const auto add = [&](Tensor& y, bool in_any_order) {
+      checks::add_all(group, shown, std::as_writable_bytes(std::span(y.mutate<float>(), 5003)), sum_of(x),
+                      in_any_order);
+    };
+    add(any, true), add(ordered, false);
     require(any.values() == ordered.values(), "the sums differ");
+    require(group.reduces_in_any_order(sum_of(x), x.bytes()), "a sum has no order");
     for (const ReduceOp op : {ReduceOp::maximum, ReduceOp::minimum})
-      require(!group.combine_in_any_order(sum_of(x, op), shown, {}), op, " of floats");
+      require(!group.reduces_in_any_order(sum_of(x, op), x.bytes()), op, " of floats");
   });
 }
 

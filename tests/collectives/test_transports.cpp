@@ -166,8 +166,7 @@ TEST_CASE("a mismatch is reported if only some ranks want a result in shared mem
                        const StorageHandle common = group.allocate_common(80'000, Site::here());
                        std::vector<std::byte> mine(80'000), own(80'000);
                        const std::span shared(static_cast<std::byte*>(common->data), own.size());
-                       group.combine(sum({20'000}), mine, group.rank() == 0 ? shared : std::span(own),
-                                     checks::add_in_rank_order);
+                       checks::add_all(group, mine, group.rank() == 0 ? shared : std::span(own), sum({20'000}));
                      }),
              Contains("87 collective mismatch") && !Contains("FINALIZE"));
 }

@@ -7,10 +7,12 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <numeric>
 #include <thread>
 #include <vector>
 
-#include "weft/collectives/transport.h"
+#include "weft/collectives/fold.h"
 
 namespace weft::checks {
 
@@ -29,21 +31,14 @@ inline Bytes shown_by(int r, size_t size, int round = 0) {
 }
 inline Call call(Verb verb, Site site = Site::here()) { return describe(verb, site); }
 
-inline constexpr auto add_in_rank_order = [](const Transport::Part& part, std::byte* to) {
-  float* sums = reinterpret_cast<float*>(to);
-  const size_t n = (part.last - part.first) / sizeof(float), ranks = part.peers.size();
-  const auto value = [&](size_t r, size_t i) { return reinterpret_cast<const float*>(part.peers[r])[i]; };
-  constexpr size_t block = 1024;  // summed in a buffer, because `to` may be one of the peers
-  float sum[block];
-  for (size_t first = 0; first < n; first += block) {
-    const size_t count = std::min(block, n - first);
-    for (size_t i = 0; i < count; ++i)
-      sum[i] = ranks > 1 ? value(0, first + i) + value(1, first + i) : value(0, first + i);
-    for (size_t r = 2; r < ranks; ++r)
-      for (size_t i = 0; i < count; ++i) sum[i] += value(r, first + i);
-    std::copy_n(sum, count, sums + first);
-  }
-};
+// The sum of all ranks' floats, on all ranks.
+inline void add_all(Transport& group, Transport::Bytes mine, std::span<std::byte> result,
+                    const Call& of = call(Verb::all_reduce), bool in_any_order = false) {
+  std::vector<int> everyone(static_cast<size_t>(group.size()));
+  std::iota(everyone.begin(), everyone.end(), 0);
+  const Fold fold{everyone, of.op, DType::f32, Device::cpu, true};
+  group.reduce(of, mine, result, {{[](int, int) { return true; }, {}, true, in_any_order}, fold});
+}
 
 // Rank r shows `size - r * uneven` bytes, and every rank reads them all.
 inline void all_see_all(Transport& group, size_t size, size_t uneven = 0, int round = 0) {
@@ -63,18 +58,24 @@ inline void all_see_all(Transport& group, size_t size, size_t uneven = 0, int ro
 }
 
 inline float element(int r, size_t i) { return static_cast<float>((i * 7 + static_cast<size_t>(r) * 13) % 101) / 7.0f; }
-inline float sum_over_ranks(int ranks, size_t i) {
-  float sum = element(0, i);
-  for (int r = 1; r < ranks; ++r) sum += element(r, i);
-  return sum;
+inline float sum_over_ranks(const std::vector<int>& ranks, size_t i) {
+  return fold_over_ranks(
+      ranks, [&](int r) { return element(r, i); }, std::plus<float>());
+}
+inline std::vector<float> sums_over_ranks(int ranks, size_t count) {
+  std::vector<int> everyone(static_cast<size_t>(ranks));
+  std::iota(everyone.begin(), everyone.end(), 0);
+  std::vector<float> sums(count);
+  for (size_t i = 0; i < count; ++i) sums[i] = sum_over_ranks(everyone, i);
+  return sums;
 }
 
-// The sum in rank order, bit by bit; in place or not, between the given kinds of memory.
+// The sum in the order of the tree, bit by bit; in place or not, between the given kinds of memory.
 inline void all_sum(Transport& group, std::span<float> x, std::span<float> y) {
   for (size_t i = 0; i < x.size(); ++i) x[i] = element(group.rank(), i);
-  group.combine(call(Verb::all_reduce), std::as_bytes(x), std::as_writable_bytes(y), add_in_rank_order);
-  for (size_t i = 0; i < x.size(); ++i)
-    require(y[i] == sum_over_ranks(group.size(), i), "combine: element ", i, " of ", x.size(), " is ", y[i]);
+  add_all(group, std::as_bytes(x), std::as_writable_bytes(y));
+  const std::vector<float> sums = sums_over_ranks(group.size(), x.size());
+  for (size_t i = 0; i < x.size(); ++i) require(y[i] == sums[i], "reduce: element ", i, " of ", x.size(), " is ", y[i]);
 }
 inline void all_sum(Transport& group, size_t count, bool in_place) {
   std::vector<float> x(count), y(in_place ? 0 : count);
@@ -144,7 +145,7 @@ inline void common_memory_works(Transport& group) {
   }
 }
 
-// The result of a sum in shared memory is complete only when the slowest rank has added its share, and is not written
+// The result of a sum in shared memory is complete only when the last rank has added its share, and is not written
 // to after the first rank has it.
 inline void common_results_are_complete(Transport& group) {
   for (const size_t count : {100, 5'000, 100'001}) {
@@ -153,19 +154,15 @@ inline void common_results_are_complete(Transport& group) {
     const std::span result(static_cast<float*>(common->data) + 16, count);
     std::vector<float> x(count);
     for (size_t i = 0; i < count; ++i) x[i] = element(group.rank(), i);
-    for (int late = 0; late < group.size(); ++late) {
-      group.combine(call(Verb::all_reduce), bytes(x), std::as_writable_bytes(result),
-                    [&](const Transport::Part& part, std::byte* to) {
-                      if (group.rank() == late) std::this_thread::sleep_for(std::chrono::milliseconds(2));
-                      add_in_rank_order(part, to);
-                    });
-      if (group.rank() == (late + 1) % group.size()) {
-        for (size_t i = 0; i < count; ++i)
-          require(result[i] == sum_over_ranks(group.size(), i), "combine: element ", i, " came after the result");
+    const std::vector<float> sums = sums_over_ranks(group.size(), count);
+    for (int round = 0; round < 60; ++round) {
+      add_all(group, bytes(x), std::as_writable_bytes(result));
+      if (group.rank() == round % group.size()) {
+        require(std::equal(result.begin(), result.end(), sums.begin()), "reduce: elements came after the result");
         std::fill(result.begin(), result.end(), -1.0f);
       }
       group.expose(call(Verb::barrier), {}, 0, [](const Transport::Part&) {});
-      require(std::all_of(result.begin(), result.end(), [](float y) { return y == -1; }), "combine: written too late");
+      require(std::all_of(result.begin(), result.end(), [](float y) { return y == -1; }), "reduce: written too late");
       group.expose(call(Verb::barrier), {}, 0, [](const Transport::Part&) {});
     }
   }

@@ -23,9 +23,6 @@ class CountedMessages final : public ForwardingTransport {
     count(longest, ranges);
     return ForwardingTransport::start(call, std::move(mine), longest, ranges);
   }
-  void combine(const Call& call, Bytes mine, std::span<std::byte> result, Fold fold) override {
-    inner().combine(call, mine, result, fold);  // not counted: no collective of a Communicator on nodes comes here
-  }
   std::unique_ptr<Transport> split(int color, int key, Site site) override {
     auto group = ForwardingTransport::split(color, key, site);
     return group ? std::make_unique<CountedMessages>(std::move(group), bytes_, messages_) : nullptr;

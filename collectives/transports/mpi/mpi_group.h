@@ -9,6 +9,7 @@
 
 #include "weft/collectives/transports/job/job.h"
 #include "weft/collectives/transports/message_cost.h"
+#include "weft/collectives/transports/mpi/mpi_readers.h"
 #include "weft/collectives/transports/mpi/mpi_wire.h"
 #include "weft/collectives/unfinished.h"
 
@@ -61,12 +62,11 @@ class MpiGroup : public Transport {
   std::string choices() const override { return choices_on(state_->link, size()); }
   void exchange(const Call& call, Bytes mine, size_t longest, Ranges ranges, Read read) override;
   std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest, Ranges ranges) override;
-  std::unique_ptr<Started> start_sum(const Call& call, Tensor& mine, Tensor result, const Sums& sums) override;
+  std::unique_ptr<Started> start_reduction(const Call& call, Tensor mine, Tensor result,
+                                           const Reduction& reduction) override;
   std::shared_ptr<Unfinished> unfinished() override { return state_->job->unfinished(state_->rank_on_node); }
-  void combine(const Call& call, Bytes mine, std::span<std::byte> result, Fold fold) override;
-  bool combine_near_first(const Call& call, Bytes mine, std::span<std::byte> result, const Sums& sums) override;
-  bool combine_for_each(const Call& call, Bytes mine, std::span<std::byte> result, const Folds& folds) override;
-  bool combine_in_any_order(const Call& call, Bytes mine, std::span<std::byte> result) override;
+  void reduce(const Call& call, Bytes mine, std::span<std::byte> result, const Reduction& reduction) override;
+  bool reduces_in_any_order(const Call& call, size_t bytes) const override;
   void send(Call call, GroupRank to, Bytes bytes) override;
   Call receive(Call call, GroupRank from, std::span<std::byte> bytes) override;
   std::unique_ptr<Transport> split(int color, int key, Site site) override;
@@ -109,7 +109,6 @@ class MpiGroup : public Transport {
   };
   class PendingCall;  // a started call
   class PendingSum;
-  struct Readers;
   class Halves;
 
   static constexpr int agreement_tag = Wire::tags() - 4, report_tag = Wire::tags() - 3, swap_tag = Wire::tags() - 2,
@@ -123,6 +122,10 @@ class MpiGroup : public Transport {
   struct Choice;
   // Of few bytes every rank folds all. This takes less time, and hardly more bytes than the messages that it saves.
   bool adds_everything(size_t bytes) const { return static_cast<size_t>(size()) * bytes <= 1024; }
+  bool adds_in_halves(size_t bytes, const Reduction& reduction) const;
+  void sum_in_halves(Bytes mine, std::span<std::byte> result, const Reduction& reduction);
+  void fold_for_all(Bytes mine, std::span<std::byte> result, const Fold& fold);
+  void fold_for_each(Bytes mine, std::span<std::byte> result, const Readers& readers, const Fold& own_fold);
   // The number of a call that is started, as a tag for its messages. Messages of send and receive have the tag 0.
   int tag_of_started() { return static_cast<int>(1 + state_->started++ % (agreement_tag - 1)); }
   std::vector<int> members_of(int color, std::span<const Choice> all) const;

@@ -12,7 +12,7 @@ namespace weft {
 class MpiGroup::Halves {
  public:
   // `slices` are the bytes of which each rank is to have the sum.
-  Halves(MpiGroup& group, Bytes mine, std::vector<Range> slices, const weft::Fold& fold)
+  Halves(MpiGroup& group, Bytes mine, std::vector<Range> slices, const Fold& fold)
       : group_(group), slices_(std::move(slices)), fold_(fold), sums_(mine.begin(), mine.end()) {
     for (int r = 0; r < group.size(); ++r) ranks_.push_back(r);
   }
@@ -64,7 +64,7 @@ class MpiGroup::Halves {
     swap(me ^ distance, send, theirs);
     const auto count = static_cast<int64_t>(own.size() / before);
     constexpr int both[] = {0, 1};
-    weft::Fold fold = first ? fold_.first_stage(both) : fold_.second_stage(both, static_cast<size_t>(group_.size()));
+    Fold fold = first ? fold_.first_stage(both) : fold_.second_stage(both, static_cast<size_t>(group_.size()));
     if (!last) fold = sum_only(fold);
     sums_.resize(static_cast<size_t>(count) * (last ? out_ : between_));
     const bool lower = !(me & distance);
@@ -73,7 +73,7 @@ class MpiGroup::Halves {
     ranks_ = std::move(kept);
   }
   // Without the rounding, and the division of a mean, that are the last step's.
-  weft::Fold sum_only(weft::Fold fold) const {
+  Fold sum_only(Fold fold) const {
     if (fold.op == ReduceOp::mean) fold.op = ReduceOp::sum;
     fold.result_dtype = fold_.between_stages();
     fold.terms = 0;
@@ -101,35 +101,23 @@ class MpiGroup::Halves {
 
   MpiGroup& group_;
   const std::vector<Range> slices_;
-  const weft::Fold fold_;
+  const Fold fold_;
   const size_t in_ = size_of(fold_.dtype), between_ = size_of(fold_.between_stages()),
                out_ = size_of(fold_.result_dtype);  // of an element
   std::vector<int> ranks_;                          // whose slices this rank has sums of
   std::vector<std::byte> sums_;  // of these slices, one behind the other; at first, this rank's tensor
 };
 
-// Where slices are not equal, a rank with a short one would receive much for others. Sums of bf16 are in f32 after the
-// first swap, so they would take more bytes than slices do.
-bool MpiGroup::combine_near_first(const Call& requested, Bytes mine, std::span<std::byte> result, const Sums& sums) {
-  const bool of_all = requested.verb == Verb::all_reduce;
-  if (!(of_all || of_one_size(sums.slices)) || sums.fold.between_stages() != sums.fold.dtype ||
-      adds_everything(mine.size()) || !sums_in_halves(state_->link, static_cast<double>(mine.size()), size()))
-    return false;
-  Call call = requested;
-  call.sequence = ++state_->calls;
-  begin(call);
-  Agreement(*this, call, false, mine, mine.size()).sizes();
-  std::vector<Range> slices(sums.slices.begin(), sums.slices.end());
-  for (int r = 0; r < size() && of_all; ++r)
+void MpiGroup::sum_in_halves(Bytes mine, std::span<std::byte> result, const Reduction& reduction) {
+  std::vector<Range> slices(reduction.slices.begin(), reduction.slices.end());
+  for (int r = 0; r < size() && reduction.to_all; ++r)
     slices.push_back(Range{0, mine.size()}.slice(static_cast<size_t>(r), static_cast<size_t>(size())));
-  Halves halves(*this, mine, std::move(slices), sums.fold);
+  Halves halves(*this, mine, std::move(slices), reduction.fold);
   halves.add();
-  if (of_all)
+  if (reduction.to_all)
     halves.gather(result);
   else
     std::copy(halves.sums().begin(), halves.sums().end(), result.begin());
-  end();
-  return true;
 }
 
 }  // namespace weft

@@ -1,42 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums in two halves by messages. As in `combine_for_each`, every rank folds one slice of the ranks' bytes for all
+// Reductions in two halves by messages. As in `fold_for_each`, every rank folds one slice of the ranks' bytes for all
 // readers, and sends each its fold. Slices leave when the call is started; everything else happens whenever the rank
 // waits or asks whether the call is ready.
 #include <algorithm>
 #include <exception>
+#include <optional>
 
 #include "weft/collectives/fold.h"
 #include "weft/collectives/transports/mpi/mpi_group.h"
 
 namespace weft {
 
-// Which ranks' bytes each reader adds. Readers of the same ranks have one fold.
-struct MpiGroup::Readers {
-  Readers(int n, Transport::Reads reads);
-
-  std::vector<std::vector<int>> folds;  // the ranks of each
-  std::vector<int> reader_of;           // one of the readers of each
-  std::vector<int> fold_of;             // of each reader; -1 for ranks that read nothing
-  std::vector<char> is_read;            // of each rank, by any
-  int most_sources = 0;                 // of any reader, besides itself
-};
-
-MpiGroup::Readers::Readers(int n, Transport::Reads reads) : is_read(static_cast<size_t>(n)) {
-  for (int reader = 0; reader < n; ++reader) {
-    std::vector<int> sources;
-    for (int source = 0; source < n; ++source)
-      if (reads(reader, source)) sources.push_back(source), is_read[static_cast<size_t>(source)] = true;
-    const auto same = std::find(folds.begin(), folds.end(), sources);
-    fold_of.push_back(sources.empty() ? -1 : static_cast<int>(same - folds.begin()));
-    const bool reads_itself = std::find(sources.begin(), sources.end(), reader) != sources.end();
-    most_sources = std::max(most_sources, static_cast<int>(sources.size()) - reads_itself);
-    if (!sources.empty() && same == folds.end()) folds.push_back(std::move(sources)), reader_of.push_back(reader);
-  }
-}
-
 class MpiGroup::PendingSum final : public Transport::Started {
  public:
-  PendingSum(MpiGroup& group, const Call& call, Tensor mine, Tensor result, Readers readers, const weft::Fold& fold);
+  PendingSum(MpiGroup& group, const Call& call, Tensor mine, Tensor result, Readers readers, const Fold& fold);
   // Other ranks need the slice that this one folds, even if this one reads nothing.
   ~PendingSum() override {
     if (step_ != Step::done && !std::uncaught_exceptions()) complete();
@@ -73,7 +50,7 @@ class MpiGroup::PendingSum final : public Transport::Started {
   const Tensor mine_;
   Tensor result_;
   const Readers readers_;
-  const weft::Fold fold_;
+  const Fold fold_;
   const int tag_;
   Agreement agreement_;
   std::vector<std::byte> staging_;
@@ -84,7 +61,7 @@ class MpiGroup::PendingSum final : public Transport::Started {
 };
 
 MpiGroup::PendingSum::PendingSum(MpiGroup& group, const Call& call, Tensor mine, Tensor result, Readers readers,
-                                 const weft::Fold& fold)
+                                 const Fold& fold)
     : group_(group),
       call_(call),
       mine_(std::move(mine)),
@@ -143,9 +120,7 @@ void MpiGroup::PendingSum::send_folds() {
   std::vector<Tensor> folded;
   for (size_t i = 0; i < readers_.folds.size(); ++i) {
     Tensor& sum = folded.emplace_back(Shape{static_cast<int64_t>(own.size() / size_of(fold_.dtype))}, fold_.dtype);
-    weft::Fold fold = fold_;
-    fold.ranks = readers_.folds[i], fold.order = fold_.order.to(readers_.reader_of[i]);
-    fold.write({own.first, own.last, peers_}, 0, sum.size(), sum.mutate<std::byte>());
+    readers_.fold(i, fold_).write({own.first, own.last, peers_}, sum.mutate<std::byte>());
   }
   const auto folded_for = [&](int r) { return folded[static_cast<size_t>(fold_of(r))]; };
   auto* const result = result_.mutate<std::byte>();
@@ -157,18 +132,18 @@ void MpiGroup::PendingSum::send_folds() {
   if (fold_of(me) >= 0) std::copy_n(folded_for(me).data<std::byte>(), own.size(), result + own.first);
 }
 
-std::unique_ptr<Transport::Started> MpiGroup::start_sum(const Call& requested, Tensor& mine, Tensor result,
-                                                        const Sums& sums) {
-  if (!sums.slices.empty() || adds_everything(result.bytes()) || result.bytes() <= 256) return nullptr;
-  Readers readers(size(), sums.reads);
-  if (readers.most_sources < 2) return nullptr;
+std::unique_ptr<Transport::Started> MpiGroup::start_reduction(const Call& requested, Tensor mine, Tensor result,
+                                                              const Reduction& reduction) {
+  std::optional<Readers> readers;
+  if (reduction.slices.empty() && !adds_everything(result.bytes())) readers.emplace(size(), reduction);
+  if (!readers || !readers->fold_for_each_other(result.bytes()))
+    return Transport::start_reduction(requested, std::move(mine), std::move(result), reduction);
   Call call = requested;
   call.sequence = ++state_->calls;
   begin(call);
-  Tensor shown = std::move(mine);
-  if (!shown.unshared()) shown = shown.clone();
-  auto pending =
-      std::make_unique<PendingSum>(*this, call, std::move(shown), std::move(result), std::move(readers), sums.fold);
+  if (!mine.unshared()) mine = mine.clone();
+  auto pending = std::make_unique<PendingSum>(*this, call, std::move(mine), std::move(result), std::move(*readers),
+                                              reduction.fold);
   end();
   return pending;
 }

@@ -133,8 +133,14 @@ void NcclGroup::exchange(const Call& call, Bytes mine, size_t longest, Ranges ra
 // For each part, every rank receives its slice from all ranks, folds these into the result, and then all ranks gather
 // the folded slices. A part of `mine` is not read after its slices have been folded, so `result` may be the same
 // memory.
-void NcclGroup::combine(const Call& call, Bytes mine, std::span<std::byte> result, Fold fold) {
-  if (!on_card(call)) return host_->combine(call, mine, result, fold);
+void NcclGroup::reduce(const Call& call, Bytes mine, std::span<std::byte> result, const Reduction& reduction) {
+  if (!on_card(call)) return host_->reduce(call, mine, result, reduction);
+  if (reduction.in_any_order && reduces_in_any_order(call, mine.size())) {
+    agree(call, mine.size(), mine.size());
+    if (!mine.empty()) await(exchange_->reduce(call, exchange_->mark(), mine, result));
+    return reduction.fold.divide(result.data(), static_cast<int64_t>(result.size() / size_of(call.dtype)));
+  }
+  if (!reduction.to_all) return Transport::reduce(call, mine, result, reduction);
   agree(call, mine.size(), mine.size());
   const auto n = static_cast<size_t>(size()), me = static_cast<size_t>(rank());
   const size_t length = std::min(aligned(where_.workspace_bytes / n) * n, mine.size());
@@ -146,18 +152,20 @@ void NcclGroup::combine(const Call& call, Bytes mine, std::span<std::byte> resul
     const Range own = slices[me];
     const std::vector<Range> mine_of_all(n, own);
     await(swap(call, exchange_->mark(), mine.data(), {mine_of_all, slices}, 0, length, received.mutate<std::byte>()));
-    if (own.size() > 0) fold({own.first, own.last, peers_}, result.data() + own.first);
+    if (own.size() > 0) reduction.fold.write({own.first, own.last, peers_}, result.data() + own.first);
     for (size_t r = 0; r < n; ++r) counts_[r] = slices[r].size();
     await(exchange_->gather(call, exchange_->mark(), result.data() + own.first, counts_, result.data() + first));
   }
 }
 
-bool NcclGroup::combine_in_any_order(const Call& call, Bytes mine, std::span<std::byte> result) {
-  if (!on_card(call)) return host_->combine_in_any_order(call, mine, result);
-  if (!library_reduces(call)) return false;
-  agree(call, mine.size(), mine.size());
-  if (!mine.empty()) await(exchange_->reduce(call, exchange_->mark(), mine, result));
-  return true;
+std::unique_ptr<Transport::Started> NcclGroup::start_reduction(const Call& call, Tensor mine, Tensor result,
+                                                               const Reduction& reduction) {
+  if (on_card(call)) return Transport::start_reduction(call, std::move(mine), std::move(result), reduction);
+  return host_->start_reduction(call, std::move(mine), std::move(result), reduction);
+}
+
+bool NcclGroup::reduces_in_any_order(const Call& call, size_t bytes) const {
+  return on_card(call) ? library_reduces(call) : host_->reduces_in_any_order(call, bytes);
 }
 
 std::unique_ptr<Transport> NcclGroup::split(int color, int key, Site site) {

@@ -4,8 +4,8 @@
 // else, and compares the ranks' calls before anything is enqueued.
 //
 // Peers' bytes are copies on this rank's own card, written in the order of this rank's stream. So no rank synchronizes
-// a backend, neither before it exposes memory nor before `read` or `fold` returns, and work that is enqueued after a
-// call finds its `result` complete.
+// a backend, neither before it exposes memory nor before `read` returns, and work that is enqueued after a call finds
+// its `result` complete.
 #include <cstddef>
 #include <deque>
 #include <functional>
@@ -40,18 +40,11 @@ class NcclGroup : public Transport {
   std::string description() const override { return library_ + " over " + host_->description(); }
   void exchange(const Call& call, Bytes mine, size_t longest, Ranges ranges, Read read) override;
   std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest, Ranges ranges) override;
-  std::unique_ptr<Started> start_sum(const Call& call, Tensor& mine, Tensor result, const Sums& sums) override {
-    return on_card(call) ? nullptr : host_->start_sum(call, mine, std::move(result), sums);
-  }
+  std::unique_ptr<Started> start_reduction(const Call& call, Tensor mine, Tensor result,
+                                           const Reduction& reduction) override;
   std::shared_ptr<Unfinished> unfinished() override { return host_->unfinished(); }
-  void combine(const Call& call, Bytes mine, std::span<std::byte> result, Fold fold) override;
-  bool combine_for_each(const Call& call, Bytes mine, std::span<std::byte> result, const Folds& folds) override {
-    return !on_card(call) && host_->combine_for_each(call, mine, result, folds);
-  }
-  bool combine_near_first(const Call& call, Bytes mine, std::span<std::byte> result, const Sums& sums) override {
-    return !on_card(call) && host_->combine_near_first(call, mine, result, sums);
-  }
-  bool combine_in_any_order(const Call& call, Bytes mine, std::span<std::byte> result) override;
+  void reduce(const Call& call, Bytes mine, std::span<std::byte> result, const Reduction& reduction) override;
+  bool reduces_in_any_order(const Call& call, size_t bytes) const override;
   void send(Call call, GroupRank to, Bytes bytes) override { host_->send(call, to, bytes); }
   Call receive(Call call, GroupRank from, std::span<std::byte> bytes) override {
     return host_->receive(call, from, bytes);

@@ -6,11 +6,11 @@
 
 namespace weft {
 
-NodeSum::NodeSum(const NodeMap& map, const Transport::Sums& sums, size_t bytes)
+NodeSum::NodeSum(const NodeMap& map, const Transport::Reduction& reduction, size_t bytes)
     : map_(map),
-      fold_(sums.fold),
-      read_slices_(sums.slices.begin(), sums.slices.end()),
-      plan_(map, sums, bytes),
+      fold_(reduction.fold),
+      read_slices_(reduction.slices.begin(), reduction.slices.end()),
+      plan_(map, reduction, bytes),
       size_(size_of(fold_.dtype)),
       summed_(size_of(fold_.between_stages())),
       folded_(fold_.order.scans() ? summed_ : size_of(fold_.result_dtype)),

@@ -8,7 +8,7 @@ namespace weft {
 class NodeSum {
  public:
   using Range = Transport::Range;
-  NodeSum(const NodeMap& map, const Transport::Sums& sums, size_t bytes);
+  NodeSum(const NodeMap& map, const Transport::Reduction& reduction, size_t bytes);
 
   const SumPlan& plan() const { return plan_; }
   size_t board_bytes() const { return board_bytes_; }

@@ -117,14 +117,17 @@ void Nodes::exchange(const Call& call, Bytes mine, size_t longest, Ranges ranges
   });
 }
 
-bool Nodes::combine_near_first(const Call& call, Bytes mine, std::span<std::byte> result, const Sums& sums) {
-  if (state_->map.nodes() == 1) return false;
-  const NodeSum sum(state_->map, sums, mine.size());
-  if (!sum.plan().adds()) return false;
+void Nodes::reduce(const Call& call, Bytes mine, std::span<std::byte> result, const Reduction& reduction) {
+  if (reduction.in_any_order && state_->flat->reduces_in_any_order(call, mine.size()))
+    return state_->flat->reduce(call, mine, result, reduction);
+  if (state_->map.nodes() == 1) return state_->local->reduce(call, mine, result, reduction);
+  const size_t bytes = std::max(mine.size(), result.size());
+  const NodeSum sum(state_->map, reduction, bytes);
+  if (!sum.plan().adds()) return Transport::reduce(call, mine, result, reduction);
   std::byte* const board = this->board(sum.board_bytes());
   Transport& local = *state_->local;
   std::vector<const std::byte*> peers(state_->map.here().size());
-  local.expose(call, mine, mine.size(), [&](const Part& part) {  // each rank folds a share of the elements
+  local.expose(call, mine, bytes, [&](const Part& part) {  // each rank folds a share of the elements
     const Range share = Range{part.first, part.last}.slice(static_cast<size_t>(local.rank()), peers.size());
     for (size_t i = 0; i < peers.size(); ++i) peers[i] = part.peers[i] + (share.first - part.first);
     sum.fold_subtrees(peers, share, board);
@@ -138,22 +141,9 @@ bool Nodes::combine_near_first(const Call& call, Bytes mine, std::span<std::byte
   }
   step(call);
   sum.take(rank(), board, result);
-  return true;
 }
 
 std::shared_ptr<Unfinished> Nodes::unfinished() { return state_->flat->unfinished(); }
-
-void Nodes::combine(const Call& call, Bytes mine, std::span<std::byte> result, Fold fold) {
-  (state_->map.nodes() == 1 ? state_->local : state_->flat)->combine(call, mine, result, fold);
-}
-
-bool Nodes::combine_for_each(const Call& call, Bytes mine, std::span<std::byte> result, const Folds& folds) {
-  return state_->map.nodes() > 1 && state_->flat->combine_for_each(call, mine, result, folds);
-}
-
-bool Nodes::combine_in_any_order(const Call& call, Bytes mine, std::span<std::byte> result) {
-  return state_->flat->combine_in_any_order(call, mine, result);
-}
 
 void Nodes::send(Call call, GroupRank to, Bytes bytes) { state_->flat->send(call, to, bytes); }
 Call Nodes::receive(Call call, GroupRank from, std::span<std::byte> bytes) {

@@ -34,12 +34,10 @@ class Nodes : public Transport {
   std::string choices() const override;
   void exchange(const Call& call, Bytes mine, size_t longest, Ranges ranges, Read read) override;
   std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest, Ranges ranges) override;
-  std::unique_ptr<Started> start_sum(const Call& call, Tensor& mine, Tensor result, const Sums& sums) override;
+  std::unique_ptr<Started> start_reduction(const Call& call, Tensor mine, Tensor result,
+                                           const Reduction& reduction) override;
   std::shared_ptr<Unfinished> unfinished() override;
-  bool combine_near_first(const Call& call, Bytes mine, std::span<std::byte> result, const Sums& sums) override;
-  void combine(const Call& call, Bytes mine, std::span<std::byte> result, Fold fold) override;
-  bool combine_for_each(const Call& call, Bytes mine, std::span<std::byte> result, const Folds& folds) override;
-  bool combine_in_any_order(const Call& call, Bytes mine, std::span<std::byte> result) override;
+  void reduce(const Call& call, Bytes mine, std::span<std::byte> result, const Reduction& reduction) override;
   void send(Call call, GroupRank to, Bytes bytes) override;
   Call receive(Call call, GroupRank from, std::span<std::byte> bytes) override;
   std::unique_ptr<Transport> split(int color, int key, Site site) override;

@@ -192,12 +192,12 @@ class Nodes::ExchangeWork final : public Work {
 
 class Nodes::SumWork final : public Work {
  public:
-  SumWork(State& state, const Call& call, Tensor mine, Tensor result, const Sums& sums)
+  SumWork(State& state, const Call& call, Tensor mine, Tensor result, const Reduction& reduction)
       : state_(state),
         rank_(state.flat->rank()),
         result_(std::move(result)),
-        bytes_(mine.bytes()),
-        sum_(state.map, sums, bytes_),
+        bytes_(std::max(mine.bytes(), result_.bytes())),
+        sum_(state.map, reduction, bytes_),
         terms_(state.later.terms->start(call, std::move(mine), bytes_)) {}
   bool all_here() override { return terms_->ready(); }
   void take_terms() override {
@@ -232,12 +232,14 @@ std::unique_ptr<Transport::Started> Nodes::start(const Call& call, Tensor mine, 
   return std::make_unique<StartedCall>(state_, call, longest, std::move(work));
 }
 
-std::unique_ptr<Transport::Started> Nodes::start_sum(const Call& call, Tensor& mine, Tensor result, const Sums& sums) {
+std::unique_ptr<Transport::Started> Nodes::start_reduction(const Call& call, Tensor mine, Tensor result,
+                                                           const Reduction& reduction) {
   State& state = *state_;
-  if (state.map.nodes() == 1) return state.local->start_sum(call, mine, std::move(result), sums);
-  const size_t bytes = mine.bytes();
-  if (!SumPlan(state.map, sums, bytes).adds()) return nullptr;
-  auto work = std::make_unique<SumWork>(state, call, std::move(mine), std::move(result), sums);
+  if (state.map.nodes() == 1) return state.local->start_reduction(call, std::move(mine), std::move(result), reduction);
+  const size_t bytes = std::max(mine.bytes(), result.bytes());
+  if (!SumPlan(state.map, reduction, bytes).adds())
+    return Transport::start_reduction(call, std::move(mine), std::move(result), reduction);
+  auto work = std::make_unique<SumWork>(state, call, std::move(mine), std::move(result), reduction);
   return std::make_unique<StartedCall>(state_, call, bytes, std::move(work));
 }
 

@@ -24,7 +24,7 @@ void find_subtrees(const NodeMap& map, std::span<const int> ranks, std::vector<s
   find_subtrees(map, ranks.subspan(half), found);
 }
 
-std::vector<int> sources_of(int reader, std::span<const int> ranks, Transport::Reads reads) {
+std::vector<int> sources_of(int reader, std::span<const int> ranks, FunctionRef<bool(int, int)> reads) {
   std::vector<int> sources;
   std::copy_if(ranks.begin(), ranks.end(), std::back_inserter(sources), [&](int r) { return reads(reader, r); });
   return sources;
@@ -54,8 +54,8 @@ size_t SumPlan::add_result(const NodeMap& map, size_t reading_node, std::span<co
 }
 
 // What all ranks of a subtree of a node read in a scan.
-void SumPlan::add_scan(const NodeMap& map, Transport::Reads reads, FoldOrder order, std::span<const int> everyone,
-                       std::span<const int> subtree) {
+void SumPlan::add_scan(const NodeMap& map, FunctionRef<bool(int, int)> reads, FoldOrder order,
+                       std::span<const int> everyone, std::span<const int> subtree) {
   const bool before = order.kind == FoldOrder::Kind::before;
   const int nearest = before ? subtree.front() : subtree.back();
   const auto rank = static_cast<size_t>(nearest);
@@ -76,40 +76,41 @@ void SumPlan::add_scan(const NodeMap& map, Transport::Reads reads, FoldOrder ord
   }
 }
 
-SumPlan::SumPlan(const NodeMap& map, const Transport::Sums& sums, size_t bytes)
+SumPlan::SumPlan(const NodeMap& map, const Transport::Reduction& reduction, size_t bytes)
     : result_of(map.ranks(), none),
       results_of(map.nodes()),
       subtrees(map.nodes()),
       scans(map.ranks()),
-      elements(bytes / size_of(sums.fold.dtype)) {
+      elements(bytes / size_of(reduction.fold.dtype)) {
   std::vector<int> everyone(map.ranks());
   std::iota(everyone.begin(), everyone.end(), 0);
-  if (sums.fold.order.scans()) {
+  if (reduction.fold.order.scans()) {
     std::vector<std::span<const int>> on_nodes;
     find_subtrees(map, everyone, on_nodes);
-    for (const std::span<const int> subtree : on_nodes) add_scan(map, sums.reads, sums.fold.order, everyone, subtree);
+    for (const std::span<const int> subtree : on_nodes)
+      add_scan(map, reduction.reads, reduction.fold.order, everyone, subtree);
   } else {
     for (size_t node = 0; node < map.nodes(); ++node)
       for (const int reader : map.ranks_of[node])
-        if (const std::vector<int> sources = sources_of(reader, everyone, sums.reads); !sources.empty())
+        if (const std::vector<int> sources = sources_of(reader, everyone, reduction.reads); !sources.empty())
           result_of[static_cast<size_t>(reader)] = add_result(map, node, sources, {});
   }
-  cut(map, sums, bytes);
+  cut(map, reduction, bytes);
 }
 
-void SumPlan::cut(const NodeMap& map, const Transport::Sums& sums, size_t bytes) {
+void SumPlan::cut(const NodeMap& map, const Transport::Reduction& reduction, size_t bytes) {
   for (const auto& of_node : subtrees) most_subtrees = std::max(most_subtrees, of_node.size());
-  few = sums.slices.empty() && map.nodes() * most_subtrees * bytes <= 1024;
-  gathers = sums.slices.empty() && !few;
+  few = reduction.slices.empty() && map.nodes() * most_subtrees * bytes <= 1024;
+  gathers = reduction.slices.empty() && !few;
   for (size_t node = 0; node < map.nodes(); ++node) {
     Range slice = few ? Range{0, elements} : Range{0, elements}.slice(node, map.nodes());
-    if (!sums.slices.empty()) {
+    if (!reduction.slices.empty()) {
       slice = {elements, 0};
       for (const int reader : map.ranks_of[node]) {
-        const Range read = sums.slices[static_cast<size_t>(reader)];
+        const Range read = reduction.slices[static_cast<size_t>(reader)];
         if (read.size() == 0) continue;
-        slice.first = std::min(slice.first, read.first / size_of(sums.fold.dtype));
-        slice.last = std::max(slice.last, read.last / size_of(sums.fold.dtype));
+        slice.first = std::min(slice.first, read.first / size_of(reduction.fold.dtype));
+        slice.last = std::max(slice.last, read.last / size_of(reduction.fold.dtype));
       }
       if (slice.first > slice.last) slice = {0, 0};
     }

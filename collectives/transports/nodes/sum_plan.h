@@ -32,7 +32,7 @@ struct SumPlan {
   };
 
   // Of reductions over the ranks' tensors of so many bytes each.
-  SumPlan(const NodeMap& map, const Transport::Sums& sums, size_t bytes);
+  SumPlan(const NodeMap& map, const Transport::Reduction& reduction, size_t bytes);
   bool adds() const;  // whether any two terms are added
 
   static constexpr size_t none = ~size_t{0};
@@ -49,9 +49,9 @@ struct SumPlan {
   bool gathers = false;  // whether a slice is only a part of what the ranks of the node read
 
  private:
-  void add_scan(const NodeMap& map, Transport::Reads reads, FoldOrder order, std::span<const int> everyone,
+  void add_scan(const NodeMap& map, FunctionRef<bool(int, int)> reads, FoldOrder order, std::span<const int> everyone,
                 std::span<const int> subtree);
-  void cut(const NodeMap& map, const Transport::Sums& sums, size_t bytes);  // into the slices of the nodes
+  void cut(const NodeMap& map, const Transport::Reduction& reduction, size_t bytes);  // into the slices of the nodes
   size_t add_result(const NodeMap& map, size_t reading_node, std::span<const int> sources, FoldOrder order);
 };
 

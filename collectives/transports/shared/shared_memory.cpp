@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "weft/collectives/fold.h"
 #include "weft/collectives/transports/shared/group_state.h"
 #include "weft/engine/kernels/backend.h"
 
@@ -102,10 +103,11 @@ void SharedMemory::expose_in_one_step(CallScope& scope, Bytes mine, size_t longe
 // the rank that folded it. Only one rank reads a given slice of the inputs, so it may write the result over its own
 // input. A common result needs no copies: it is complete when all ranks have folded, which they report in the step
 // after the last part.
-void SharedMemory::combine(const Call& call, Bytes mine, std::span<std::byte> result, Fold fold) {
+void SharedMemory::reduce(const Call& call, Bytes mine, std::span<std::byte> result, const Reduction& reduction) {
   const bool on_card = call.device != Device::cpu && shows_device_memory();
   const bool common = size_ > 1 && arena_->is_common(result.data());
-  if (mine.size() <= few_bytes && !on_card && !common) return Transport::combine(call, mine, result, fold);
+  if (!reduction.to_all || (mine.size() <= few_bytes && !on_card && !common))
+    return Transport::reduce(call, mine, result, reduction);
   CallScope scope(*this, call, mine.size() + common);  // the ranks must also agree whether the result is common
   publish(scope, mine, result);
   size_t length = part_;
@@ -134,10 +136,10 @@ void SharedMemory::combine(const Call& call, Bytes mine, std::span<std::byte> re
         copy(on_card ? call.device : Device::cpu, result.data() + theirs.first,
              place(r, step - 1, before, theirs.first), theirs.size());
     if (const Range own = part.slice(static_cast<size_t>(rank_), n); own.size())
-      fold({own.first, own.last, peers(own.first, step, own.first - part.first)},
-           in_place
-               ? result.data() + own.first
-               : grow(rank_slots_[rank_].folded[step % 2], std::min(part_, mine.size())) + (own.first - part.first));
+      reduction.fold.write({own.first, own.last, peers(own.first, step, own.first - part.first)},
+                           in_place ? result.data() + own.first
+                                    : grow(rank_slots_[rank_].folded[step % 2], std::min(part_, mine.size())) +
+                                          (own.first - part.first));
   }
   if (in_place && !common) scope.complete_step();
 }

@@ -42,7 +42,7 @@ class SharedMemory : public Transport {
   void exchange(const Call& call, Bytes mine, size_t longest, Ranges, Read read) override;
   std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest, Ranges) override;
   std::shared_ptr<Unfinished> unfinished() override { return job_->unfinished(members_[rank_]); }
-  void combine(const Call& call, Bytes mine, std::span<std::byte> result, Fold fold) override;
+  void reduce(const Call& call, Bytes mine, std::span<std::byte> result, const Reduction& reduction) override;
   void send(Call call, GroupRank to, Bytes bytes) override;
   Call receive(Call call, GroupRank from, std::span<std::byte> bytes) override;
   std::unique_ptr<Transport> split(int color, int key, Site site) override;
