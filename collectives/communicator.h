@@ -236,7 +236,7 @@ template <class Verb> CollectiveCall Communicator::copies(const Verb& verb, cons
     const auto bytes = [&](int64_t n) { return static_cast<size_t>(n) * unit; };
     if (verb.verb() == weft::Verb::custom) check_portion(verb, out, r, x);
     moves.of_peers.push_back({bytes(in.from), bytes(in.from + in.count)});
-    moves.by_peers.push_back({bytes(out.from), bytes(out.from + out.count)});
+    if (!std::is_same_v<Verb, AllGather>) moves.by_peers.push_back({bytes(out.from), bytes(out.from + out.count)});
     moves.to.push_back(bytes(in.to));
     if (in.count > 0) units = std::max(units, sum_of_extents({in.to, in.count}));
     const Shape exposed = Verb::by_rows ? x.shape().with(0, verb.exposed(r)) : x.shape();

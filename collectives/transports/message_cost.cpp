@@ -25,20 +25,6 @@ double doublings(int64_t ranks) { return std::bit_width(static_cast<uint64_t>(ra
 bool is_power_of_two(int64_t ranks) { return std::has_single_bit(static_cast<uint64_t>(ranks)); }
 double others(double bytes, int64_t ranks) { return bytes - bytes / static_cast<double>(ranks); }
 
-// The longest power of two of bytes for which this holds, or 0.
-template <class Holds> double longest(const Holds& holds) {
-  double bytes = 0;
-  for (double next = 64; next <= std::ldexp(1, 40) && holds(next); next *= 2) bytes = next;
-  return bytes;
-}
-
-std::string in_bytes(double bytes) {
-  const char* const units[] = {" B", " KiB", " MiB", " GiB"};
-  size_t unit = 0;
-  for (; bytes >= 1024 && unit < 3; ++unit) bytes /= 1024;
-  return text(static_cast<int64_t>(bytes)) + units[unit];
-}
-
 }  // namespace
 
 Link parsed_link(const std::string& given) {
@@ -101,34 +87,6 @@ MessageCost cost_of_sliced_copies(const Link& link, double bytes, int64_t ranks)
   MessageCost cost = cost_of_slices(link, bytes, ranks);
   cost.rounds = parts(link, bytes / static_cast<double>(ranks), ranks);  // one part after another
   return cost * 2;
-}
-
-bool gathers_directly(const Link& link, double total, int64_t ranks) {
-  return cost_of_slices(link, total, ranks).seconds(link) < cost_of_gathering(link, total, ranks).seconds(link);
-}
-// Many bytes move in parts, one of which is on its way while another is added, if they are in slices. So halves must
-// save a tenth.
-bool sums_in_halves(const Link& link, double bytes, int64_t ranks) {
-  return ranks > 2 && is_power_of_two(ranks) &&
-         cost_of_halves(bytes, ranks).seconds(link) < 0.9 * cost_of_slices(link, bytes, ranks).seconds(link);
-}
-bool copies_in_slices(const Link& link, double bytes, int64_t ranks) {
-  return ranks > 2 &&
-         cost_of_sliced_copies(link, bytes, ranks).seconds(link) < cost_of_copies(link, bytes, ranks).seconds(link);
-}
-
-std::string choices_on(const Link& link, int64_t ranks) {
-  const auto sums = longest([&](double bytes) { return sums_in_halves(link, bytes, ranks); });
-  const auto rings = longest([&](double bytes) { return !gathers_directly(link, bytes, ranks); });
-  const auto copies = longest([&](double bytes) { return !copies_in_slices(link, bytes, ranks); });
-  const auto up_to = [](double bytes, const std::string& few, const std::string& many) {
-    return bytes == 0 ? many : few + " up to " + in_bytes(bytes) + ", " + many + " beyond";
-  };
-  return "latency " + in_seconds(link.latency) + ", overhead of a message " + in_seconds(link.overhead) +
-         ", bandwidth " + in_bits_per_second(link.bandwidth) + "; sums " +
-         up_to(sums, "by recursive halving", "by pairwise exchange") + "; all_gather " +
-         up_to(rings, "by MPI", "by pairwise exchange") + "; broadcast " +
-         up_to(copies, "to each rank", "by scatter and all_gather");
 }
 
 }  // namespace weft

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What the messages of a collective cost on a link, and which of several ways is the fastest. All ranks of a group know
-// the same link, so they choose alike.
+// What the messages of a collective cost on a link.
 #include <cstdint>
 #include <string>
 
@@ -41,12 +40,5 @@ MessageCost cost_of_halves(double bytes, int64_t ranks);
 // Every rank gets the bytes of one: they are sent to each, or a slice to each, and then the slices are gathered.
 MessageCost cost_of_copies(const Link& link, double bytes, int64_t ranks);
 MessageCost cost_of_sliced_copies(const Link& link, double bytes, int64_t ranks);
-
-bool gathers_directly(const Link& link, double total, int64_t ranks);
-bool sums_in_halves(const Link& link, double bytes, int64_t ranks);
-bool copies_in_slices(const Link& link, double bytes, int64_t ranks);
-
-// What is chosen, in words.
-std::string choices_on(const Link& link, int64_t ranks);
 
 }  // namespace weft

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How data move is chosen from what a link takes for it, alike on all ranks.
 #include "tests/support/catch.h"
-#include "weft/collectives/transports/message_cost.h"
+#include "weft/collectives/transports/message_schedule.h"
 #include "weft/engine/tensor/error.h"
 
 using namespace weft;
@@ -22,18 +22,22 @@ TEST_CASE("a link is written as its latency, its bandwidth and perhaps its overh
 TEST_CASE("what is chosen takes least time, for any number of ranks and bytes") {
   for (const Link& link : {Link{20e-6, 1.25e8, 1e-6}, Link{0, 1.25e9, 1e-3}, Link{1e-3, 1e6, 0}})
     for (const int64_t ranks : {2, 3, 4, 5, 8, 16, 256, 1000})
-      for (const double bytes : {1e3, 1e4, 1e5, 1e6, 1e8}) {
+      for (const double bytes : {8., 256., 257., 512., 1e3, 1e4, 1e5, 1e6, 1e8}) {
         INFO(text(link) << ", " << ranks << " ranks, " << bytes << " bytes");
         const auto seconds = [&](const MessageCost& cost) { return cost.seconds(link); };
-        const bool halves = sums_in_halves(link, bytes, ranks), power = (ranks & (ranks - 1)) == 0;
+        const auto way = [&](Movement movement) { return message_schedule(movement, bytes, ranks, link).way; };
+        const bool few = static_cast<double>(ranks) * bytes <= 1024, power = (ranks & (ranks - 1)) == 0;
         const double in_halves = seconds(cost_of_halves(bytes, ranks)),
                      in_slices = seconds(cost_of_slices(link, bytes, ranks));
-        CHECK((!halves || (power && in_halves < in_slices)));
-        CHECK((halves || !power || ranks == 2 || in_halves >= 0.9 * in_slices));
-        CHECK(gathers_directly(link, bytes, ranks) == (in_slices < seconds(cost_of_gathering(link, bytes, ranks))));
+        const bool halves = !few && power && ranks > 2 && in_halves < 0.9 * in_slices;
+        CHECK(way(Movement::sum) == (few ? Way::by_mpi : halves ? Way::in_halves : Way::in_slices));
+        CHECK(way(Movement::shares) == (halves ? Way::in_halves : Way::directly));
+        CHECK(way(Movement::sums) == (bytes <= 256 || ranks == 2 ? Way::directly : Way::in_slices));
+        const bool gathers = in_slices >= seconds(cost_of_gathering(link, bytes, ranks));
+        CHECK(way(Movement::gathering) == (gathers ? Way::by_mpi : Way::directly));
         const double sliced = seconds(cost_of_sliced_copies(link, bytes, ranks)),
                      whole = seconds(cost_of_copies(link, bytes, ranks));
-        CHECK(copies_in_slices(link, bytes, ranks) == (ranks > 2 && sliced < whole));
+        CHECK(way(Movement::copies) == (ranks > 2 && sliced < whole ? Way::in_slices : Way::directly));
       }
 }
 

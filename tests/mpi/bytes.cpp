@@ -5,11 +5,14 @@
 #include <mpi.h>
 
 #include <bit>
+#include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <numeric>
 
 #include "weft/collectives/cases/case_rows.h"
 #include "weft/collectives/communicator.h"
+#include "weft/collectives/transports/message_schedule.h"
 #include "weft/collectives/transports/mpi/mpi_group.h"
 #include "weft/collectives/transports/session.h"
 
@@ -66,19 +69,47 @@ namespace {
 // Checks collectives of one size: rows of so many columns, all of f32.
 class Law {
  public:
-  Law(Communicator& comm, int64_t columns) : comm_(comm), columns_(columns) {}
+  Law(Communicator& comm, const Link& link, int64_t columns) : comm_(comm), columns_(columns), link_(link) {}
 
   // `best` is how many rows this rank receives in the best algorithm.
   template <class Verb> void check(const Verb& verb, int64_t rows, double best) {
     const Tensor x = Tensor::uniform({rows, columns_}, {1, static_cast<uint64_t>(comm_.rank().value)});
     const std::string what = name(verb.verb());
     const Tensor whole = counted(what, best, [&] { return comm_.run(verb, x); });
+    expect_schedule(verb, x);
     const Tensor halves = counted(what + ", started", best, [&] { return comm_.start(verb, x).wait(); });
     require(whole.shape() == halves.shape() && whole.values() == halves.values(), what,
             ": another result if it is started");
   }
 
  private:
+  // What this rank has just received is what the schedule says, and the comparison of calls, with which few bytes go.
+  // Slices are cut at multiples of 64 bytes, so the last may be as much shorter as all others are longer.
+  template <class Verb> void expect_schedule(const Verb& verb, const Tensor& x) {
+    const int n = comm_.size(), me = comm_.rank().value;
+    const double row = static_cast<double>(columns_ * 4), unit = Verb::by_rows ? row : static_cast<double>(x.bytes());
+    const auto reads = [&](int reader, int source) {
+      return static_cast<double>(verb.portion(reader, source).count) * unit;
+    };
+    double longest = 0, all = 0, received = 0;
+    bool equal = true;
+    for (int r = 0; r < n; ++r) {
+      const double exposed = static_cast<double>(verb.exposed(r)) * unit;
+      longest = std::max(longest, exposed), all += exposed;
+      equal = equal && reads(r, 0) == reads(0, 0);
+    }
+    Movement movement = adds(verb, n) ? Movement::sums : movement_of(verb.verb());
+    if (Slicing<Verb>) movement = equal ? Movement::shares : Movement::portions;
+    if (verb.verb() == weft::Verb::all_reduce) movement = Movement::sum;
+    const double bytes = movement == Movement::gathering ? longest * n : longest;
+    for (const auto& step : message_schedule(movement, bytes, n, link_).steps(reads))
+      for (const auto& message : step.messages) received += message.to == me ? message.bytes : 0;
+    if (longest <= static_cast<double>(Transport::small_call)) received = 0;
+    const double compared = 64.0 * (n - 1), off = std::abs(static_cast<double>(bytes_received) - compared - received);
+    require(off <= 64.0 * n * n, name(verb.verb()), " of rows of ", columns_, " has received ", bytes_received,
+            " bytes, ", compared, " of them to compare calls; its schedule says ", received);
+  }
+
   template <class Collective> Tensor counted(const std::string& what, double best, const Collective& collective) {
     comm_.barrier();
     bytes_received = messages_received = 0;
@@ -99,6 +130,7 @@ class Law {
 
   Communicator& comm_;
   const int64_t columns_;
+  const Link link_;
 };
 
 // The best that is known, in rows that a rank receives. Data that only move are received once. A sum for all ranks is
@@ -106,7 +138,8 @@ class Law {
 // one rank can take less, one tensor, but only in a chain of n-1 ranks, and in another order of the terms. So the best
 // for it, and for sums over the ranks before, is that of slices. Recursive doubling takes log2(n) tensors.
 void check_all(Communicator& comm, int64_t columns) {
-  Law law(comm, columns);
+  const char* const given = std::getenv("WEFT_LINK");
+  Law law(comm, given ? parsed_link(given) : Link{1e-6, 5e9, 0.5e-6}, columns);
   const int n = comm.size(), me = comm.rank().value;
   const GroupRank root{n - 1};
   const bool is_root = me == n - 1;

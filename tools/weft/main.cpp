@@ -222,6 +222,7 @@ int run(int argc, char** argv) {
   cases.callback([&] { code = list_cases(json); });
   app.add_subcommand("signatures", "the mistakes that have a name")->callback([&] { code = list_signatures(); });
   weft::plan::add_plan(app, code);
+  weft::plan::add_schedule(app, code);
   weft::plan::add_link(app, argc, argv, code);
   try {
     app.parse(argc, argv);

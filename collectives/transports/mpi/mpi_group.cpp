@@ -62,10 +62,9 @@ void MpiGroup::exchange(const Call& requested, Bytes mine, size_t longest, Range
   begin(call);
   Agreement agreement(*this, call, false, mine, longest);
   const std::vector<size_t> sizes = agreement.sizes();
-  const auto total = static_cast<double>(longest) * size();
   if (longest <= small_call) {
     read_announced(agreement, longest, ranges, read);
-  } else if (ranges.all() && !gathers_directly(state_->link, total, size())) {
+  } else if (ranges.all() && way_of(Movement::gathering, longest * sizes.size()) == Way::by_mpi) {
     expose_all(mine, sizes, longest, read);
   } else if (ranges.all()) {
     std::vector<Range> of_peers;
@@ -75,7 +74,7 @@ void MpiGroup::exchange(const Call& requested, Bytes mine, size_t longest, Range
       const size_t first = part.begins[0];  // that of all ranks
       read({first, first + part.last, part.peers});
     });
-  } else if (call.verb == Verb::broadcast && copies_in_slices(state_->link, static_cast<double>(longest), size())) {
+  } else if (call.verb == Verb::broadcast && way_of(Movement::copies, longest) == Way::in_slices) {
     broadcast_in_slices(mine, ranges, read);
   } else {
     swap_all(mine, ranges, read);

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "weft/collectives/transports/job/job.h"
-#include "weft/collectives/transports/message_cost.h"
+#include "weft/collectives/transports/message_schedule.h"
 #include "weft/collectives/transports/mpi/mpi_readers.h"
 #include "weft/collectives/transports/mpi/mpi_wire.h"
 #include "weft/collectives/unfinished.h"
@@ -120,9 +120,10 @@ class MpiGroup : public Transport {
   void finish(Wire::Requests& requests);  // and forgets them
   size_t part_bytes() const { return static_cast<size_t>(bytes_of_part(state_->link, size())); }
   struct Choice;
-  // Of few bytes every rank folds all. This takes less time, and hardly more bytes than the messages that it saves.
-  bool adds_everything(size_t bytes) const { return static_cast<size_t>(size()) * bytes <= 1024; }
-  bool adds_in_halves(size_t bytes, const Reduction& reduction) const;
+  Way way_of(Movement movement, size_t bytes) const {
+    return message_schedule(movement, static_cast<double>(bytes), size(), state_->link).way;
+  }
+  Way way_of(size_t bytes, const Reduction& reduction, const Readers* readers) const;
   void sum_in_halves(Bytes mine, std::span<std::byte> result, const Reduction& reduction);
   void fold_for_all(Bytes mine, std::span<std::byte> result, const Fold& fold);
   void fold_for_each(Bytes mine, std::span<std::byte> result, const Readers& readers, const Fold& own_fold);

@@ -22,9 +22,8 @@ struct Readers {
       if (!sources.empty() && same == folds.end()) folds.push_back(std::move(sources)), reader_of.push_back(reader);
     }
   }
-  // Whether ranks fold a slice each for all readers. In an exchange a rank receives the tensor of every rank that it
-  // reads: the root of a reduce, and the last rank of a scan, those of all others.
-  bool fold_for_each_other(size_t bytes) const { return most_sources >= 2 && bytes > 256; }
+  // If not, each receives at most one tensor when all are sent as a whole.
+  bool add() const { return most_sources >= 2; }
 
   Fold fold(size_t i, Fold own) const {
     own.ranks = folds[i], own.order = own.order.to(reader_of[i]);

@@ -24,36 +24,40 @@ bool MpiGroup::reduces_in_any_order(const Call& call, size_t bytes) const {
   return call.verb == Verb::all_reduce && state_->wire.threads() == 1 && mpi_reduces(call, bytes);
 }
 
-// Where slices are not equal, a rank with a short one would receive much for others. Sums of bf16 are in f32 after the
-// first swap, so they would take more bytes than slices do.
-bool MpiGroup::adds_in_halves(size_t bytes, const Reduction& reduction) const {
-  return (reduction.to_all || of_one_size(reduction.slices)) &&
-         reduction.fold.between_stages() == reduction.fold.dtype && !adds_everything(bytes) &&
-         sums_in_halves(state_->link, static_cast<double>(bytes), size());
+// Where slices are not equal, a rank with a short one would receive much for others, so these are no shares. Sums of
+// bf16 are in f32 after the first swap, so in halves they would take more bytes than slices do.
+Way MpiGroup::way_of(size_t bytes, const Reduction& reduction, const Readers* readers) const {
+  const bool of_shares = of_one_size(reduction.slices);
+  if (readers) return readers->add() ? way_of(Movement::sums, bytes) : Way::directly;
+  if (!reduction.to_all && !of_shares) return Way::directly;
+  const Way way = way_of(of_shares ? Movement::shares : Movement::sum, bytes);
+  if (way == Way::in_halves && reduction.fold.between_stages() != reduction.fold.dtype)
+    return of_shares ? Way::directly : Way::in_slices;
+  return way;
 }
 
 void MpiGroup::reduce(const Call& requested, Bytes mine, std::span<std::byte> result, const Reduction& reduction) {
-  const bool by_mpi = reduction.in_any_order && reduces_in_any_order(requested, mine.size());
-  const bool in_halves = !by_mpi && adds_in_halves(mine.size(), reduction);
-  const bool in_slices = reduction.to_all && !adds_everything(mine.size());
+  const size_t bytes = std::max(mine.size(), result.size());
+  const bool in_any_order = reduction.in_any_order && reduces_in_any_order(requested, bytes);
   std::optional<Readers> readers;
-  if (!by_mpi && !in_halves && !reduction.to_all && reduction.slices.empty()) readers.emplace(size(), reduction);
-  if (!by_mpi && !in_halves && !in_slices && !(readers && readers->fold_for_each_other(result.size())))
+  if (!reduction.to_all && reduction.slices.empty()) readers.emplace(size(), reduction);
+  const Way way = way_of(bytes, reduction, readers ? &*readers : nullptr);
+  if (!in_any_order && (way == Way::directly || way == Way::by_mpi))
     return Transport::reduce(requested, mine, result, reduction);
   Call call = requested;
   call.sequence = ++state_->calls;
   begin(call);
-  Agreement(*this, call, false, mine, std::max(mine.size(), result.size())).sizes();
-  if (by_mpi) {
+  Agreement(*this, call, false, mine, bytes).sizes();
+  if (in_any_order) {
     Wire::Requests reducing{reduce_by_mpi(state_->wire.comm(), call, mine, result)};
     finish(reducing);
     reduction.fold.divide(result.data(), static_cast<int64_t>(result.size() / size_of(call.dtype)));
-  } else if (in_halves) {
+  } else if (way == Way::in_halves) {
     sum_in_halves(mine, result, reduction);
-  } else if (in_slices) {
-    fold_for_all(mine, result, reduction.fold);
-  } else {
+  } else if (readers) {
     fold_for_each(mine, result, *readers, reduction.fold);
+  } else {
+    fold_for_all(mine, result, reduction.fold);
   }
   end();
 }

@@ -134,9 +134,12 @@ void MpiGroup::PendingSum::send_folds() {
 
 std::unique_ptr<Transport::Started> MpiGroup::start_reduction(const Call& requested, Tensor mine, Tensor result,
                                                               const Reduction& reduction) {
+  const Movement movement = reduction.to_all ? Movement::sum : Movement::sums;
   std::optional<Readers> readers;
-  if (reduction.slices.empty() && !adds_everything(result.bytes())) readers.emplace(size(), reduction);
-  if (!readers || !readers->fold_for_each_other(result.bytes()))
+  if (const Way way = way_of(movement, result.bytes());
+      reduction.slices.empty() && (way == Way::in_slices || way == Way::in_halves))
+    readers.emplace(size(), reduction);
+  if (!readers || !readers->add())
     return Transport::start_reduction(requested, std::move(mine), std::move(result), reduction);
   Call call = requested;
   call.sequence = ++state_->calls;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "weft/collectives/transports/message_schedule.h"
+
 namespace weft {
 namespace {
 
@@ -100,7 +102,7 @@ SumPlan::SumPlan(const NodeMap& map, const Transport::Reduction& reduction, size
 
 void SumPlan::cut(const NodeMap& map, const Transport::Reduction& reduction, size_t bytes) {
   for (const auto& of_node : subtrees) most_subtrees = std::max(most_subtrees, of_node.size());
-  few = reduction.slices.empty() && map.nodes() * most_subtrees * bytes <= 1024;
+  few = reduction.slices.empty() && map.nodes() * most_subtrees * bytes <= few_in_all;
   gathers = reduction.slices.empty() && !few;
   for (size_t node = 0; node < map.nodes(); ++node) {
     Range slice = few ? Range{0, elements} : Range{0, elements}.slice(node, map.nodes());

@@ -6,6 +6,7 @@
 
 #include "tools/weft/plan/measured_link.h"
 #include "tools/weft/plan/print.h"
+#include "tools/weft/plan/printed_schedule.h"
 #include "weft/collectives/transports/factory.h"
 #include "weft/collectives/transports/session.h"
 #include "weft/collectives/transports/units.h"
@@ -46,6 +47,22 @@ CLI::Option* add_measure(CLI::App& command, const std::string& name, double (*re
   return command.add_option_function<std::string>(name, parse, help);
 }
 
+// Returns those that a plan cannot do without.
+std::vector<CLI::Option*> add_link_options(CLI::App& command, Link& link) {
+  const auto set_bandwidth = [&link](double value) {
+    if (value <= 0) throw CLI::ValidationError("--bandwidth", "it must be more than 0");
+    link.bandwidth = value;
+  };
+  add_measure(
+      command, "--overhead", parsed_seconds, [&link](double value) { link.overhead = value; },
+      "what a message takes of a rank's time (default: 1us)");
+  return {add_measure(
+              command, "--latency", parsed_seconds, [&link](double value) { link.latency = value; },
+              "of a message between nodes, as 50us; `weft link` measures it"),
+          add_measure(command, "--bandwidth", parsed_bytes_per_second, set_bandwidth,
+                      "of a node's link, in each direction, as 25Gbit; `weft link` measures it")};
+}
+
 }  // namespace
 
 void add_plan(CLI::App& app, int& code) {
@@ -57,20 +74,7 @@ void add_plan(CLI::App& app, int& code) {
       .add_option("RUN", arguments->runs,
                   "folders of runs on one node: of one, or of several on different numbers of ranks")
       ->required();
-  add_measure(
-      command, "--latency", parsed_seconds, [&link](double value) { link.latency = value; },
-      "of a message between nodes, as 50us; `weft link` measures it")
-      ->required();
-  const auto set_bandwidth = [&link](double value) {
-    if (value <= 0) throw CLI::ValidationError("--bandwidth", "it must be more than 0");
-    link.bandwidth = value;
-  };
-  add_measure(command, "--bandwidth", parsed_bytes_per_second, set_bandwidth,
-              "of a node's link, in each direction, as 25Gbit; `weft link` measures it")
-      ->required();
-  add_measure(
-      command, "--overhead", parsed_seconds, [&link](double value) { link.overhead = value; },
-      "what a message takes of a rank's time (default: 1us)");
+  for (CLI::Option* const option : add_link_options(command, link)) option->required();
   command.add_option("--ranks-per-node", link.ranks_per_node, "which share the node's link")
       ->check(CLI::Range(int64_t{1}, most_ranks))
       ->capture_default_str();
@@ -84,6 +88,27 @@ void add_plan(CLI::App& app, int& code) {
                    "the runs were recorded over this link, not on one node: what it took is not computing");
   command.add_flag("--json", arguments->json, "for programs");
   command.callback([arguments, &code] { code = plan_and_print(*arguments); });
+}
+
+void add_schedule(CLI::App& app, int& code) {
+  struct Wanted {
+    std::string verb;
+    uint64_t bytes = 0;
+    int ranks = 4;
+    Link link;
+  };
+  const auto wanted = std::make_shared<Wanted>();
+  CLI::App& command = *app.add_subcommand("schedule", "prints who sends what to whom in a collective between nodes");
+  command.add_option("COLLECTIVE", wanted->verb, "such as all_reduce")->required();
+  command.add_option("--bytes", wanted->bytes, "of a rank's tensor, as 4000 or 4MiB")
+      ->transform(CLI::AsSizeValue(false))
+      ->required();
+  command.add_option("--ranks", wanted->ranks, "each on a node")->check(CLI::Range(2, 64))->capture_default_str();
+  add_link_options(command, wanted->link);
+  command.callback([wanted, &code] {
+    std::cout << printed_schedule(wanted->verb, static_cast<int64_t>(wanted->bytes), wanted->ranks, wanted->link);
+    code = 0;
+  });
 }
 
 void add_link(CLI::App& app, int argc, char** argv, int& code) {

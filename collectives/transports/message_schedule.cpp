@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/collectives/transports/message_schedule.h"
+
+#include <bit>
+#include <cmath>
+
+#include "weft/collectives/transports/units.h"
+#include "weft/engine/tensor/error.h"
+
+namespace weft {
+namespace {
+
+// The same for a sum that only some ranks read.
+constexpr double few_of_one = 256;
+
+Way way_of(Movement movement, double bytes, int64_t ranks, const Link& link) {
+  const bool power_of_two = std::has_single_bit(static_cast<uint64_t>(ranks));
+  const auto seconds = [&](const MessageCost& cost) { return cost.seconds(link); };
+  const auto in_slices = [&] { return seconds(cost_of_slices(link, bytes, ranks)); };
+  // Slices move in parts, one of which is on its way while another is folded. So halves must save a tenth.
+  const auto halves_are_fast = [&] {
+    return ranks > 2 && power_of_two && seconds(cost_of_halves(bytes, ranks)) < 0.9 * in_slices();
+  };
+  switch (movement) {
+    case Movement::gathering:
+      return in_slices() < seconds(cost_of_gathering(link, bytes, ranks)) ? Way::directly : Way::by_mpi;
+    case Movement::copies: {
+      const bool sliced =
+          ranks > 2 && seconds(cost_of_sliced_copies(link, bytes, ranks)) < seconds(cost_of_copies(link, bytes, ranks));
+      return sliced ? Way::in_slices : Way::directly;
+    }
+    case Movement::sum:
+      if (static_cast<double>(ranks) * bytes <= few_in_all) return Way::by_mpi;
+      return halves_are_fast() ? Way::in_halves : Way::in_slices;
+    case Movement::shares:
+      if (static_cast<double>(ranks) * bytes <= few_in_all) return Way::directly;
+      return halves_are_fast() ? Way::in_halves : Way::directly;
+    case Movement::sums: return bytes <= few_of_one || ranks == 2 ? Way::directly : Way::in_slices;
+    case Movement::nothing:
+    case Movement::portions:
+    case Movement::values: break;
+  }
+  return Way::directly;
+}
+
+// The longest power of two of bytes up to which this holds, from the first that is not few on; or 0.
+template <class Holds> double longest(int64_t ranks, const Holds& holds) {
+  double next = 64, bytes = 0;
+  while (next * static_cast<double>(ranks) <= few_in_all) next *= 2;
+  for (; next <= std::ldexp(1, 40) && holds(next); next *= 2) bytes = next;
+  return bytes;
+}
+
+std::string in_bytes(double bytes) {
+  const char* const units[] = {" B", " KiB", " MiB", " GiB"};
+  size_t unit = 0;
+  for (; bytes >= 1024 && unit < 3; ++unit) bytes /= 1024;
+  return text(static_cast<int64_t>(bytes)) + units[unit];
+}
+
+}  // namespace
+
+Movement movement_of(Verb verb) {
+  switch (verb) {
+    case Verb::all_reduce: return Movement::sum;
+    case Verb::all_gather:
+    case Verb::all_gather_v: return Movement::gathering;
+    case Verb::reduce_scatter: return Movement::shares;
+    case Verb::reduce_scatter_v:
+    case Verb::gather:
+    case Verb::gather_v:
+    case Verb::scatter:
+    case Verb::scatter_v:
+    case Verb::all_to_all:
+    case Verb::all_to_all_v: return Movement::portions;
+    case Verb::broadcast: return Movement::copies;
+    case Verb::reduce:
+    case Verb::scan:
+    case Verb::exscan:
+    case Verb::reverse_scan:
+    case Verb::reverse_exscan: return Movement::sums;
+    case Verb::permute:
+    case Verb::permute_back:
+    case Verb::send: return Movement::values;
+    case Verb::receive:
+    case Verb::barrier:
+    case Verb::split:
+    case Verb::allocate_common:
+    case Verb::finalize: return Movement::nothing;
+    case Verb::custom: break;
+  }
+  fail({text(verb), ": what a collective of a program's own moves is not known by its name"});
+}
+
+MessageSchedule message_schedule(Movement movement, double bytes, int64_t ranks, const Link& link) {
+  return {movement, way_of(movement, bytes, ranks, link), bytes, ranks};
+}
+
+MessageCost MessageSchedule::cost(const Link& link) const {
+  if (ranks == 1 || movement == Movement::nothing) return {};
+  switch (way) {
+    case Way::by_mpi:
+      return cost_of_gathering(link, movement == Movement::sum ? bytes * static_cast<double>(ranks) : bytes, ranks);
+    case Way::in_halves: return cost_of_halves(bytes, ranks) * (movement == Movement::sum ? 2 : 1);
+    case Way::in_slices:
+      if (movement == Movement::copies) return cost_of_sliced_copies(link, bytes, ranks);
+      return movement == Movement::sum ? cost_of_sum(link, bytes, ranks) : cost_of_slices(link, bytes, ranks) * 2;
+    case Way::directly: break;
+  }
+  if (movement == Movement::values) return cost_of_copies(link, bytes, 2);
+  const bool whole = movement == Movement::copies || movement == Movement::sums;
+  return whole ? cost_of_copies(link, bytes, ranks) : cost_of_slices(link, bytes, ranks);
+}
+
+std::vector<MessageSchedule::Step> MessageSchedule::steps(Reads reads) const {
+  const int n = static_cast<int>(ranks);
+  std::vector<Step> steps;
+  // A step in which each sender gives each other rank so many bytes.
+  const auto add = [&](const char* what, const auto& bytes_of) {
+    Step& step = steps.emplace_back(Step{what, {}});
+    for (int from = 0; from < n; ++from)
+      for (int to = 0; to < n; ++to)
+        if (const double sent = from == to ? 0 : bytes_of(from, to); sent > 0)
+          step.messages.push_back({from, to, sent});
+  };
+  const auto is_read = [&](int source) {
+    for (int reader = 0; reader < n; ++reader)
+      if (reads(reader, source) > 0) return true;
+    return false;
+  };
+  const auto reads_any = [&](int reader) {
+    for (int source = 0; source < n; ++source)
+      if (reads(reader, source) > 0) return true;
+    return false;
+  };
+  const double slice = bytes / static_cast<double>(ranks);
+  if (way == Way::by_mpi) {
+    add("MPI gathers the tensors of all ranks", [&](int from, int to) { return reads(to, from); });
+  } else if (way == Way::directly) {
+    add("each rank sends what others read", [&](int from, int to) { return reads(to, from); });
+  } else if (way == Way::in_halves) {
+    double half = bytes;
+    for (int distance = 1; distance < n; distance *= 2) {
+      half /= 2;
+      add("ranks swap halves, and add", [&](int from, int to) { return (from ^ distance) == to ? half : 0; });
+    }
+    for (int distance = n / 2; distance > 0 && movement == Movement::sum; distance /= 2, half *= 2)
+      add("ranks swap sums", [&](int from, int to) { return (from ^ distance) == to ? half : 0; });
+  } else {
+    const bool copies = movement == Movement::copies;
+    add(copies ? "the root sends each rank a slice" : "each rank sends each other its slice, which that one folds",
+        [&](int from, int) { return is_read(from) ? slice : 0; });
+    add(copies ? "ranks send their slices to each other" : "each rank sends its folded slice to all who read it",
+        [&](int, int to) { return reads_any(to) && !(copies && is_read(to)) ? slice : 0; });
+  }
+  return steps;
+}
+
+std::string choices_on(const Link& link, int64_t ranks) {
+  const auto way = [&](Movement movement, double bytes) { return message_schedule(movement, bytes, ranks, link).way; };
+  const auto sums = longest(ranks, [&](double bytes) { return way(Movement::shares, bytes) == Way::in_halves; });
+  const auto rings = longest(ranks, [&](double bytes) { return way(Movement::gathering, bytes) == Way::by_mpi; });
+  const auto copies = longest(ranks, [&](double bytes) { return way(Movement::copies, bytes) == Way::directly; });
+  const auto up_to = [](double bytes, const std::string& few, const std::string& many) {
+    return bytes == 0 ? many : few + " up to " + in_bytes(bytes) + ", " + many + " beyond";
+  };
+  return "latency " + in_seconds(link.latency) + ", overhead of a message " + in_seconds(link.overhead) +
+         ", bandwidth " + in_bits_per_second(link.bandwidth) + "; sums " +
+         up_to(sums, "by recursive halving", "by pairwise exchange") + "; all_gather " +
+         up_to(rings, "by MPI", "by pairwise exchange") + "; broadcast " +
+         up_to(copies, "to each rank", "by scatter and all_gather");
+}
+
+}  // namespace weft

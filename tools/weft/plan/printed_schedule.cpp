@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/weft/plan/printed_schedule.h"
+
+#include <sstream>
+
+#include "weft/collectives/transports/message_schedule.h"
+#include "weft/collectives/transports/units.h"
+#include "weft/collectives/verbs.h"
+
+namespace weft::plan {
+namespace {
+
+std::string in_bytes(double bytes) {
+  std::ostringstream text;
+  if (bytes >= 1 << 20)
+    text << bytes / (1 << 20) << " MiB";
+  else if (bytes >= 1 << 10)
+    text << bytes / (1 << 10) << " KiB";
+  else
+    text << bytes << " B";
+  return text.str();
+}
+
+// What a rank sends in a step: the same to each of some ranks.
+void print_messages(const MessageSchedule::Step& step, std::ostream& out) {
+  for (size_t i = 0; i < step.messages.size();) {
+    const MessageSchedule::Message& first = step.messages[i];
+    out << "     " << first.from << " ->";
+    for (; i < step.messages.size() && step.messages[i].from == first.from && step.messages[i].bytes == first.bytes;
+         ++i)
+      out << " " << step.messages[i].to;
+    out << "  " << in_bytes(first.bytes) << (step.messages[i - 1].to == first.to ? "" : " each") << "\n";
+  }
+}
+
+template <class Verb> std::string printed(const Verb& verb, double bytes, int ranks, const Link& link) {
+  bool divides = false;
+  if constexpr (Verb::by_rows) divides = Verb::divides;
+  const double unit = divides ? bytes / ranks : bytes;
+  const Movement movement = Slicing<Verb> ? Movement::shares : movement_of(verb.verb());
+  const MessageSchedule chosen =
+      message_schedule(movement, movement == Movement::gathering ? bytes * ranks : bytes, ranks, link);
+  std::ostringstream out;
+  out << Verb::op_name << " of " << in_bytes(bytes) << " on " << ranks << " ranks, over a link of " << text(link)
+      << ", takes about " << in_seconds(chosen.cost(link).seconds(link)) << ":\n";
+  const auto reads = [&](int reader, int source) {
+    return static_cast<double>(verb.portion(reader, source).count) * unit;
+  };
+  int number = 0;
+  for (const MessageSchedule::Step& step : chosen.steps(reads)) {
+    out << "  " << ++number << ". " << step.what << "\n";
+    print_messages(step, out);
+  }
+  return out.str();
+}
+
+}  // namespace
+
+std::string printed_schedule(const std::string& name, int64_t bytes, int ranks, const Link& link) {
+  const auto print = [&](const auto& verb) { return printed(verb, static_cast<double>(bytes), ranks, link); };
+  const Rows rows(static_cast<size_t>(ranks), 1);
+  Sources next;
+  for (int r = 0; r < ranks; ++r) next.push_back((r + 1) % ranks);
+  const GroupRank root{0};
+  if (name == "all_reduce") return print(AllReduce{});
+  if (name == "all_gather") return print(AllGather{rows});
+  if (name == "reduce_scatter") return print(ReduceScatter{rows});
+  if (name == "reduce") return print(Reduce{root});
+  if (name == "broadcast") return print(Broadcast{root});
+  if (name == "gather") return print(Gather{root, rows});
+  if (name == "scatter") return print(Scatter{root, rows});
+  if (name == "all_to_all") return print(AllToAll{Counts(static_cast<size_t>(ranks), rows)});
+  if (name == "permute") return print(Permute{next});
+  if (name == "scan") return print(Scan{});
+  if (name == "exscan") return print(Exscan{});
+  fail({"there is no collective '", name, "'; there are all_reduce, all_gather, reduce_scatter, reduce, broadcast, ",
+        "gather, scatter, all_to_all, permute, scan and exscan"});
+}
+
+}  // namespace weft::plan
