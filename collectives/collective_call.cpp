@@ -11,8 +11,6 @@ namespace {
 
 std::span<const std::byte> bytes_of(const Tensor& x) { return {x.data<std::byte>(), x.bytes()}; }
 
-Tensor flat(const Tensor& x) { return x.reshape({x.size()}); }
-
 // The device on which the ranks expose a tensor: its own, or the host if the transport exposes no device memory.
 Device exposure_device(const Transport& transport, const Tensor& x) {
   return transport.shows_device_memory() ? x.device() : Device::cpu;
@@ -66,7 +64,7 @@ void CollectiveCall::prepare(const Transport& transport) {
   const Device device = exposure_device(transport, x_);
   if (x_.device() != device) x_ = staged(x_);
   if (places_.empty()) {
-    staging_ = flat(y_.device() == device ? y_ : staging_for(y_));
+    staging_ = y_.device() == device ? y_ : staging_for(y_);
   } else {
     size_t received = 0;
     for (const Transport::Range& range : moves_.of_peers) received += range.size();
@@ -105,13 +103,13 @@ Tensor CollectiveCall::finish(Transport::Started& started) {
 
 Tensor CollectiveCall::result() {
   if (!places_.empty()) {
-    Tensor result = flat(y_.device() == staging_.device() ? y_ : staged(y_));
+    Tensor result = y_.device() == staging_.device() ? y_ : staged(y_);
     put_in_place(result);
     staging_ = std::move(result);
   }
-  if (!sources_.empty() && y_.device() != staging_.device()) y_.copy_from(staging_.reshape(y_.shape()));
+  if (!sources_.empty() && y_.device() != staging_.device()) y_.copy_from(staging_);
   y_.set_origin(origin_);
-  return y_;
+  return std::move(y_);
 }
 
 // Between two bytes at which a rank's bytes begin or end, the same ranks' bytes lie on each other.
