@@ -23,8 +23,9 @@ uint64_t hashed(uint64_t hash, std::string_view piece) {
 }
 
 bool reduces(Verb verb) {
-  return verb == Verb::all_reduce || verb == Verb::reduce_scatter || verb == Verb::reduce_scatter_v ||
-         verb == Verb::reduce || (verb >= Verb::scan && verb <= Verb::reverse_exscan);
+  const Movement movement = traits(verb).movement;
+  return movement == Movement::sum || movement == Movement::shares || movement == Movement::uneven_shares ||
+         movement == Movement::sums;
 }
 
 void put(char* to, size_t capacity, const char* from, size_t length) {
@@ -54,16 +55,6 @@ void put_path(char* to, size_t capacity, const char* path) {
 }
 
 }  // namespace
-
-const char* name(Verb verb) {
-  constexpr const char* names[] = {"all_reduce", "all_gather", "all_gather_v",    "reduce_scatter", "reduce_scatter_v",
-                                   "broadcast",  "reduce",     "gather",          "gather_v",       "scatter",
-                                   "scatter_v",  "all_to_all", "all_to_all_v",    "permute",        "permute back",
-                                   "scan",       "exscan",     "reverse scan",    "reverse exscan", "custom",
-                                   "barrier",    "split",      "allocate_common", "send",           "receive",
-                                   "FINALIZE"};
-  return names[static_cast<int>(verb)];
-}
 
 std::string text(ReduceOp op) {
   constexpr const char* names[] = {"sum", "mean", "product", "maximum", "minimum"};
@@ -161,6 +152,13 @@ void ShortText::add(double number) {
 void ShortText::add(int64_t number) {
   char digits[24];
   add({digits, std::to_chars(digits, digits + sizeof digits, number).ptr});
+}
+
+Call with_name(Call call, std::string_view name) {
+  std::fill(std::begin(call.name), std::end(call.name), '\0');
+  call.whole_name = 0;
+  put_name(call, name);
+  return call;
 }
 
 Call with_counts(Call call, std::span<const int64_t> counts) {

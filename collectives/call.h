@@ -2,6 +2,7 @@
 #pragma once
 // The description of a call to a group, in a fixed-size form that fits into shared memory. The ranks compare their
 // calls before any data move, and reports show them after a fault.
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>
@@ -53,7 +54,60 @@ enum class Verb : uint8_t {
   receive,
   finalize
 };
-const char* name(Verb verb);
+// What the ranks read of each other in a call.
+enum class Movement : uint8_t {
+  nothing,
+  portions,       // each rank reads portions of others
+  values,         // each reads all bytes of at most one rank
+  gathering,      // each reads all bytes of every rank
+  copies,         // each reads all bytes of one rank
+  sum,            // each reads the sum of all
+  shares,         // each reads its share of the sum of all, all of one size
+  uneven_shares,  // or of any
+  sums,           // some read sums of some: the root of a reduce, or each rank of a scan
+  unknown,        // what a program says
+};
+
+struct VerbTraits {
+  Verb verb;
+  const char* name;
+  Movement movement;
+};
+// Every verb, in the order of its enumerators.
+inline constexpr VerbTraits all_verbs[] = {
+    {Verb::all_reduce, "all_reduce", Movement::sum},
+    {Verb::all_gather, "all_gather", Movement::gathering},
+    {Verb::all_gather_v, "all_gather_v", Movement::gathering},
+    {Verb::reduce_scatter, "reduce_scatter", Movement::shares},
+    {Verb::reduce_scatter_v, "reduce_scatter_v", Movement::uneven_shares},
+    {Verb::broadcast, "broadcast", Movement::copies},
+    {Verb::reduce, "reduce", Movement::sums},
+    {Verb::gather, "gather", Movement::portions},
+    {Verb::gather_v, "gather_v", Movement::portions},
+    {Verb::scatter, "scatter", Movement::portions},
+    {Verb::scatter_v, "scatter_v", Movement::portions},
+    {Verb::all_to_all, "all_to_all", Movement::portions},
+    {Verb::all_to_all_v, "all_to_all_v", Movement::portions},
+    {Verb::permute, "permute", Movement::values},
+    {Verb::permute_back, "permute back", Movement::values},
+    {Verb::scan, "scan", Movement::sums},
+    {Verb::exscan, "exscan", Movement::sums},
+    {Verb::reverse_scan, "reverse scan", Movement::sums},
+    {Verb::reverse_exscan, "reverse exscan", Movement::sums},
+    {Verb::custom, "custom", Movement::unknown},
+    {Verb::barrier, "barrier", Movement::nothing},
+    {Verb::split, "split", Movement::nothing},
+    {Verb::allocate_common, "allocate_common", Movement::nothing},
+    {Verb::send, "send", Movement::values},
+    {Verb::receive, "receive", Movement::nothing},
+    {Verb::finalize, "FINALIZE", Movement::nothing},
+};
+constexpr const VerbTraits& traits(Verb verb) { return all_verbs[static_cast<size_t>(verb)]; }
+static_assert(std::size(all_verbs) == static_cast<size_t>(Verb::finalize) + 1, "each verb has a row");
+static_assert(std::ranges::all_of(all_verbs, [](const VerbTraits& row) { return traits(row.verb).verb == row.verb; }),
+              "in the order of the enumerators");
+
+constexpr const char* name(Verb verb) { return traits(verb).name; }
 inline std::string text(Verb verb) { return name(verb); }
 
 enum class ReduceOp : uint8_t { sum, mean, product, maximum, minimum };
@@ -114,8 +168,9 @@ struct Call {
   bool same_message(const Call& other) const;
   std::string text() const;  // "all_reduce sum f32 (512, 10) 'logits' at losses/contrastive/clip.cpp:42"
 };
-// `uneven`: the first extent may differ between ranks.
+Call with_name(Call call, std::string_view name);
 Call with_counts(Call call, std::span<const int64_t> counts);
+// `uneven`: the first extent may differ between ranks.
 Call describe(Verb verb, const Tensor& x, Site site, ReduceOp op = ReduceOp::sum, int root = -1, bool uneven = false);
 Call describe(Verb verb, Site site, int root = -1);  // a call without a tensor
 

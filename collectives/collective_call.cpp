@@ -90,13 +90,13 @@ Tensor CollectiveCall::run(Transport& transport, const Transport::Terms* terms) 
   return result();
 }
 
-std::unique_ptr<Transport::Started> CollectiveCall::start(Transport& transport, const Transport::Terms* terms) {
+std::unique_ptr<Transport::Request> CollectiveCall::start(Transport& transport, const Transport::Terms* terms) {
   prepare(transport);
   if (!terms) return transport.start(call_, std::move(x_), longest_, ranges());
   return transport.start_reduction(call_, std::move(x_), staging_, {*terms, fold(transport)});
 }
 
-Tensor CollectiveCall::finish(Transport::Started& started) {
+Tensor CollectiveCall::finish(Transport::Request& started) {
   started.finish([this](const Transport::Part& part) { read(part); });
   return result();
 }

@@ -30,8 +30,8 @@ class CollectiveCall {
 
   // The whole collective, or its first half; then `finish` gives the result. Reductions need to know their terms.
   Tensor run(Transport& transport, const Transport::Terms* terms = nullptr);
-  std::unique_ptr<Transport::Started> start(Transport& transport, const Transport::Terms* terms = nullptr);
-  Tensor finish(Transport::Started& started);
+  std::unique_ptr<Transport::Request> start(Transport& transport, const Transport::Terms* terms = nullptr);
+  Tensor finish(Transport::Request& started);
 
  private:
   void prepare(const Transport& transport);

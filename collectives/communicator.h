@@ -41,12 +41,12 @@ class Communicator {  // must outlive the tapes it is used on, and the collectiv
 
   // Any collective of verbs.h, as a whole or in two halves, between which the rank may do anything else. `start`
   // exposes a copy of x, or x itself if the caller moves its only reference to it.
-  template <class Verb> Tensor run(const Verb& verb, const Tensor& x, Site site = Site::here()) {
-    return with_plan(verb, x, site,
+  template <LinearCollective C> Tensor run(const C& collective, const Tensor& x, Site site = Site::here()) {
+    return with_plan(collective, x, site,
                      [&](CollectiveCall call, auto... terms) { return call.run(*transport_, terms...); });
   }
-  template <class Verb> Pending start(const Verb& verb, Tensor x, Site site = Site::here()) {
-    return with_plan(verb, std::move(x), site, [&](CollectiveCall call, auto... terms) {
+  template <LinearCollective C> Pending start(const C& collective, Tensor x, Site site = Site::here()) {
+    return with_plan(collective, std::move(x), site, [&](CollectiveCall call, auto... terms) {
       return Pending(std::move(call), *transport_, terms...);
     });
   }
@@ -122,16 +122,19 @@ class Communicator {  // must outlive the tapes it is used on, and the collectiv
 
  private:
   // Calls `body` with the collective on this rank, and if it is a reduction, with its terms on all ranks.
-  template <class Verb, class Body> auto with_plan(const Verb& requested, Tensor x, Site site, const Body& body) const;
-  template <class Verb> CollectiveCall::List<Transport::Range> slices(const Verb& verb, const Tensor& x) const;
+  template <LinearCollective C, class Body>
+  auto with_plan(const C& requested, Tensor x, Site site, const Body& body) const;
+  template <LinearCollective C>
+  CollectiveCall::List<Transport::Range> slices(const C& collective, const Tensor& x) const;
   // The collective on this rank, from the portions of its verb: as copies, or as a reduction.
-  template <class Verb> CollectiveCall copies(const Verb& verb, const Call& call, Tensor x) const;
-  template <class Verb> CollectiveCall reduction(const Verb& verb, const Call& call, Tensor x) const;
+  template <LinearCollective C> CollectiveCall copies(const C& collective, const Call& call, Tensor x) const;
+  template <LinearCollective C> CollectiveCall reduction(const C& collective, const Call& call, Tensor x) const;
 
   // Error unless rank `reader` can read this portion of x here.
-  template <class Verb> void check_portion(const Verb& verb, const Portion& portion, int reader, const Tensor& x) const;
+  template <LinearCollective C>
+  void check_portion(const C& collective, const Portion& portion, int reader, const Tensor& x) const;
   // The verb with counts of rows, checked against x: the given ones, or equal ones.
-  template <class Verb> Verb with_counts_of(Verb verb, const Tensor& x) const;
+  template <LinearCollective C> C with_counts_of(C collective, const Tensor& x) const;
   AllToAll with_counts_of(AllToAll verb, const Tensor& x) const;
   Permute with_counts_of(Permute verb, const Tensor& x) const;
   // The given counts, or equal ones. Axis 0 of x must be their sum if `whole`, otherwise this rank's own count.
@@ -153,43 +156,43 @@ Tensor nothing_like(const Tensor& x);
 // The value of a reduction of nothing.
 double reduction_of_nothing(ReduceOp op, DType dtype);
 
-template <class Verb> Verb Communicator::with_counts_of(Verb verb, const Tensor& x) const {
-  if constexpr (Rooted<Verb>) check_rank(Verb::op_name, verb.root);
-  if constexpr (Reducing<Verb>) check_reducible(x, verb.op);
-  if constexpr (HasRows<Verb>) {
+template <LinearCollective C> C Communicator::with_counts_of(C collective, const Tensor& x) const {
+  if constexpr (Rooted<C>) check_rank(C::op_name, collective.root);
+  if constexpr (Reducing<C>) check_reducible(x, collective.op);
+  if constexpr (HasRows<C>) {
     bool here = true;  // whether the counts apply to x: not if it is what another rank's is scattered to
-    if constexpr (Rooted<Verb> && Verb::divides) here = rank() == verb.root || verb.rows.empty();
-    if (here) verb.rows = checked_rows(Verb::op_name, verb.rows, x, Verb::divides);
+    if constexpr (Rooted<C> && C::divides) here = rank() == collective.root || collective.rows.empty();
+    if (here) collective.rows = checked_rows(C::op_name, collective.rows, x, C::divides);
   }
-  return verb;
+  return collective;
 }
 
-template <class Verb, class Body>
-auto Communicator::with_plan(const Verb& requested, Tensor x, Site site, const Body& body) const {
-  const Verb verb = with_counts_of(requested, x);
+template <LinearCollective C, class Body>
+auto Communicator::with_plan(const C& requested, Tensor x, Site site, const Body& body) const {
+  const C collective = with_counts_of(requested, x);
   const Call call = describe_call(requested, x, size(), site);
-  if constexpr (Slicing<Verb> || !Verb::by_rows) {
-    if (adds(verb, size())) {
+  if constexpr (Slicing<C> || !C::by_rows) {
+    if (adds(collective, size())) {
       const auto reads = [&](int reader, int source) {
-        return Slicing<Verb> || verb.portion(reader, source).count > 0;
+        return Slicing<C> || collective.portion(reader, source).count > 0;
       };
-      const auto slices = this->slices(verb, x);
-      const bool to_all = std::is_same_v<Verb, AllReduce>;
+      const auto slices = this->slices(collective, x);
+      const bool to_all = std::is_same_v<C, AllReduce>;
       const bool in_any_order = reductions_ == Reductions::fast && (to_all || of_one_size(slices));
       const Transport::Terms terms{reads, slices, to_all, in_any_order};
-      return body(reduction(verb, call, std::move(x)), &terms);
+      return body(reduction(collective, call, std::move(x)), &terms);
     }
   }
-  return body(copies(verb, call, std::move(x)));
+  return body(copies(collective, call, std::move(x)));
 }
 
-template <class Verb>
-CollectiveCall::List<Transport::Range> Communicator::slices(const Verb& verb, const Tensor& x) const {
+template <LinearCollective C>
+CollectiveCall::List<Transport::Range> Communicator::slices(const C& collective, const Tensor& x) const {
   CollectiveCall::List<Transport::Range> slices;
-  if constexpr (Slicing<Verb>) {
+  if constexpr (Slicing<C>) {
     const auto row = static_cast<size_t>(x.shape().product(1, x.shape().rank())) * size_of(x.dtype());
     for (int reader = 0; reader < size(); ++reader) {
-      const Portion portion = verb.portion(reader, 0);
+      const Portion portion = collective.portion(reader, 0);
       slices.push_back(
           {static_cast<size_t>(portion.from) * row, static_cast<size_t>(portion.from + portion.count) * row});
     }
@@ -197,59 +200,61 @@ CollectiveCall::List<Transport::Range> Communicator::slices(const Verb& verb, co
   return slices;
 }
 
-template <class Verb>
-void Communicator::check_portion(const Verb& verb, const Portion& portion, int reader, const Tensor& x) const {
+template <LinearCollective C>
+void Communicator::check_portion(const C& collective, const Portion& portion, int reader, const Tensor& x) const {
   const auto [from, count, to] = portion;
-  require(!Verb::by_rows || x.shape().rank() > 0, Verb::op_name, ": a scalar has no axis 0; reshape it to (1)");
-  const int64_t units = Verb::by_rows ? std::min(verb.exposed(rank().value), x.shape()[0]) : 1;
-  const bool fits = from >= 0 && to >= 0 && count <= units - from && (Verb::by_rows || to == 0);
-  require(count == 0 || fits, Verb::op_name, ": rank ", reader, " of the group reads ", count, " from ", from,
-          " on of ", units, Verb::by_rows ? " rows" : " whole tensor");
+  require(!C::by_rows || x.shape().rank() > 0, C::op_name, ": a scalar has no axis 0; reshape it to (1)");
+  const int64_t units = C::by_rows ? std::min(collective.exposed(rank().value), x.shape()[0]) : 1;
+  const bool fits = from >= 0 && to >= 0 && count <= units - from && (C::by_rows || to == 0);
+  require(count == 0 || fits, C::op_name, ": rank ", reader, " of the group reads ", count, " from ", from, " on of ",
+          units, C::by_rows ? " rows" : " whole tensor");
 }
 
-template <class Verb> CollectiveCall Communicator::reduction(const Verb& verb, const Call& call, Tensor x) const {
+template <LinearCollective C>
+CollectiveCall Communicator::reduction(const C& collective, const Call& call, Tensor x) const {
   const int me = rank().value;
   CollectiveCall::List<int> sources;
   for (int r = 0; r < size(); ++r) {
-    if (verb.verb() == weft::Verb::custom) check_portion(verb, verb.portion(r, me), r, x);
-    if (Slicing<Verb> || verb.portion(me, r).count > 0) sources.push_back(r);
+    if (collective.verb() == Verb::custom) check_portion(collective, collective.portion(r, me), r, x);
+    if (Slicing<C> || collective.portion(me, r).count > 0) sources.push_back(r);
   }
-  const Shape shape = Verb::by_rows ? x.shape().with(0, verb.portion(me, 0).count) : x.shape();
+  const Shape shape = C::by_rows ? x.shape().with(0, collective.portion(me, 0).count) : x.shape();
   double nothing = 0;  // what the result is where this rank reads nothing
-  if constexpr (Reducing<Verb> && !Verb::sums)
-    if (sources.empty()) nothing = reduction_of_nothing(verb.op, x.dtype());
+  if constexpr (Reducing<C> && !C::sums)
+    if (sources.empty()) nothing = reduction_of_nothing(collective.op, x.dtype());
   Tensor y =
       sources.empty() ? Tensor::full(shape, nothing, x.dtype(), x.device()) : Tensor(shape, x.dtype(), x.device());
-  if (verb.exposed(me) == 0) x = nothing_like(x);
+  if (collective.exposed(me) == 0) x = nothing_like(x);
   return CollectiveCall(call, std::move(x), std::move(y), std::move(sources));
 }
 
-template <class Verb> CollectiveCall Communicator::copies(const Verb& verb, const Call& call, Tensor x) const {
+template <LinearCollective C>
+CollectiveCall Communicator::copies(const C& collective, const Call& call, Tensor x) const {
   const int me = rank().value;
-  const auto row = static_cast<size_t>(Verb::by_rows ? x.shape().product(1, x.shape().rank()) : x.size());
+  const auto row = static_cast<size_t>(C::by_rows ? x.shape().product(1, x.shape().rank()) : x.size());
   const size_t unit = row * size_of(x.dtype());
   CollectiveCall::Moves moves;
   size_t longest = 0;
   int64_t units = 0;  // of the result
   for (int r = 0; r < size(); ++r) {
-    const Portion in = verb.portion(me, r), out = verb.portion(r, me);
+    const Portion in = collective.portion(me, r), out = collective.portion(r, me);
     const auto bytes = [&](int64_t n) { return static_cast<size_t>(n) * unit; };
-    if (verb.verb() == weft::Verb::custom) check_portion(verb, out, r, x);
+    if (collective.verb() == Verb::custom) check_portion(collective, out, r, x);
     moves.of_peers.push_back({bytes(in.from), bytes(in.from + in.count)});
-    if (!std::is_same_v<Verb, AllGather>) moves.by_peers.push_back({bytes(out.from), bytes(out.from + out.count)});
+    if (!std::is_same_v<C, AllGather>) moves.by_peers.push_back({bytes(out.from), bytes(out.from + out.count)});
     moves.to.push_back(bytes(in.to));
     if (in.count > 0) units = std::max(units, sum_of_extents({in.to, in.count}));
-    const Shape exposed = Verb::by_rows ? x.shape().with(0, verb.exposed(r)) : x.shape();
+    const Shape exposed = C::by_rows ? x.shape().with(0, collective.exposed(r)) : x.shape();
     longest = std::max(longest, static_cast<size_t>(exposed.size()) * size_of(x.dtype()));
   }
-  const Shape shape = Verb::by_rows ? x.shape().with(0, units) : x.shape();
+  const Shape shape = C::by_rows ? x.shape().with(0, units) : x.shape();
   using Landing = CollectiveCall::Moves::Landing;
   const auto landing = moves.landing(static_cast<size_t>(shape.size()) * size_of(x.dtype()));
   const bool filled = landing == Landing::side_by_side || landing == Landing::on_each_other;
-  require(landing != Landing::anyhow || reduction_of(verb) != ReduceOp::mean, Verb::op_name,
+  require(landing != Landing::anyhow || reduction_of(collective) != ReduceOp::mean, C::op_name,
           ": a mean is taken of portions that are all of the result; take the sum");
   Tensor y = filled ? Tensor(shape, x.dtype(), x.device()) : Tensor::zeros(shape, x.dtype(), x.device());
-  if (verb.exposed(me) == 0) x = nothing_like(x);
+  if (collective.exposed(me) == 0) x = nothing_like(x);
   return CollectiveCall(call, std::move(x), longest, std::move(y), std::move(moves));
 }
 

@@ -25,7 +25,7 @@ class Pending {
 
  private:
   std::optional<CollectiveCall> call_;
-  std::unique_ptr<Transport::Started> started_;
+  std::unique_ptr<Transport::Request> started_;
 };
 
 }  // namespace weft

@@ -22,21 +22,23 @@ class Started {
   std::shared_ptr<State> state_;
   Var token_;  // connects the two halves on the tape
 };
-template <class Verb> Started start(const Verb& verb, const Var& x, Communicator& comm, Site site = Site::here());
+template <LinearCollective C>
+Started start(const C& collective, const Var& x, Communicator& comm, Site site = Site::here());
 
 struct Started::State {
   virtual ~State() = default;
   virtual Var wait(const Var& token) = 0;
 };
 
-template <class Verb> class Halves final : public Started::State, public std::enable_shared_from_this<Halves<Verb>> {
+template <LinearCollective C>
+class Halves final : public Started::State, public std::enable_shared_from_this<Halves<C>> {
  public:
-  Halves(const Verb& verb, const Var& x, Communicator& comm, Site site)
-      : verb_(with_explicit_rows(verb, x, comm)),
+  Halves(const C& collective, const Var& x, Communicator& comm, Site site)
+      : collective_(with_explicit_rows(collective, x, comm)),
         comm_(comm),
         site_(site),
         shape_(x.shape()),
-        pending_(comm.start(verb_, x.value(), site)) {}
+        pending_(comm.start(collective_, x.value(), site)) {}
 
   Var token(const Var& x) {
     const auto pullback = [state = this->shared_from_this()](const Var&) { return state->wait_for_adjoint(); };
@@ -45,21 +47,21 @@ template <class Verb> class Halves final : public Started::State, public std::en
 
   Var wait(const Var& token) override {
     const auto pullback = [state = this->shared_from_this(), token = token.value()](const Var& g) {
-      const Var sum_cotangent = cotangent_of_sum(state->verb_, g, state->comm_);
-      state->adjoint_ = start(state->verb_.adjoint(), sum_cotangent, state->comm_, state->site_);
+      const Var sum_cotangent = cotangent_of_sum(state->collective_, g, state->comm_);
+      state->adjoint_ = start(state->collective_.adjoint(), sum_cotangent, state->comm_, state->site_);
       return replicated_constant(token);
     };
-    return collective_result(record(wait_op, pending_.wait(), from(token, pullback)), comm_, Verb::result);
+    return collective_result(record(wait_op, pending_.wait(), from(token, pullback)), comm_, C::result);
   }
 
  private:
   Var wait_for_adjoint() {
-    require(adjoint_.has_value(), "start: the ", Verb::op_name, " started at ", site_.file, ":", site_.line,
+    require(adjoint_.has_value(), "start: the ", C::op_name, " started at ", site_.file, ":", site_.line,
             " was not waited for, so no gradient can come back to its input");
     return as_gradient(std::exchange(adjoint_, std::nullopt)->wait(), shape_);
   }
 
-  const Verb verb_;
+  const C collective_;
   Communicator& comm_;
   const Site site_;
   const Shape shape_;
@@ -69,12 +71,12 @@ template <class Verb> class Halves final : public Started::State, public std::en
 
 inline Var Started::wait() { return state_->wait(token_); }
 
-template <class Verb> Started start(const Verb& verb, const Var& x, Communicator& comm, Site site) {
-  announce(Verb::op_name, x, comm, site);
-  check_input(verb, x, comm);
-  expect_transpose(verb, comm);
-  using State = Halves<Verb>;
-  const auto state = std::allocate_shared<State>(pool::Allocator<State>(), verb, x, comm, site);
+template <LinearCollective C> Started start(const C& collective, const Var& x, Communicator& comm, Site site) {
+  announce(C::op_name, x, comm, site);
+  check_input(collective, x, comm);
+  expect_transpose(collective, comm);
+  using State = Halves<C>;
+  const auto state = std::allocate_shared<State>(pool::Allocator<State>(), collective, x, comm, site);
   return Started(state, state->token(x));
 }
 

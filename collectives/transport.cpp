@@ -43,9 +43,9 @@ size_t begin_of(const Transport& transport, const Transport::Terms& terms) {
   return terms.slices.empty() ? 0 : terms.slices[static_cast<size_t>(transport.rank())].first;
 }
 
-class Folding final : public Transport::Started {
+class Folding final : public Transport::Request {
  public:
-  Folding(std::unique_ptr<Started> inner, Tensor result, size_t begin, const Fold& fold)
+  Folding(std::unique_ptr<Request> inner, Tensor result, size_t begin, const Fold& fold)
       : inner_(std::move(inner)),
         result_(std::move(result)),
         begin_(begin),
@@ -63,7 +63,7 @@ class Folding final : public Transport::Started {
   static void operator delete(void* place, size_t bytes) { pool::give(place, bytes); }
 
  private:
-  std::unique_ptr<Started> inner_;
+  std::unique_ptr<Request> inner_;
   Tensor result_;
   const size_t begin_;
   const List<int> sources_;
@@ -80,11 +80,11 @@ void Transport::reduce(const Call& call, Bytes mine, std::span<std::byte> result
 }
 
 auto Transport::start_reduction(const Call& call, Tensor mine, Tensor result, const Reduction& reduction)
-    -> std::unique_ptr<Started> {
+    -> std::unique_ptr<Request> {
   const size_t bytes = std::max(mine.bytes(), result.bytes());
   const Moves moves(rank(), size(), bytes, reduction);
   auto started = start(call, std::move(mine), bytes, moves.ranges());
-  return std::unique_ptr<Started>(
+  return std::unique_ptr<Request>(
       new Folding(std::move(started), std::move(result), begin_of(*this, reduction), reduction.fold));
 }
 

@@ -40,9 +40,9 @@ class Transport {
   // A collective that this rank has started. `finish` must be called at most once: it waits until all ranks have
   // started the collective, then reads all bytes as one part. If `ready` returns true it need not wait; a transport
   // that does not know returns false. Asking also lets the collective go on.
-  class Started {
+  class Request {
    public:
-    virtual ~Started() = default;
+    virtual ~Request() = default;
     virtual bool ready() { return false; }
     virtual void finish(Read read) = 0;
   };
@@ -71,7 +71,7 @@ class Transport {
   // An exchange in two halves. Between them a rank may do anything else, other collectives included, and ranks may
   // finish several in any order. No rank waits for one that never finishes. `mine` is copied unless the caller has
   // given up its only reference. The transport must outlive the result.
-  virtual std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest, Ranges ranges = {}) = 0;
+  virtual std::unique_ptr<Request> start(const Call& call, Tensor mine, size_t longest, Ranges ranges = {}) = 0;
 
   // The reduction of what this rank reads, in `result`; nothing is written if it reads nothing. Ranks that are read
   // expose bytes of one size. Ranks may fold for each other, so the work and the messages need not grow with the group;
@@ -81,7 +81,7 @@ class Transport {
   virtual void reduce(const Call& call, Bytes mine, std::span<std::byte> result, const Reduction& reduction);
 
   // A reduction in two halves. The result is there when `finish` returns; it calls no `read`.
-  virtual std::unique_ptr<Started> start_reduction(const Call& call, Tensor mine, Tensor result,
+  virtual std::unique_ptr<Request> start_reduction(const Call& call, Tensor mine, Tensor result,
                                                    const Reduction& reduction);
 
   // Whether `reduce` can use an algorithm of a communication library, which adds in an order of its own.

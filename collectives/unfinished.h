@@ -10,15 +10,15 @@ namespace weft {
 
 class Unfinished {
  public:
-  void add(Transport::Started& call) { calls_.push_back(&call); }
-  void remove(const Transport::Started& call) { std::erase(calls_, &call); }
+  void add(Transport::Request& call) { calls_.push_back(&call); }
+  void remove(const Transport::Request& call) { std::erase(calls_, &call); }
   bool empty() const { return calls_.empty(); }
   void go_on() {
     for (size_t i = 0; i < calls_.size(); ++i) calls_[i]->ready();  // which may begin others, and end them
   }
 
  private:
-  std::vector<Transport::Started*> calls_;
+  std::vector<Transport::Request*> calls_;
 };
 
 }  // namespace weft

@@ -16,11 +16,13 @@
 // The adjoints hold for sums and for moving data. A mean is a sum divided by the number of its terms. Maximum, minimum
 // and product, which these verbs also accept, have no adjoint here; `instead` names an op that has one.
 //
-// A verb also tells its name in calls (`verb`) and on the tape (`op_name`), the placement of its result, whether its
-// input is a term of a sum over the group (`sums`), and whether its unit is a row (`by_rows`) or the whole tensor. If
-// it is a row, `divides` tells whether the rows of an input are divided among ranks. `exposed` is how many units of a
-// rank's tensor others may read, and `agreed` are counts that must be equal on all ranks. Counts of rows may be left
-// out if they are equal; Communicator::plan fills them in before it asks for portions.
+// The concept LinearCollective below lists what else a collective tells: its verb in calls (`custom` for a program's
+// own), its name on the tape (`op_name`), the placement of its result, whether its input is a term of a sum over the
+// group (`sums`), and whether its unit is a row (`by_rows`) or the whole tensor. `exposed` is how many units of a
+// rank's tensor others may read. Of those with `rows`, `divides` tells whether the rows of an input are divided among
+// ranks. `agreed` are counts that must be equal on all ranks. Counts of rows may be left out if they are equal; a
+// Communicator fills them in before it asks for portions.
+#include <concepts>
 #include <vector>
 
 #include "weft/collectives/call.h"
@@ -215,63 +217,77 @@ inline Rows AllToAll::agreed() const {
   return all;
 }
 
-template <class Verb>
-concept Reducing = requires(Verb verb) {
-  verb.op;
+// What a linear collective tells of itself; see above.
+template <class C>
+concept LinearCollective = requires(const C collective, int rank) {
+  { collective.portion(rank, rank) } -> std::same_as<Portion>;
+  { collective.exposed(rank) } -> std::same_as<int64_t>;
+  { collective.verb() } -> std::same_as<Verb>;
+  { C::op_name } -> std::convertible_to<const char*>;
+  { C::by_rows } -> std::convertible_to<bool>;
+  { C::sums } -> std::convertible_to<bool>;
+  { C::result } -> std::convertible_to<Placement>;
+  collective.adjoint();
 };
-template <class Verb>
-concept Rooted = requires(Verb verb) {
-  verb.root;
+template <class C>
+concept Reducing = requires(C collective) {
+  collective.op;
+};
+template <class C>
+concept Rooted = requires(C collective) {
+  collective.root;
 };
 // The counts of axis 0 on all ranks, which Communicator checks against a tensor, or fills in.
-template <class Verb>
-concept HasRows = requires(Verb verb) {
-  verb.rows;
-  Verb::divides;
+template <class C>
+concept HasRows = requires(C collective) {
+  collective.rows;
+  C::divides;
 };
 // Every reader reads the same rows of all ranks.
-template <class Verb>
+template <class C>
 concept Slicing = requires {
-  requires Verb::slices;
+  requires C::slices;
 };
-template <class Verb>
-concept Agreeing = requires(Verb verb) {
-  verb.agreed();
+template <class C>
+concept Agreeing = requires(C collective) {
+  collective.agreed();
 };
 
-template <class Verb> ReduceOp reduction_of(const Verb& verb) {
-  if constexpr (Reducing<Verb>) return verb.op;
+template <LinearCollective C> ReduceOp reduction_of(const C& collective) {
+  if constexpr (Reducing<C>) return collective.op;
   return ReduceOp::sum;
 }
 // The call that a rank makes. Where the rows of inputs may differ between ranks, so may their extents; all ranks must
 // know the same counts of them.
-template <class Verb> Call describe_call(const Verb& verb, const Tensor& x, int ranks, Site site) {
+template <LinearCollective C> Call describe_call(const C& collective, const Tensor& x, int ranks, Site site) {
   int root = -1;
-  if constexpr (Rooted<Verb>) root = verb.root.value;
+  if constexpr (Rooted<C>) root = collective.root.value;
   Rows counts;
-  if constexpr (Agreeing<Verb>)
-    counts = verb.agreed();
-  else if (Verb::by_rows && verb.verb() == weft::Verb::custom)
-    for (int r = 0; r < ranks; ++r) counts.push_back(verb.exposed(r));
-  const bool uneven = Verb::by_rows && (!Verb::sums || verb.verb() == weft::Verb::custom) && !counts.empty();
-  const Call call = describe(verb.verb(), x, site, reduction_of(verb), root, uneven);
+  if constexpr (Agreeing<C>)
+    counts = collective.agreed();
+  else if (C::by_rows && collective.verb() == Verb::custom)
+    for (int r = 0; r < ranks; ++r) counts.push_back(collective.exposed(r));
+  const bool uneven = C::by_rows && (!C::sums || collective.verb() == Verb::custom) && !counts.empty();
+  Call call = describe(collective.verb(), x, site, reduction_of(collective), root, uneven);
+  if (collective.verb() == Verb::custom)
+    call = with_name(call, std::string(C::op_name) + (*site.name ? " of " : "") + site.name);
   return counts.empty() ? call : with_counts(call, counts);
 }
 // Whether any rank gets a sum, or another reduction, of whole portions: if not, portions are copied.
-template <class Verb> bool adds(const Verb& verb, int ranks) {
-  if constexpr (Slicing<Verb> || (Reducing<Verb> && !Verb::by_rows)) return true;
-  for (int reader = 0; reader < ranks && !Verb::by_rows; ++reader) {
+template <LinearCollective C> bool adds(const C& collective, int ranks) {
+  if constexpr (Slicing<C> || (Reducing<C> && !C::by_rows)) return true;
+  for (int reader = 0; reader < ranks && !C::by_rows; ++reader) {
     int sources = 0;
-    for (int source = 0; source < ranks; ++source) sources += verb.portion(reader, source).count > 0;
+    for (int source = 0; source < ranks; ++source) sources += collective.portion(reader, source).count > 0;
     if (sources > 1) return true;
   }
   return false;
 }
 // The number of terms of the sums that a rank gets.
-template <class Verb> int terms(const Verb& verb, int rank, int ranks) {
-  if (Slicing<Verb>) return ranks;
+template <LinearCollective C> int terms(const C& collective, int rank, int ranks) {
+  if (Slicing<C>) return ranks;
   int count = 0;
-  for (int source = 0; source < ranks; ++source) count += verb.portion(rank, source).count > 0;
+  for (int source = 0; source < ranks; ++source) count += collective.portion(rank, source).count > 0;
   return count;
 }
 

@@ -19,8 +19,9 @@ using Shapes = std::vector<Shape>;
 
 Var flat(const Var& x) { return reshape(x, {x.size()}); }
 
-template <class Verb> void expect_bits_of_the_whole(const Verb& verb, const Var& x, const Var& y, Communicator& comm) {
-  const Tensor whole = comm.run(verb, x.value()).to(Device::cpu), halves = y.value().to(Device::cpu);
+template <LinearCollective C>
+void expect_bits_of_the_whole(const C& collective, const Var& x, const Var& y, Communicator& comm) {
+  const Tensor whole = comm.run(collective, x.value()).to(Device::cpu), halves = y.value().to(Device::cpu);
   require(whole.shape() == halves.shape() && std::memcmp(whole.data(), halves.data(), whole.bytes()) == 0,
           "start: the two halves give ", text(halves), ", the whole ", text(whole));
 }
@@ -33,11 +34,11 @@ template <class Make, class RowsOf> DistributedCase in_halves(const char* name, 
         return Shapes{{rows(rank, ranks), 3}};
       },
       [=](Inputs x, Communicator& comm) {
-        const auto verb = make(comm.size());
-        Started started = start(verb, x[0], comm);
+        const auto collective = make(comm.size());
+        Started started = start(collective, x[0], comm);
         const Var own = square(x[0]), all = all_reduce(sum(own), comm);
         const Var y = started.wait();
-        expect_bits_of_the_whole(verb, x[0], y, comm);
+        expect_bits_of_the_whole(collective, x[0], y, comm);
         return concat({flat(y), flat(own), flat(all)}, 0);
       });
 }

@@ -20,9 +20,9 @@ class Stopwatch {
   const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
-class CountedHalves final : public Transport::Started {
+class CountedHalves final : public Transport::Request {
  public:
-  CountedHalves(std::unique_ptr<Started> inner, Traffic::Count& count) : inner_(std::move(inner)), count_(count) {}
+  CountedHalves(std::unique_ptr<Request> inner, Traffic::Count& count) : inner_(std::move(inner)), count_(count) {}
   bool ready() override { return inner_->ready(); }
   void finish(Transport::Read read) override {
     const Stopwatch stopwatch(count_);
@@ -33,7 +33,7 @@ class CountedHalves final : public Transport::Started {
   static void operator delete(void* place, size_t bytes) { pool::give(place, bytes); }
 
  private:
-  std::unique_ptr<Started> inner_;
+  std::unique_ptr<Request> inner_;
   Traffic::Count& count_;
 };
 
@@ -45,21 +45,21 @@ class CountedGroup final : public Transport {
     const Stopwatch stopwatch(count(call, mine.size(), longest));
     inner_->exchange(call, mine, longest, ranges, read);
   }
-  std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest, Ranges ranges) override {
+  std::unique_ptr<Request> start(const Call& call, Tensor mine, size_t longest, Ranges ranges) override {
     Traffic::Count& calls = count(call, mine.bytes(), longest);
     const Stopwatch stopwatch(calls);
-    return std::unique_ptr<Started>(new CountedHalves(inner_->start(call, std::move(mine), longest, ranges), calls));
+    return std::unique_ptr<Request>(new CountedHalves(inner_->start(call, std::move(mine), longest, ranges), calls));
   }
   void reduce(const Call& call, Bytes mine, std::span<std::byte> result, const Reduction& reduction) override {
     const Stopwatch stopwatch(count(call, mine.size(), std::max(mine.size(), result.size())));
     inner_->reduce(call, mine, result, reduction);
   }
-  std::unique_ptr<Started> start_reduction(const Call& call, Tensor mine, Tensor result,
+  std::unique_ptr<Request> start_reduction(const Call& call, Tensor mine, Tensor result,
                                            const Reduction& reduction) override {
     Traffic::Count& calls = count(call, mine.bytes(), std::max(mine.bytes(), result.bytes()));
     const Stopwatch stopwatch(calls);
     auto started = inner_->start_reduction(call, std::move(mine), std::move(result), reduction);
-    return std::unique_ptr<Started>(new CountedHalves(std::move(started), calls));
+    return std::unique_ptr<Request>(new CountedHalves(std::move(started), calls));
   }
   bool reduces_in_any_order(const Call& call, size_t bytes) const override {
     return inner_->reduces_in_any_order(call, bytes);

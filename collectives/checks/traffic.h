@@ -28,7 +28,7 @@ class Traffic {
     Count& operator+=(const Count& other);
     Count operator-(const Count& other) const;
   };
-  static constexpr size_t verbs = static_cast<size_t>(Verb::finalize) + 1;
+  static constexpr size_t verbs = std::size(all_verbs);
 
   Count& operator[](Verb verb) { return counts_[static_cast<size_t>(verb)]; }
   const Count& operator[](Verb verb) const { return counts_[static_cast<size_t>(verb)]; }

@@ -38,7 +38,9 @@ Way way_of(Movement movement, double bytes, int64_t ranks, const Link& link) {
     case Movement::sums: return bytes <= few_of_one || ranks == 2 ? Way::directly : Way::in_slices;
     case Movement::nothing:
     case Movement::portions:
-    case Movement::values: break;
+    case Movement::values:
+    case Movement::uneven_shares:
+    case Movement::unknown: break;
   }
   return Way::directly;
 }
@@ -60,38 +62,6 @@ std::string in_bytes(double bytes) {
 
 }  // namespace
 
-Movement movement_of(Verb verb) {
-  switch (verb) {
-    case Verb::all_reduce: return Movement::sum;
-    case Verb::all_gather:
-    case Verb::all_gather_v: return Movement::gathering;
-    case Verb::reduce_scatter: return Movement::shares;
-    case Verb::reduce_scatter_v:
-    case Verb::gather:
-    case Verb::gather_v:
-    case Verb::scatter:
-    case Verb::scatter_v:
-    case Verb::all_to_all:
-    case Verb::all_to_all_v: return Movement::portions;
-    case Verb::broadcast: return Movement::copies;
-    case Verb::reduce:
-    case Verb::scan:
-    case Verb::exscan:
-    case Verb::reverse_scan:
-    case Verb::reverse_exscan: return Movement::sums;
-    case Verb::permute:
-    case Verb::permute_back:
-    case Verb::send: return Movement::values;
-    case Verb::receive:
-    case Verb::barrier:
-    case Verb::split:
-    case Verb::allocate_common:
-    case Verb::finalize: return Movement::nothing;
-    case Verb::custom: break;
-  }
-  fail({text(verb), ": what a collective of a program's own moves is not known by its name"});
-}
-
 MessageSchedule message_schedule(Movement movement, double bytes, int64_t ranks, const Link& link) {
   return {movement, way_of(movement, bytes, ranks, link), bytes, ranks};
 }
@@ -112,7 +82,7 @@ MessageCost MessageSchedule::cost(const Link& link) const {
   return whole ? cost_of_copies(link, bytes, ranks) : cost_of_slices(link, bytes, ranks);
 }
 
-std::vector<MessageSchedule::Step> MessageSchedule::steps(Reads reads) const {
+std::vector<MessageSchedule::Step> MessageSchedule::steps(FunctionRef<double(int, int)> reads) const {
   const int n = static_cast<int>(ranks);
   std::vector<Step> steps;
   // A step in which each sender gives each other rank so many bytes.

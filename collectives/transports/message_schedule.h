@@ -15,20 +15,6 @@ namespace weft {
 // than the messages that it saves.
 inline constexpr size_t few_in_all = 1024;
 
-// What the ranks read of each other.
-enum class Movement : uint8_t {
-  nothing,
-  portions,   // each rank reads portions of others
-  values,     // each reads all bytes of at most one rank
-  gathering,  // each reads all bytes of every rank
-  copies,     // each reads all bytes of one rank
-  sum,        // each reads the sum of all
-  shares,     // each reads its equal share of the sum of all
-  sums,       // some read sums of some: the root of a reduce, or each rank of a scan
-};
-// That of a verb of the library. An Error for a verb of a program's own.
-Movement movement_of(Verb verb);
-
 enum class Way : uint8_t {
   directly,   // each rank sends every other what that one reads, and folds what it receives
   by_mpi,     // MPI gathers
@@ -54,8 +40,7 @@ struct MessageSchedule {
     std::string what;
     std::vector<Message> messages;
   };
-  using Reads = FunctionRef<double(int reader, int source)>;
-  std::vector<Step> steps(Reads reads) const;
+  std::vector<Step> steps(FunctionRef<double(int reader, int source)> reads) const;
 };
 MessageSchedule message_schedule(Movement movement, double bytes, int64_t ranks, const Link& link);
 

@@ -50,7 +50,7 @@ Var everywhere(const Var& scalar, const Var& like) {
 }
 
 // The gradients of a sum of scores.
-struct Rule {
+struct ScoreSumGradients {
   ScoreSum kind;
   Var q, k, scale, shift, excluded, targets;  // those after `scale` may be undefined
   Var sums = {};
@@ -124,7 +124,7 @@ struct Rule {
   }
 };
 
-void check_columns(const Op& op, const char* what, const Var& columns, const Rule& x) {
+void check_columns(const Op& op, const char* what, const Var& columns, const ScoreSumGradients& x) {
   const int64_t m = x.q.shape()[0], n = x.k.shape()[0];
   require(columns.dtype() == DType::i64 && columns.shape().rank() > 0 && columns.shape()[0] == m, op.name, ": the ",
           what, " must be i64, for ", m, " rows, not ", columns.dtype(), " ", columns.shape());
@@ -135,7 +135,7 @@ void check_columns(const Op& op, const char* what, const Var& columns, const Rul
     require(column[i] < n, op.name, ": ", what, " ", column[i], " is not one of ", n, " columns");
 }
 
-void check(const Op& op, const Rule& x) {
+void check(const Op& op, const ScoreSumGradients& x) {
   check_floating(op, x.q);
   const auto fits = [&](const Var& v) { return v.dtype() == x.q.dtype() && v.device() == x.q.device(); };
   const Shape &q = x.q.shape(), &k = x.k.shape();
@@ -158,15 +158,16 @@ void check(const Op& op, const Rule& x) {
   }
 }
 
-Var summed(const Op& op, Rule rule) {
-  check(op, rule);
-  const int64_t count = rule.count_sums() + (rule.scores_of_targets() ? rule.q.shape()[0] : 0);
-  Tensor sums({count}, DType::f64, rule.q.device());
-  backend(rule.q.device()).score_sums(rule.kind, rule.scores(), sums);
-  rule.sums = sums;
-  const FusedGradients fused(rule);
-  return record(op, sums, from(rule.q, fused.part(0)), from(rule.k, fused.part(1)), from(rule.scale, fused.part(2)),
-                from(rule.shift, fused.part(3)), data(rule.excluded), data(rule.targets));
+Var summed(const Op& op, ScoreSumGradients gradients) {
+  check(op, gradients);
+  const int64_t count = gradients.count_sums() + (gradients.scores_of_targets() ? gradients.q.shape()[0] : 0);
+  Tensor sums({count}, DType::f64, gradients.q.device());
+  backend(gradients.q.device()).score_sums(gradients.kind, gradients.scores(), sums);
+  gradients.sums = sums;
+  const FusedGradients fused(gradients);
+  return record(op, sums, from(gradients.q, fused.part(0)), from(gradients.k, fused.part(1)),
+                from(gradients.scale, fused.part(2)), from(gradients.shift, fused.part(3)), data(gradients.excluded),
+                data(gradients.targets));
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 // The input of losses with two towers: a batch of pairs, such as images and their texts, divided among ranks. The
 // constructor checks the features and casts bf16 to f32.
 #include "weft/losses/common/division.h"
-#include "weft/losses/contrastive/all_scores.h"
+#include "weft/losses/contrastive/all_keys.h"
 
 namespace weft {
 

@@ -16,7 +16,7 @@
 #include "weft/losses/common/division.h"
 #include "weft/losses/common/loss_call.h"
 #include "weft/losses/common/precision.h"
-#include "weft/losses/contrastive/all_scores.h"
+#include "weft/losses/contrastive/all_keys.h"
 
 namespace weft {
 namespace {

@@ -3,7 +3,7 @@
 // The input of NT-Xent and DCL: the normalized features of two views of every sample. Each feature is compared with
 // those of both views of all samples on all ranks.
 #include "weft/losses/common/division.h"
-#include "weft/losses/contrastive/all_scores.h"
+#include "weft/losses/contrastive/all_keys.h"
 
 namespace weft {
 

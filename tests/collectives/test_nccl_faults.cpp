@@ -26,7 +26,7 @@ class Disturbed final : public ForwardingTransport {
     ForwardingTransport::exchange(call, mine, longest, ranges, read);
     disturb_(call);
   }
-  std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest, Ranges ranges) override {
+  std::unique_ptr<Request> start(const Call& call, Tensor mine, size_t longest, Ranges ranges) override {
     auto started = ForwardingTransport::start(call, std::move(mine), longest, ranges);
     disturb_(call);
     return started;

@@ -46,7 +46,7 @@ Tensor shown_tensor(int r, size_t size, int round) {
 }
 
 // Rank r shows r * uneven bytes less than rank 0. The values are overwritten at once if the others hold copies.
-std::unique_ptr<Transport::Started> start(Transport& group, size_t size, size_t uneven, int round, bool shared) {
+std::unique_ptr<Transport::Request> start(Transport& group, size_t size, size_t uneven, int round, bool shared) {
   Tensor x = shown_tensor(group.rank(), size - static_cast<size_t>(group.rank()) * uneven, round);
   const Tensor other = shared ? x : Tensor();
   auto started = group.start(checks::call(Verb::all_gather_v), shared ? x : std::move(x), size);
@@ -54,7 +54,7 @@ std::unique_ptr<Transport::Started> start(Transport& group, size_t size, size_t 
   return started;
 }
 
-void finish(Transport::Started& started, size_t size, size_t uneven, int ranks, int round) {
+void finish(Transport::Request& started, size_t size, size_t uneven, int ranks, int round) {
   started.finish([&](const Transport::Part& part) {
     require(part.first == 0 && part.last == size, "start: one part is expected");
     for (int r = 0; r < ranks; ++r)
@@ -129,7 +129,7 @@ TEST_CASE("ranks may start on cards before or after a call of another group, and
   run(n, 4096, [&](Transport& group) {
     const auto apart = group.split(0, 0, Site::here());
     for (int round = 0; round < 6; ++round) {
-      std::unique_ptr<Transport::Started> started;
+      std::unique_ptr<Transport::Request> started;
       if (group.rank() % 2 == 0) started = start(*apart, 700, 50, round, false);
       if (round % 3 == 0) started = nullptr;
       checks::all_sum(group, 300, true);

@@ -21,16 +21,16 @@ using Notes = std::vector<std::string>;
 class Noting final : public ForwardingTransport {
  public:
   Noting(std::unique_ptr<Transport> inner, Notes& log) : ForwardingTransport(std::move(inner)), log_(log) {}
-  std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest, Ranges ranges) override {
+  std::unique_ptr<Request> start(const Call& call, Tensor mine, size_t longest, Ranges ranges) override {
     log_.push_back("start " + text(call.verb));
     return std::make_unique<Half>(ForwardingTransport::start(call, std::move(mine), longest, ranges), log_);
   }
 
  private:
-  struct Half final : Started {
-    std::unique_ptr<Started> inner;
+  struct Half final : Request {
+    std::unique_ptr<Request> inner;
     Notes& log;
-    Half(std::unique_ptr<Started> inner, Notes& log) : inner(std::move(inner)), log(log) {}
+    Half(std::unique_ptr<Request> inner, Notes& log) : inner(std::move(inner)), log(log) {}
     void finish(Read read) override {
       inner->finish(read);
       log.push_back("finish");

@@ -9,21 +9,21 @@ using namespace weft;
 namespace {
 
 // On n ranks: the adjoint returns each portion to where it was read, and every rank exposes as much as is read.
-template <class Verb> void check_transpose(const Verb& verb, int n) {
-  INFO(name(verb.verb()) << " on " << n << " ranks");
-  const auto adjoint = verb.adjoint();
+template <LinearCollective C> void check_transpose(const C& collective, int n) {
+  INFO(name(collective.verb()) << " on " << n << " ranks");
+  const auto adjoint = collective.adjoint();
   const auto back = adjoint.adjoint();
   for (int source = 0; source < n; ++source) {
     int64_t taken = 0;
     for (int reader = 0; reader < n; ++reader) {
-      const Portion forward = verb.portion(reader, source), backward = adjoint.portion(source, reader);
+      const Portion forward = collective.portion(reader, source), backward = adjoint.portion(source, reader);
       CHECK(forward.count == backward.count);
       CHECK(back.portion(reader, source) == forward);
       if (forward.count > 0) CHECK((backward.from == forward.to && backward.to == forward.from));
       taken = std::max(taken, forward.from + forward.count);
     }
-    CHECK(taken <= verb.exposed(source));
-    if (Verb::by_rows) CHECK(taken == verb.exposed(source));
+    CHECK(taken <= collective.exposed(source));
+    if (C::by_rows) CHECK(taken == collective.exposed(source));
   }
 }
 

@@ -106,7 +106,7 @@ inline void started_collectives_work(Transport& group, size_t size, int at_once)
     std::fill_n(x.mutate<std::byte>(), size, std::byte{255});  // the call took a copy
     return started;
   };
-  const auto finish = [&](Transport::Started& started, int round) {
+  const auto finish = [&](Transport::Request& started, int round) {
     started.finish([&](const Transport::Part& part) {
       require(part.first == 0 && part.last == size, "start: one part, not ", part.first, " to ", part.last);
       for (int r = 0; r < group.size(); ++r)
@@ -117,7 +117,7 @@ inline void started_collectives_work(Transport& group, size_t size, int at_once)
   };
   constexpr int rounds = 3;
   for (int first = 0; first < at_once * rounds; first += at_once) {
-    std::vector<std::unique_ptr<Transport::Started>> started;
+    std::vector<std::unique_ptr<Transport::Request>> started;
     for (int i = 0; i < at_once; ++i) started.push_back(start(first + i));
     all_see_all(group, 100);
     for (int i = at_once; i-- > group.rank() % 3;) finish(*started[static_cast<size_t>(i)], first + i);

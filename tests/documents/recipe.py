@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Follows CONTRIBUTING's recipe for an elementwise op: writes the three files with its additions to a folder from which
-recipe.cpp includes them. It also adds a second op, wrong_erf, with a wrong sign in its second derivative.
+"""Follows CONTRIBUTING's recipes for an elementwise op and for a linear collective: writes the files with their
+additions to a folder, from which recipe.cpp and collective_recipe.cpp include them. It also adds a second op, wrong_erf,
+with a wrong sign in its second derivative, and wrong_neighbor_sum, which leaves out one side.
 
     tests/documents/recipe.py ROOT FOLDER STAMP
 """
@@ -13,8 +14,10 @@ from blocks import Document
 
 
 def wrong(text):
-    """The same op, with the mistake that the recipe proposes to try."""
+    """The same, with the mistake that the recipe proposes to try."""
     text = re.sub(r"(ddf\(T x\) const \{ return )(.*);", r"\1-(\2);", text)
+    text = text.replace("reader - source == 1 || source - reader == 1", "reader - source == 1")
+    text = text.replace("NeighborSum", "WrongNeighborSum").replace("neighbor_sum", "wrong_neighbor_sum")
     return re.sub(r"(?<!maths::)\berf", "wrong_erf", text.replace("Erf", "WrongErf"))
 
 

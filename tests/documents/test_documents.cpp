@@ -100,14 +100,3 @@ TEST_CASE("the example loss of CONTRIBUTING equals one process and matches finit
       check_gradients((*added)->distributed, comm);
     }));
 }
-
-TEST_CASE("the example collective of CONTRIBUTING meets its specification and matches finite differences") {
-  const auto& all = DistributedCase::all();
-  const auto added = std::find_if(all.begin(), all.end(), [](const auto* c) { return c->name == "neighbor_sum"; });
-  REQUIRE(added != all.end());
-  for (const int ranks : {1, 2, 3, 5, 8})
-    CHECK_NOTHROW(run_ranks(ranks, [&](Communicator& comm) {
-      check_specification(**added, comm);
-      check_gradients(**added, comm);
-    }));
-}

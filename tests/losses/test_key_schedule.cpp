@@ -5,7 +5,7 @@
 #include "tests/support/on_ranks.h"
 #include "weft/engine/ops/reduce.h"
 #include "weft/losses/common/division.h"
-#include "weft/losses/contrastive/all_scores.h"
+#include "weft/losses/contrastive/all_keys.h"
 
 using namespace weft;
 

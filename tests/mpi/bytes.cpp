@@ -72,12 +72,12 @@ class Law {
   Law(Communicator& comm, const Link& link, int64_t columns) : comm_(comm), columns_(columns), link_(link) {}
 
   // `best` is how many rows this rank receives in the best algorithm.
-  template <class Verb> void check(const Verb& verb, int64_t rows, double best) {
+  template <LinearCollective C> void check(const C& collective, int64_t rows, double best) {
     const Tensor x = Tensor::uniform({rows, columns_}, {1, static_cast<uint64_t>(comm_.rank().value)});
-    const std::string what = name(verb.verb());
-    const Tensor whole = counted(what, best, [&] { return comm_.run(verb, x); });
-    expect_schedule(verb, x);
-    const Tensor halves = counted(what + ", started", best, [&] { return comm_.start(verb, x).wait(); });
+    const std::string what = name(collective.verb());
+    const Tensor whole = counted(what, best, [&] { return comm_.run(collective, x); });
+    expect_schedule(collective, x);
+    const Tensor halves = counted(what + ", started", best, [&] { return comm_.start(collective, x).wait(); });
     require(whole.shape() == halves.shape() && whole.values() == halves.values(), what,
             ": another result if it is started");
   }
@@ -85,28 +85,28 @@ class Law {
  private:
   // What this rank has just received is what the schedule says, and the comparison of calls, with which few bytes go.
   // Slices are cut at multiples of 64 bytes, so the last may be as much shorter as all others are longer.
-  template <class Verb> void expect_schedule(const Verb& verb, const Tensor& x) {
+  template <LinearCollective C> void expect_schedule(const C& collective, const Tensor& x) {
     const int n = comm_.size(), me = comm_.rank().value;
-    const double row = static_cast<double>(columns_ * 4), unit = Verb::by_rows ? row : static_cast<double>(x.bytes());
+    const double row = static_cast<double>(columns_ * 4), unit = C::by_rows ? row : static_cast<double>(x.bytes());
     const auto reads = [&](int reader, int source) {
-      return static_cast<double>(verb.portion(reader, source).count) * unit;
+      return static_cast<double>(collective.portion(reader, source).count) * unit;
     };
     double longest = 0, all = 0, received = 0;
     bool equal = true;
     for (int r = 0; r < n; ++r) {
-      const double exposed = static_cast<double>(verb.exposed(r)) * unit;
+      const double exposed = static_cast<double>(collective.exposed(r)) * unit;
       longest = std::max(longest, exposed), all += exposed;
       equal = equal && reads(r, 0) == reads(0, 0);
     }
-    Movement movement = adds(verb, n) ? Movement::sums : movement_of(verb.verb());
-    if (Slicing<Verb>) movement = equal ? Movement::shares : Movement::portions;
-    if (verb.verb() == weft::Verb::all_reduce) movement = Movement::sum;
+    Movement movement = adds(collective, n) ? Movement::sums : traits(collective.verb()).movement;
+    if (Slicing<C>) movement = equal ? Movement::shares : Movement::uneven_shares;
+    if (collective.verb() == Verb::all_reduce) movement = Movement::sum;
     const double bytes = movement == Movement::gathering ? longest * n : longest;
     for (const auto& step : message_schedule(movement, bytes, n, link_).steps(reads))
       for (const auto& message : step.messages) received += message.to == me ? message.bytes : 0;
     if (longest <= static_cast<double>(Transport::small_call)) received = 0;
     const double compared = 64.0 * (n - 1), off = std::abs(static_cast<double>(bytes_received) - compared - received);
-    require(off <= 64.0 * n * n, name(verb.verb()), " of rows of ", columns_, " has received ", bytes_received,
+    require(off <= 64.0 * n * n, name(collective.verb()), " of rows of ", columns_, " has received ", bytes_received,
             " bytes, ", compared, " of them to compare calls; its schedule says ", received);
   }
 

@@ -75,7 +75,7 @@ const std::map<std::string, Fault> faults = {
      }},
     {"started",  // the odd rank waits in its next call, not in this one
      [](Transport& group, bool odd) {
-       std::unique_ptr<Transport::Started> started;
+       std::unique_ptr<Transport::Request> started;
        if (odd) started = group.start(sum({8}), Tensor::zeros({8}), 32);
        expose(group, sum({odd ? 8 : 4}));
      }},

@@ -15,7 +15,7 @@ class ForwardingTransport : public Transport {
   void exchange(const Call& call, Bytes mine, size_t longest, Ranges ranges, Read read) override {
     inner_->exchange(call, mine, longest, ranges, read);
   }
-  std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest, Ranges ranges) override {
+  std::unique_ptr<Request> start(const Call& call, Tensor mine, size_t longest, Ranges ranges) override {
     return inner_->start(call, std::move(mine), longest, ranges);
   }
   std::shared_ptr<Unfinished> unfinished() override { return inner_->unfinished(); }

@@ -19,7 +19,7 @@ class CountedMessages final : public ForwardingTransport {
     count(longest, ranges);
     ForwardingTransport::exchange(call, mine, longest, ranges, read);
   }
-  std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest, Ranges ranges) override {
+  std::unique_ptr<Request> start(const Call& call, Tensor mine, size_t longest, Ranges ranges) override {
     count(longest, ranges);
     return ForwardingTransport::start(call, std::move(mine), longest, ranges);
   }

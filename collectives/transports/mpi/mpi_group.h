@@ -61,8 +61,8 @@ class MpiGroup : public Transport {
   std::string description() const override;
   std::string choices() const override { return choices_on(state_->link, size()); }
   void exchange(const Call& call, Bytes mine, size_t longest, Ranges ranges, Read read) override;
-  std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest, Ranges ranges) override;
-  std::unique_ptr<Started> start_reduction(const Call& call, Tensor mine, Tensor result,
+  std::unique_ptr<Request> start(const Call& call, Tensor mine, size_t longest, Ranges ranges) override;
+  std::unique_ptr<Request> start_reduction(const Call& call, Tensor mine, Tensor result,
                                            const Reduction& reduction) override;
   std::shared_ptr<Unfinished> unfinished() override { return state_->job->unfinished(state_->rank_on_node); }
   void reduce(const Call& call, Bytes mine, std::span<std::byte> result, const Reduction& reduction) override;

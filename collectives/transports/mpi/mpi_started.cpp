@@ -8,7 +8,7 @@
 
 namespace weft {
 
-class MpiGroup::PendingCall final : public Transport::Started {
+class MpiGroup::PendingCall final : public Transport::Request {
  public:
   PendingCall(MpiGroup& group, const Call& call, Tensor mine, size_t longest, const Ranges& ranges);
   // Bytes that were sent to this rank must be received even if nobody reads them.
@@ -97,7 +97,7 @@ void MpiGroup::PendingCall::finish(Read read) {
   if (waits) group_.end();
 }
 
-std::unique_ptr<Transport::Started> MpiGroup::start(const Call& requested, Tensor mine, size_t longest, Ranges ranges) {
+std::unique_ptr<Transport::Request> MpiGroup::start(const Call& requested, Tensor mine, size_t longest, Ranges ranges) {
   Call call = requested;
   call.sequence = ++state_->calls;
   begin(call);

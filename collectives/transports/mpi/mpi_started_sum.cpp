@@ -11,7 +11,7 @@
 
 namespace weft {
 
-class MpiGroup::PendingSum final : public Transport::Started {
+class MpiGroup::PendingSum final : public Transport::Request {
  public:
   PendingSum(MpiGroup& group, const Call& call, Tensor mine, Tensor result, Readers readers, const Fold& fold);
   // Other ranks need the slice that this one folds, even if this one reads nothing.
@@ -132,7 +132,7 @@ void MpiGroup::PendingSum::send_folds() {
   if (fold_of(me) >= 0) std::copy_n(folded_for(me).data<std::byte>(), own.size(), result + own.first);
 }
 
-std::unique_ptr<Transport::Started> MpiGroup::start_reduction(const Call& requested, Tensor mine, Tensor result,
+std::unique_ptr<Transport::Request> MpiGroup::start_reduction(const Call& requested, Tensor mine, Tensor result,
                                                               const Reduction& reduction) {
   const Movement movement = reduction.to_all ? Movement::sum : Movement::sums;
   std::optional<Readers> readers;

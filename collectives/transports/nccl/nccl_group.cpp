@@ -158,7 +158,7 @@ void NcclGroup::reduce(const Call& call, Bytes mine, std::span<std::byte> result
   }
 }
 
-std::unique_ptr<Transport::Started> NcclGroup::start_reduction(const Call& call, Tensor mine, Tensor result,
+std::unique_ptr<Transport::Request> NcclGroup::start_reduction(const Call& call, Tensor mine, Tensor result,
                                                                const Reduction& reduction) {
   if (on_card(call)) return Transport::start_reduction(call, std::move(mine), std::move(result), reduction);
   return host_->start_reduction(call, std::move(mine), std::move(result), reduction);

@@ -39,8 +39,8 @@ class NcclGroup : public Transport {
   std::string choices() const override { return host_->choices(); }
   std::string description() const override { return library_ + " over " + host_->description(); }
   void exchange(const Call& call, Bytes mine, size_t longest, Ranges ranges, Read read) override;
-  std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest, Ranges ranges) override;
-  std::unique_ptr<Started> start_reduction(const Call& call, Tensor mine, Tensor result,
+  std::unique_ptr<Request> start(const Call& call, Tensor mine, size_t longest, Ranges ranges) override;
+  std::unique_ptr<Request> start_reduction(const Call& call, Tensor mine, Tensor result,
                                            const Reduction& reduction) override;
   std::shared_ptr<Unfinished> unfinished() override { return host_->unfinished(); }
   void reduce(const Call& call, Bytes mine, std::span<std::byte> result, const Reduction& reduction) override;

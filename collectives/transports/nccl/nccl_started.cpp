@@ -16,14 +16,14 @@ namespace weft {
 namespace {
 
 // What the caller holds of a started call. Its group holds it, too, until it is enqueued.
-class Held final : public Transport::Started {
+class Held final : public Transport::Request {
  public:
-  explicit Held(std::shared_ptr<Transport::Started> call) : call_(std::move(call)) {}
+  explicit Held(std::shared_ptr<Transport::Request> call) : call_(std::move(call)) {}
   bool ready() override { return call_->ready(); }
   void finish(Transport::Read read) override { call_->finish(read); }
 
  private:
-  const std::shared_ptr<Transport::Started> call_;
+  const std::shared_ptr<Transport::Request> call_;
 };
 
 }  // namespace
@@ -98,7 +98,7 @@ void NcclGroup::StartedCall::enqueue() {
   peers_ = group_.peers_, begins_ = group_.begins_;
 }
 
-std::unique_ptr<Transport::Started> NcclGroup::start(const Call& call, Tensor mine, size_t longest, Ranges ranges) {
+std::unique_ptr<Transport::Request> NcclGroup::start(const Call& call, Tensor mine, size_t longest, Ranges ranges) {
   if (!on_card(call)) return host_->start(call, std::move(mine), longest, ranges);
   while (started_.size() >= max_started) take_step();  // the host has no room for more, even if they were dropped
   if (!mine.unshared()) mine = mine.clone();

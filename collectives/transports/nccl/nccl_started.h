@@ -5,7 +5,7 @@
 
 namespace weft {
 
-class NcclGroup::StartedCall final : public Transport::Started, public std::enable_shared_from_this<StartedCall> {
+class NcclGroup::StartedCall final : public Transport::Request, public std::enable_shared_from_this<StartedCall> {
  public:
   StartedCall(NcclGroup& group, const Call& call, Tensor mine, size_t longest, const Ranges& ranges);
   StartedCall(const StartedCall&) = delete;
@@ -28,7 +28,7 @@ class NcclGroup::StartedCall final : public Transport::Started, public std::enab
   const std::vector<Range> of_peers_, by_peers_;  // empty: all bytes
   std::vector<size_t> sizes_;
   CardExchange::Mark after_ = nullptr;
-  std::unique_ptr<Started> agreement_;  // until all ranks have agreed
+  std::unique_ptr<Request> agreement_;  // until all ranks have agreed
   CardExchange::Ticket ticket_ = 0;     // 0 until this rank has asked for it
   bool enqueued_ = false;
   std::vector<const std::byte*> peers_;

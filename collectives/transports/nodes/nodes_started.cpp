@@ -32,7 +32,7 @@ class Nodes::Work {
   }
 };
 
-class Nodes::StartedCall final : public Transport::Started {
+class Nodes::StartedCall final : public Transport::Request {
  public:
   StartedCall(std::shared_ptr<State> state, const Call& call, size_t longest, std::unique_ptr<Work> work)
       : state_(std::move(state)), later_(state_->later), call_(call), longest_(longest), work_(std::move(work)) {
@@ -114,7 +114,7 @@ class Nodes::StartedCall final : public Transport::Started {
   const size_t longest_;
   std::unique_ptr<Work> work_;
   Step step_ = Step::terms;
-  std::unique_ptr<Started> swap_, shown_;
+  std::unique_ptr<Request> swap_, shown_;
 };
 
 class Nodes::ExchangeWork final : public Work {
@@ -184,7 +184,7 @@ class Nodes::ExchangeWork final : public Work {
   State& state_;
   const size_t longest_;
   size_t entries_;
-  std::unique_ptr<Started> tables_, terms_;
+  std::unique_ptr<Request> tables_, terms_;
   std::optional<Crossing> crossing_;
   std::vector<std::byte> own_;
   std::vector<const std::byte*> own_at_;
@@ -222,17 +222,17 @@ class Nodes::SumWork final : public Work {
   Tensor result_;
   const size_t bytes_;
   const NodeSum sum_;
-  std::unique_ptr<Started> terms_;
+  std::unique_ptr<Request> terms_;
 };
 
-std::unique_ptr<Transport::Started> Nodes::start(const Call& call, Tensor mine, size_t longest, Ranges ranges) {
+std::unique_ptr<Transport::Request> Nodes::start(const Call& call, Tensor mine, size_t longest, Ranges ranges) {
   State& state = *state_;
   if (state.map.nodes() == 1) return state.local->start(call, std::move(mine), longest, ranges);
   auto work = std::make_unique<ExchangeWork>(state, call, std::move(mine), longest, ranges);
   return std::make_unique<StartedCall>(state_, call, longest, std::move(work));
 }
 
-std::unique_ptr<Transport::Started> Nodes::start_reduction(const Call& call, Tensor mine, Tensor result,
+std::unique_ptr<Transport::Request> Nodes::start_reduction(const Call& call, Tensor mine, Tensor result,
                                                            const Reduction& reduction) {
   State& state = *state_;
   if (state.map.nodes() == 1) return state.local->start_reduction(call, std::move(mine), std::move(result), reduction);

@@ -40,7 +40,7 @@ class SharedMemory : public Transport {
   std::string description() const override;
   ~SharedMemory() override;
   void exchange(const Call& call, Bytes mine, size_t longest, Ranges, Read read) override;
-  std::unique_ptr<Started> start(const Call& call, Tensor mine, size_t longest, Ranges) override;
+  std::unique_ptr<Request> start(const Call& call, Tensor mine, size_t longest, Ranges) override;
   std::shared_ptr<Unfinished> unfinished() override { return job_->unfinished(members_[rank_]); }
   void reduce(const Call& call, Bytes mine, std::span<std::byte> result, const Reduction& reduction) override;
   void send(Call call, GroupRank to, Bytes bytes) override;

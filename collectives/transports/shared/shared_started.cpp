@@ -8,7 +8,7 @@
 namespace weft {
 
 // Between its two halves a collective consists of the pending slots of its ranks. Destroying it counts as having read.
-class SharedMemory::PendingCall final : public Transport::Started {
+class SharedMemory::PendingCall final : public Transport::Request {
  public:
   PendingCall(SharedMemory& group, const Call& call, size_t longest, uint64_t number)
       : group_(group), call_(call), longest_(longest), number_(number) {}
@@ -78,7 +78,7 @@ void SharedMemory::PendingCall::count_read() {
   if (group_.state_->event.has_sleepers()) group_.state_->event.wake_all();
 }
 
-std::unique_ptr<Transport::Started> SharedMemory::start(const Call& requested, Tensor mine, size_t longest, Ranges) {
+std::unique_ptr<Transport::Request> SharedMemory::start(const Call& requested, Tensor mine, size_t longest, Ranges) {
   RankSlots& own = rank_slots_[rank_];
   const uint64_t number = own.started;
   if (!state_->pending.load(std::memory_order_relaxed)) allocate_pending_slots();

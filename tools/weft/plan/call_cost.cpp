@@ -34,7 +34,7 @@ MessageCost transfer(Verb verb, double size, int64_t ranks, const Link& link) {
   if (verb == Verb::send) return {0, 0, size};  // with its comparison
   if (verb == Verb::custom)
     fail({"plan: the run calls collectives of its own (", text(verb), "), whose messages are not known"});
-  return message_schedule(movement_of(verb), size, ranks, link).cost(link);
+  return message_schedule(traits(verb).movement, size, ranks, link).cost(link);
 }
 
 }  // namespace weft::plan

@@ -33,18 +33,18 @@ void print_messages(const MessageSchedule::Step& step, std::ostream& out) {
   }
 }
 
-template <class Verb> std::string printed(const Verb& verb, double bytes, int ranks, const Link& link) {
+template <LinearCollective C> std::string printed(const C& collective, double bytes, int ranks, const Link& link) {
   bool divides = false;
-  if constexpr (Verb::by_rows) divides = Verb::divides;
+  if constexpr (C::by_rows) divides = C::divides;
   const double unit = divides ? bytes / ranks : bytes;
-  const Movement movement = Slicing<Verb> ? Movement::shares : movement_of(verb.verb());
+  const Movement movement = Slicing<C> ? Movement::shares : traits(collective.verb()).movement;
   const MessageSchedule chosen =
       message_schedule(movement, movement == Movement::gathering ? bytes * ranks : bytes, ranks, link);
   std::ostringstream out;
-  out << Verb::op_name << " of " << in_bytes(bytes) << " on " << ranks << " ranks, over a link of " << text(link)
+  out << C::op_name << " of " << in_bytes(bytes) << " on " << ranks << " ranks, over a link of " << text(link)
       << ", takes about " << in_seconds(chosen.cost(link).seconds(link)) << ":\n";
   const auto reads = [&](int reader, int source) {
-    return static_cast<double>(verb.portion(reader, source).count) * unit;
+    return static_cast<double>(collective.portion(reader, source).count) * unit;
   };
   int number = 0;
   for (const MessageSchedule::Step& step : chosen.steps(reads)) {
@@ -57,7 +57,9 @@ template <class Verb> std::string printed(const Verb& verb, double bytes, int ra
 }  // namespace
 
 std::string printed_schedule(const std::string& name, int64_t bytes, int ranks, const Link& link) {
-  const auto print = [&](const auto& verb) { return printed(verb, static_cast<double>(bytes), ranks, link); };
+  const auto print = [&](const auto& collective) {
+    return printed(collective, static_cast<double>(bytes), ranks, link);
+  };
   const Rows rows(static_cast<size_t>(ranks), 1);
   Sources next;
   for (int r = 0; r < ranks; ++r) next.push_back((r + 1) % ranks);

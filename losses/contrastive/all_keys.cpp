@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weft/losses/contrastive/all_scores.h"
+#include "weft/losses/contrastive/all_keys.h"
 
 #include <algorithm>
 #include <cmath>
