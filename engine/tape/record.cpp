@@ -23,54 +23,77 @@ static Origin newest(Origin a, Origin b) {
   return first ? a : b;
 }
 
+// What the inputs of an op have in common.
+struct Recording::Inputs {
+  Tape* tape = nullptr;  // of those that are on one
+  bool tracked = false;  // whether any needs a gradient
+  uint32_t origins = 0;  // the bits of all: odd if any value has passed a plain collective
+
+  Inputs(const Op& op, std::span<const Var* const> inputs, size_t terms) {
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const Var& input = *inputs[i];
+      if (i < terms) origins |= input.value_.origin_bits();
+      if (!input.slot_) continue;
+      if (input.stale() || (tape && tape != input.slot_->tape)) [[unlikely]]
+        reject(op, inputs, i);
+      tape = input.slot_->tape;
+      tracked = tracked || (i < terms && input.tracked());
+    }
+  }
+  bool passed_a_plain_collective() const { return origins & 1; }
+};
+
+// The tape of the inputs decides, and whether any of them needs a gradient:
+//
+//   tape              gradients    node       origin of the value
+//   none              no           no         that of the inputs
+//   records           yes          yes        this tape; refused if an input has passed a plain collective
+//   records           no           no (*)     that of the inputs
+//   is paused         -            no         none
+//   (*) An op that always replays, which is a collective, has a node all the same: all ranks run its adjoint.
+//
+// The members of the output and the node are set one by one, because copying whole objects costs more than the rest.
 Recording::Recording(const Op& op, Tensor value, std::span<const Var* const> inputs, size_t terms)
     : always_(op.replay == Replay::always && is_floating(value.dtype())) {
-  Tape* tape = nullptr;
-  bool tracked = false;
-  uint32_t origins = 0;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    const Var& input = *inputs[i];
-    if (i < terms) origins |= input.value_.origin_bits();
-    if (!input.slot_) continue;
-    if (input.stale() || (tape && tape != input.slot_->tape)) [[unlikely]]
-      reject(op, inputs, i);
-    tape = input.slot_->tape;
-    tracked = tracked || (i < terms && input.tracked());
-  }
+  const Inputs common(op, inputs, terms);
+  Tape* const tape = common.tape;
   const bool placing = !tape || tape->mode_.placements, recording = !tape || tape->mode_.recording;
-  output_.placements_ = placing ? combined(op, inputs, terms, tape ? tape->groups() : 0) : Placements();
-  if (!recording) tape->replay_skipped_ = tape->replay_skipped_ || always_;
-  active_ = tape && recording && (tracked || always_);
-  const bool exchanged = origins & 1;
-  if (active_ && tracked && exchanged) [[unlikely]]
-    for (size_t i = 0; i < terms; ++i) tape->reject_exchanged(inputs[i]->value_, input_of(op, i));
-  // The members of the output and the node are set one by one, because copying whole objects costs more than the rest
-  // of this function.
+  if (placing) output_.placements_ = combined(op, inputs, terms, tape ? tape->groups() : 0);
+  active_ = tape && recording && (common.tracked || always_);
   if (tape) {
     output_.slot_ = tape->slot_;
     output_.number_ = tape->slot_->number.load(std::memory_order_relaxed);
+    if (!recording) tape->replay_skipped_ = tape->replay_skipped_ || always_;
   }
   output_.version_ = value.version();
-  if (active_) {
-    tape->require_usable(op.name.c_str());
-    tape->replays_ = tape->replays_ || always_;
-    output_.id_ = static_cast<int>(tape->nodes_.size());
-    Tape::Node& node = tape->nodes_.emplace_back();
-    node.op = &op;
-    node.kind = Tape::Kind::op;
-    node.dtype = value.dtype();
-    node.device = value.device();
-    node.placements = output_.placements_;
-    node.shape = value.shape();
-  }
+  if (active_ && common.tracked && common.passed_a_plain_collective()) [[unlikely]]
+    for (size_t i = 0; i < terms; ++i) tape->reject_exchanged(inputs[i]->value_, input_of(op, i));
+  if (active_) add_node(op, value, *tape);
   output_.value_ = std::move(value);
-  Tensor& y = output_.value_;
-  if (!recording || (active_ && (tracked || !exchanged)))
-    y.set_origin({active_ ? tape->number_ : 0});
-  else if (origins != 0)
-    for (size_t i = 0; i < terms; ++i) y.set_origin(newest(y.origin(), inputs[i]->value_.origin()));
+  set_origin(common, recording, inputs.first(terms));
   if (tape && !tape->observers_.empty() && placing) [[unlikely]]
     notify_observers(op, inputs);
+}
+
+void Recording::add_node(const Op& op, const Tensor& value, Tape& tape) {
+  tape.require_usable(op.name.c_str());
+  tape.replays_ = tape.replays_ || always_;
+  output_.id_ = static_cast<int>(tape.nodes_.size());
+  Tape::Node& node = tape.nodes_.emplace_back();
+  node.op = &op;
+  node.kind = Tape::Kind::op;
+  node.dtype = value.dtype();
+  node.device = value.device();
+  node.placements = output_.placements_;
+  node.shape = value.shape();
+}
+
+void Recording::set_origin(const Inputs& common, bool recording, std::span<const Var* const> terms) {
+  Tensor& y = output_.value_;
+  if (!recording || (active_ && (common.tracked || !common.passed_a_plain_collective())))
+    y.set_origin({active_ ? common.tape->number_ : 0});
+  else if (common.origins != 0)
+    for (const Var* term : terms) y.set_origin(newest(y.origin(), term->value_.origin()));
 }
 
 void Recording::reject(const Op& op, std::span<const Var* const> inputs, size_t number) {

@@ -37,6 +37,9 @@ class Recording {
  private:
   template <class F> struct Plain;
   template <class F> struct WithOutput;
+  struct Inputs;
+  void add_node(const Op& op, const Tensor& value, Tape& tape);
+  void set_origin(const Inputs& common, bool recording, std::span<const Var* const> terms);
   void notify_observers(const Op& op, std::span<const Var* const> inputs) const;
   [[noreturn]] static void reject(const Op& op, std::span<const Var* const> inputs, size_t number);
   void link(Tape::Pullback* pullback);
