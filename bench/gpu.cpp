@@ -5,6 +5,7 @@
 #include "bench/rivals/bare.h"
 #include "bench/rivals/torch.h"
 #include "weft/engine/kernels/backend.h"
+#include "weft/engine/kernels/scalar_ops.h"
 
 namespace weft::bench {
 namespace {

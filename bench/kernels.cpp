@@ -4,6 +4,7 @@
 #include "bench/measuring/goal.h"
 #include "bench/measuring/of_kind.h"
 #include "weft/engine/kernels/backend.h"
+#include "weft/engine/kernels/scalar_ops.h"
 
 namespace weft::bench {
 namespace {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "weft/engine/kernels/backend.h"
+#include "weft/engine/kernels/scalar_ops.h"
 #include "weft/engine/ops/elementwise.h"
 #include "weft/engine/ops/images.h"
 #include "weft/engine/ops/matmul.h"

@@ -6,6 +6,7 @@
 #include "bench/networks.h"
 #include "bench/rivals/torch.h"
 #include "weft/engine/kernels/backend.h"
+#include "weft/engine/kernels/scalar_ops.h"
 #include "weft/engine/ops/elementwise.h"
 
 namespace weft::bench {

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "weft/engine/kernels/backend.h"
+#include "weft/engine/kernels/scalar_ops.h"
 
 namespace weft {
 namespace {

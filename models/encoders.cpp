@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/models/encoders.h"
 
+#include "weft/engine/kernels/scalar_ops.h"
 #include "weft/engine/nn/convolution.h"
 #include "weft/engine/nn/linear.h"
 #include "weft/engine/nn/norm_layers.h"

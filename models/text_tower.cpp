@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "weft/engine/kernels/scalar_ops.h"
 #include "weft/engine/ops/elementwise.h"
 #include "weft/engine/ops/matmul.h"
 #include "weft/engine/ops/normalize.h"

@@ -33,6 +33,10 @@ configure() {
   echo "$wanted" >"$stamp"
 }
 
+# run_tests FOLDER [OPTION...]: of Meson's. A limit is there to end what hangs: a machine may be slower than those on which
+# the limits were chosen.
+run_tests() { meson test -C "$1" --no-rebuild --print-errorlogs --timeout-multiplier 3 "${@:2}"; }
+
 # build FOLDER [TARGET...]
 build() {
   say "Building ${2-everything} in $1"

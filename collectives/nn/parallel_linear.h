@@ -12,6 +12,7 @@
 // that divide the samples, gradients are summed as always. The parameters have a sharding (sharding.h) that training
 // follows.
 #include "weft/collectives/communicator.h"
+#include "weft/engine/kernels/scalar_ops.h"
 #include "weft/engine/nn/linear.h"
 
 namespace weft {

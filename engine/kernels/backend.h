@@ -12,7 +12,7 @@
 #include "weft/engine/kernels/exact_parts.h"
 #include "weft/engine/kernels/log_sums.h"
 #include "weft/engine/kernels/nearest_code.h"
-#include "weft/engine/kernels/scalar_ops.h"
+#include "weft/engine/kernels/scalar_kinds.h"
 #include "weft/engine/kernels/update_formulas.h"
 #include "weft/engine/tensor/out_of_memory.h"
 #include "weft/engine/tensor/pool.h"
@@ -26,9 +26,9 @@ enum class Normalizer : uint8_t { softmax, log_softmax };
 
 // The epilogue that a product applies to its results in registers or cache: y = activation(x w + bias).
 struct Activation {
-  Unary op = Unary::Affine;
+  Unary op = {};             // Unary::Affine
   Scalars scalars = {1, 0};  // the identity
-  bool identity() const { return op == Unary::Affine && scalars.a == 1 && scalars.b == 0; }
+  bool identity() const { return op == Unary{} && scalars.a == 1 && scalars.b == 0; }
 };
 struct Epilogue {
   const Tensor* bias = nullptr;  // one value per column, or none

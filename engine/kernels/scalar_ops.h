@@ -12,16 +12,13 @@
 // All ops propagate NaN.
 #include <cmath>
 
+#include "weft/engine/kernels/scalar_kinds.h"
 #include "weft/engine/maths/maths.h"
 #include "weft/engine/tensor/error.h"
 
 namespace weft {
 
 enum class Saves { nothing, input, output };
-
-struct Scalars {
-  double a = 0, b = 0;
-};
 
 struct Affine : Scalars {  // a x + b
   static constexpr Saves saves = Saves::nothing;
@@ -273,6 +270,7 @@ enum class Unary : uint8_t { WEFT_UNARY_OPS(WEFT_NAME) };
 enum class Binary : uint8_t { WEFT_BINARY_OPS(WEFT_NAME) };
 enum class Comparison : uint8_t { WEFT_COMPARISONS(WEFT_NAME) };
 #undef WEFT_NAME
+static_assert(Unary::Affine == Unary{});  // as Activation has it
 
 template <class F> void with(Unary op, Scalars scalars, F&& run) {
 #define WEFT_CASE(Name) \

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/engine/nn/init.h"
 
+#include "weft/engine/kernels/scalar_ops.h"
+
 #include <algorithm>
 #include <cmath>
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/engine/nn/linear.h"
 
+#include "weft/engine/kernels/scalar_ops.h"
 #include "weft/engine/ops/matmul.h"
 
 namespace weft {
@@ -15,6 +16,9 @@ Linear::Linear(const std::string& name, int64_t in, int64_t out, const Init& ini
 }
 
 Var Linear::apply(const Var& x, const Pass&) { return linear(x, bind(x, weight), bind(x, bias), activation_); }
+
+Mlp::Mlp(const std::string& name, const std::vector<int64_t>& widths, const Init& init)
+    : Mlp(name, widths, init, {.op = Unary::Relu}) {}
 
 Mlp::Mlp(const std::string& name, const std::vector<int64_t>& widths, const Init& init, Activation between) {
   require(widths.size() >= 2, "Mlp: '", name, "' needs at least two widths, not ", widths.size());

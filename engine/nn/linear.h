@@ -25,8 +25,8 @@ class Linear final : public Layer {
 // end.
 class Mlp final : public Layer {
  public:
-  Mlp(const std::string& name, const std::vector<int64_t>& widths, const Init& init,
-      Activation between = {.op = Unary::Relu});
+  Mlp(const std::string& name, const std::vector<int64_t>& widths, const Init& init);  // a relu
+  Mlp(const std::string& name, const std::vector<int64_t>& widths, const Init& init, Activation between);
 
  private:
   Var apply(const Var& x, const Pass& pass) override;

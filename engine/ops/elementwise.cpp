@@ -5,6 +5,7 @@
 #include <array>
 
 #include "weft/engine/kernels/backend.h"
+#include "weft/engine/kernels/scalar_ops.h"
 #include "weft/engine/ops/reduce.h"
 #include "weft/engine/tape/checks.h"
 #include "weft/engine/tape/record.h"

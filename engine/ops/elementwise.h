@@ -2,7 +2,7 @@
 #pragma once
 // Elementwise ops. Two operands must have the same shape and dtype; there is no implicit broadcasting. The rules at
 // kinks are in scalar_ops.h.
-#include "weft/engine/kernels/scalar_ops.h"
+#include "weft/engine/kernels/scalar_kinds.h"
 #include "weft/engine/tape/add.h"
 #include "weft/engine/tape/tape.h"
 

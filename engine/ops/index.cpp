@@ -2,6 +2,7 @@
 #include "weft/engine/ops/index.h"
 
 #include "weft/engine/kernels/backend.h"
+#include "weft/engine/kernels/scalar_ops.h"
 #include "weft/engine/ops/shape_ops.h"
 #include "weft/engine/tape/checks.h"
 #include "weft/engine/tape/record.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/engine/ops/matmul.h"
 
+#include "weft/engine/kernels/scalar_ops.h"
 #include "weft/engine/ops/elementwise.h"
 #include "weft/engine/ops/reduce.h"
 #include "weft/engine/ops/shape_ops.h"

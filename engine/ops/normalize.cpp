@@ -5,6 +5,7 @@
 
 #include <limits>
 
+#include "weft/engine/kernels/scalar_ops.h"
 #include "weft/engine/ops/elementwise.h"
 #include "weft/engine/ops/index.h"
 #include "weft/engine/ops/matmul.h"

@@ -3,6 +3,7 @@
 
 #include "weft/collectives/placement_conversions.h"
 #include "weft/engine/kernels/backend.h"
+#include "weft/engine/kernels/scalar_ops.h"
 #include "weft/engine/ops/elementwise.h"
 #include "weft/engine/ops/index.h"
 #include "weft/engine/ops/normalize.h"

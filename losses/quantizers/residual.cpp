@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "weft/engine/kernels/backend.h"
+#include "weft/engine/kernels/scalar_ops.h"
 #include "weft/engine/ops/elementwise.h"
 #include "weft/engine/ops/reduce.h"
 #include "weft/engine/ops/shape_ops.h"

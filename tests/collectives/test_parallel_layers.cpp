@@ -10,6 +10,7 @@
 #include "weft/collectives/nn/parallel_linear.h"
 #include "weft/collectives/placement_conversions.h"
 #include "weft/collectives/run_ranks.h"
+#include "weft/engine/kernels/scalar_ops.h"
 #include "weft/engine/ops/matmul.h"
 #include "weft/engine/ops/normalize.h"
 #include "weft/engine/ops/reduce.h"

@@ -29,10 +29,15 @@ def where(place):
     return f"{place[0]}:{place[1]}"
 
 
+def is_made(path):
+    """Whether a folder at the top is of builds or runs."""
+    return path.name in ("build", "runs") or path.name.startswith("build-")
+
+
 def documents(root):
     """Every Markdown file of the project, relative to its root."""
-    others = {"build", "runs", "subprojects"}
-    folders = [path for path in root.iterdir() if path.is_dir() and path.name[0] != "." and path.name not in others]
+    folders = [path for path in root.iterdir() if path.is_dir() and path.name[0] != "." and path.name != "subprojects" and
+               not is_made(path)]
     found = [*root.glob("*.md"), *(path for folder in folders for path in folder.rglob("*.md"))]
     return sorted(str(path.relative_to(root)) for path in found)
 

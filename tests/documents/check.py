@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 
-from blocks import all_documents, where
+from blocks import all_documents, is_made, where
 
 small = {"--steps": 2, "--batch": 24, "--width": 2}  # unless the command sets them
 
@@ -31,7 +31,7 @@ class Tree:
 
     def __init__(self, root, build):
         self.root = root
-        tops = [path for path in root.iterdir() if path.name not in ("build", "runs", ".git")]
+        tops = [path for path in root.iterdir() if not is_made(path) and path.name != ".git"]
         self.paths = [path.relative_to(root) for top in tops for path in (top, *top.rglob("*"))]
         files = [root / path for path in self.paths if path.suffix not in (".md", ".json")]
         self.text = "\n".join(path.read_text(errors="ignore") for path in files if path.is_file())

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "tests/support/on_each_device.h"
+#include "weft/engine/kernels/scalar_ops.h"
 
 using namespace weft;
 using Catch::Contains;

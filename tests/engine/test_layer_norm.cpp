@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "tests/support/on_each_device.h"
+#include "weft/engine/kernels/scalar_ops.h"
 #include "weft/engine/tensor/pool.h"
 
 using namespace weft;

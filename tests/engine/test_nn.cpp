@@ -4,6 +4,7 @@
 
 #include "tests/support/gradcheck.h"
 #include "tests/support/on_each_device.h"
+#include "weft/engine/kernels/scalar_ops.h"
 #include "weft/engine/nn/convolution.h"
 #include "weft/engine/nn/dropout_layer.h"
 #include "weft/engine/nn/embedding.h"

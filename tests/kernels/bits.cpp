@@ -7,6 +7,7 @@
 
 #include "weft/data/files/checksum.h"
 #include "weft/engine/kernels/cpu_kinds.h"
+#include "weft/engine/kernels/scalar_ops.h"
 #include "weft/engine/ops/elementwise.h"
 #include "weft/engine/ops/images.h"
 #include "weft/engine/ops/matmul.h"

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "tests/kernels/cpu_backend_checks.h"
+#include "weft/engine/kernels/scalar_ops.h"
 
 using namespace weft;
 using namespace weft::checks;

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "tests/kernels/cuda_checks.h"
+#include "weft/engine/kernels/scalar_ops.h"
 
 using namespace weft;
 

@@ -3,6 +3,7 @@
 #include "tests/support/on_ranks.h"
 #include "weft/collectives/collectives.h"
 #include "weft/collectives/placement_conversions.h"
+#include "weft/engine/kernels/scalar_ops.h"
 #include "weft/engine/ops/ops.h"
 
 using namespace weft;

@@ -4,6 +4,7 @@
 #include "tests/random_programs/values.h"
 #include "weft/collectives/nn/parallel_linear.h"
 #include "weft/collectives/sharding.h"
+#include "weft/engine/kernels/scalar_ops.h"
 #include "weft/engine/ops/matmul.h"
 
 namespace weft::random_programs {

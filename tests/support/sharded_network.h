@@ -2,6 +2,7 @@
 #pragma once
 // A network of linear layers, each a unit of sharded parameters.
 #include "tests/support/on_ranks.h"
+#include "weft/engine/kernels/scalar_ops.h"
 #include "weft/engine/nn/linear.h"
 #include "weft/engine/ops/reduce.h"
 #include "weft/optim/parallel/sharded.h"

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/training/resume_run.h"
 
+#include "weft/engine/kernels/scalar_ops.h"
+
 namespace weft {
 namespace {
 

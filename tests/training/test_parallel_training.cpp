@@ -9,6 +9,7 @@
 #include "weft/collectives/run_ranks.h"
 #include "weft/collectives/sharding.h"
 #include "weft/collectives/share.h"
+#include "weft/engine/kernels/scalar_ops.h"
 #include "weft/engine/nn/norm_layers.h"
 #include "weft/engine/ops/matmul.h"
 #include "weft/engine/ops/reduce.h"

@@ -4,6 +4,7 @@
 
 #include "tests/support/on_ranks.h"
 #include "weft/collectives/nn/distributed_batch_norm.h"
+#include "weft/engine/kernels/scalar_ops.h"
 #include "weft/engine/nn/convolution.h"
 #include "weft/engine/nn/dropout_layer.h"
 #include "weft/engine/nn/linear.h"

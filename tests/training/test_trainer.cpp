@@ -8,6 +8,7 @@
 #include "weft/collectives/group_placement.h"
 #include "weft/collectives/placement_conversions.h"
 #include "weft/collectives/run_ranks.h"
+#include "weft/engine/kernels/scalar_ops.h"
 #include "weft/engine/nn/linear.h"
 #include "weft/engine/ops/reduce.h"
 #include "weft/optim/parallel/make_trainer.h"

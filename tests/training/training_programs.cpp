@@ -6,6 +6,7 @@
 #include "tests/training/training_cases.h"
 #include "weft/collectives/nn/distributed_batch_norm.h"
 #include "weft/collectives/placement_conversions.h"
+#include "weft/engine/kernels/scalar_ops.h"
 #include "weft/engine/nn/convolution.h"
 #include "weft/engine/ops/elementwise.h"
 #include "weft/engine/ops/index.h"

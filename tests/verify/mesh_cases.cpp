@@ -4,6 +4,7 @@
 #include "weft/collectives/collectives.h"
 #include "weft/collectives/nn/parallel_linear.h"
 #include "weft/collectives/placement_conversions.h"
+#include "weft/engine/kernels/scalar_ops.h"
 #include "weft/engine/nn/norm_layers.h"
 #include "weft/engine/ops/index.h"
 #include "weft/engine/ops/matmul.h"

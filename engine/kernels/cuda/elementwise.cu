@@ -2,6 +2,7 @@
 // Elementwise verbs. They are bound by memory, so each thread processes several values in 16-byte accesses.
 #include "weft/engine/kernels/cuda/cuda_backend.h"
 #include "weft/engine/kernels/cuda/launch.cuh"
+#include "weft/engine/kernels/scalar_ops.h"
 
 namespace weft {
 namespace cuda {

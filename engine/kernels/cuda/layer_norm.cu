@@ -2,6 +2,7 @@
 // Rows normalized to mean zero and variance one, and the scale, shift and relu of a layer.
 #include "weft/engine/kernels/cuda/cuda_backend.h"
 #include "weft/engine/kernels/cuda/rows.cuh"
+#include "weft/engine/kernels/scalar_ops.h"
 
 namespace weft {
 namespace cuda {

@@ -4,6 +4,7 @@
 
 #include "weft/engine/kernels/cuda/cuda_backend.h"
 #include "weft/engine/kernels/cuda/launch.cuh"
+#include "weft/engine/kernels/scalar_ops.h"
 
 namespace weft {
 namespace cuda {

@@ -5,6 +5,7 @@
 #include "weft/engine/kernels/cuda/cuda_backend.h"
 #include "weft/engine/kernels/cuda/held_row.cuh"
 #include "weft/engine/kernels/cuda/rows.cuh"
+#include "weft/engine/kernels/scalar_ops.h"
 
 namespace weft {
 namespace cuda {

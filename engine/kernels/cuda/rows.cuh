@@ -2,6 +2,7 @@
 #pragma once
 // Functions for the verbs on rows. A warp or a block processes each row and reads it once per pass, mostly from cache.
 #include "weft/engine/kernels/cuda/launch.cuh"
+#include "weft/engine/kernels/scalar_ops.h"
 
 namespace weft::cuda {
 
