@@ -9,11 +9,9 @@
 #include "apps/shared/choices/pair_loss.h"
 #include "apps/shared/evaluation/features.h"
 #include "apps/shared/report/picture.h"
+#include "apps/shared/run/data_set.h"
 #include "apps/shared/run/run.h"
 #include "apps/shared/run/words.h"
-#include "apps/shared/training/course.h"
-#include "apps/shared/training/data_set.h"
-#include "apps/shared/training/training.h"
 #include "weft/data/descriptions.h"
 #include "weft/engine/ops/index.h"
 #include "weft/engine/ops/matmul.h"
@@ -24,13 +22,14 @@
 #include "weft/losses/contrastive/logit_scale.h"
 #include "weft/models/encoders.h"
 #include "weft/models/text_tower.h"
+#include "weft/optim/schedules.h"
+#include "weft/optim/training.h"
 
 namespace weft {
 namespace {
 
-struct Settings : CourseSettings {
+struct Settings : Options {
   int64_t width = 32;
-  bool cached = false;
   std::string loss = "clip";
 };
 
@@ -56,17 +55,20 @@ struct Network : Module {
   }
 };
 
-void train(const Launch& rank, const CommandLine& line, const Settings& settings) {
-  const Options& options = line.options();
+void train(const Launch& rank, const Settings& settings) {
+  const Init init = settings.init(rank.device);
   const FashionMnist data = load_data(settings.data, rank.comm);
-  Course course(settings, options, data.train.count());
-  const DType dtype = options.chosen_dtype();
-  Network network(settings, {.key = course.key, .dtype = dtype, .device = rank.device});
+  Batches batches(data.train.count(), settings.batch, init.key.seed);
+  Network network(settings, init);
+  Run run(rank, batches,
+          {.title = "Pictures and sentences of Fashion-MNIST",
+           .charts = {{"Loss", {"loss"}}, {"Scale of the scores", {"scale"}}, {"Learning rate", {"rate"}}}});
 
-  Training training({{network.parameters(), AdamW{.weight_decay = 1e-4}}}, rank, options);
+  Training training({{network.parameters(), AdamW{.weight_decay = 1e-4}}}, rank.comm, settings.training);
   Layer& encoder = training.layer("encoder", *network.encoder);
   Layer& head = training.layer("head", *network.head);
   Layer& sentences = training.layer("sentences", network.sentences);
+  const Schedule rate = one_cycle(settings.rate, 50, run.steps());
   const auto of_pictures = [&](Tape& tape, const Tensor& images) {
     return l2_normalize(head(encoder(tape.constant(images.to(rank.device)))));
   };
@@ -74,7 +76,7 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
     return l2_normalize(sentences(tape.constant(tokens.to(rank.device))));
   };
 
-  const Batch test = take(data.test, samples_between(0, data.test.count()), dtype);
+  const Batch test = take(data.test, samples_between(0, data.test.count()), init.dtype);
   // The score of each test picture with each class's sentence.
   const auto scores_of_test = [&] {
     const Tensor pictures = encoded(test.images, of_pictures, rank.comm);
@@ -82,21 +84,15 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
   };
   const double untrained = accuracy(scores_of_test(), test.labels);
 
-  Run run(rank, line,
-          {.title = "Pictures and sentences of Fashion-MNIST",
-           .charts = {{"Loss", {"loss"}}, {"Scale of the scores", {"scale"}}, {"Learning rate", {"rate"}}},
-           .steps = course.steps,
-           .steps_per_epoch = course.steps_per_epoch});
   TrainingState state(rank.comm);
   state.add(training.optimizer());
-  run.begin(state, course.batches);
+  run.begin(state);
 
-  const Recompute recompute = settings.cached ? Recompute::yes : Recompute::no;
   while (run.running()) {
-    const Random step = course.key.fork(static_cast<uint64_t>(run.steps_done()));
-    const LocalBatch batch = training.local_batch(course.batches.next());
+    const Random step = init.key.fork(static_cast<uint64_t>(run.steps_done()));
+    const LocalBatch batch = training.local_batch(batches.next());
     const auto encode = [&](Tape& tape, std::span<const int64_t> samples) -> Features {
-      const Batch pairs = run.data([&] { return take(data.train, samples, dtype); });
+      const Batch pairs = run.data([&] { return take(data.train, samples, init.dtype); });
       return {of_pictures(tape, pairs.images), of_sentences(tape, describe(pairs.labels, samples, step))};
     };
     // This rank's share of the loss, which spans the pairs of all ranks.
@@ -108,8 +104,8 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
       scale_now = scale.value().item();
       return network.loss.share(pictures, texts, scale, bias, group);
     };
-    const Tensor share = training.backward(batch, encode, loss, recompute);
-    const double now = course.rate(run.steps_done());
+    const Tensor share = training.backward(batch, encode, loss);
+    const double now = rate(run.steps_done());
     training.step(now);
     training.change(network.scale.log_scale, [&] { network.scale.limit(); });
     run.step(batch.total, {{"loss", share.item()}}, {{"scale", scale_now}, {"rate", now}});
@@ -131,15 +127,14 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
 
 int main(int argc, char** argv) {
   using namespace weft;
-  Options options;
-  options.epochs = 2;
   Settings settings;
+  settings.epochs = 2;
   CommandLine line("train_clip",
                    "Trains a picture and a text encoder on Fashion-MNIST and sentences about it, as CLIP does.",
-                   options);
+                   settings);
   line.add("--loss", settings.loss, "loss of matching pictures and sentences", {"clip", "siglip"});
-  line.add("--cached", settings.cached, "keep only the features after forward, and recompute the rest in backward");
+  line.add("--cached", settings.training.recompute,
+           "keep only the features after forward, and recompute the rest in backward");
   line.add("--width", settings.width, "channels of the first convolution", {1, 1024});
-  settings.add_to(line);
-  return launch(line, argc, argv, [&](const Launch& rank) { train(rank, line, settings); });
+  return launch(line, argc, argv, [&](const Launch& rank) { train(rank, settings); });
 }

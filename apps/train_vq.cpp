@@ -7,15 +7,13 @@
 #include <cmath>
 
 #include "apps/shared/choices/named_quantizer.h"
+#include "apps/shared/evaluation/exact_sum.h"
 #include "apps/shared/evaluation/first_codes.h"
 #include "apps/shared/evaluation/reconstruction.h"
 #include "apps/shared/report/chart.h"
+#include "apps/shared/run/data_set.h"
 #include "apps/shared/run/run.h"
 #include "apps/shared/run/words.h"
-#include "apps/shared/training/course.h"
-#include "apps/shared/training/data_set.h"
-#include "apps/shared/training/exact_sum.h"
-#include "apps/shared/training/training.h"
 #include "weft/collectives/checks/debug.h"
 #include "weft/collectives/placement_conversions.h"
 #include "weft/collectives/share.h"
@@ -23,11 +21,13 @@
 #include "weft/engine/ops/reduce.h"
 #include "weft/engine/ops/shape_ops.h"
 #include "weft/losses/common/precision.h"
+#include "weft/optim/schedules.h"
+#include "weft/optim/training.h"
 
 namespace weft {
 namespace {
 
-struct Settings : CourseSettings {
+struct Settings : Options {
   int64_t width = 32;
   std::string quantizer = "vq";
   QuantizerSettings of_quantizer;
@@ -35,37 +35,36 @@ struct Settings : CourseSettings {
 
 constexpr int64_t pixels = 28 * 28;
 
-void train(const Launch& rank, const CommandLine& line, const Settings& settings) {
-  const Options& options = line.options();
+void train(const Launch& rank, const Settings& settings) {
+  const Init init = settings.init(rank.device);
   const FashionMnist data = load_data(settings.data, rank.comm);
-  Course course(settings, options, data.train.count());
-  const Init init{.key = course.key, .dtype = options.chosen_dtype(), .device = rank.device};
+  Batches batches(data.train.count(), settings.batch, init.key.seed);
   NamedQuantizer named = quantizer_named(settings.quantizer, settings.of_quantizer, init);
   const CodeUsage unused(named.parts, named.codes);
   VqVae network("vq-vae", {.width = settings.width, .dim = named.dim}, init, std::move(named.quantizer));
   Quantizer& quantizer = network.quantizer();
-  if (!quantizer.parameters().empty() && (options.zero == 3 || init.dtype == DType::bf16))
+  if (!quantizer.parameters().empty() && (settings.training.stage == 3 || init.dtype == DType::bf16))
     throw WrongOption("--quantizer " + settings.quantizer +
                       " has parameters, whole and in f32: it needs --zero 0, 1 or 2, and not bf16");
 
-  Training training({{network.parameters(), Adam{}}}, rank, options);
+  Run run(
+      rank, batches,
+      {.title = "A VQ-VAE on Fashion-MNIST",
+       .charts = {{"Loss", {"loss", "squared error"}}, {"Codes in use", {"perplexity"}}, {"Learning rate", {"rate"}}}});
+
+  Training training({{network.parameters(), Adam{}}}, rank.comm, settings.training);
   network.encoder = &training.layer("encoder", *network.encoder);
   network.decoder = &training.layer("decoder", *network.decoder);
-  find_first_codes(network, data.train, training.local_batch(Batches(course.batches).next()), init, rank.comm);
+  const Schedule rate = one_cycle(settings.rate, 50, run.steps());
+  find_first_codes(network, data.train, training.local_batch(Batches(batches).next()), init, rank.comm);
 
-  Run run(
-      rank, line,
-      {.title = "A VQ-VAE on Fashion-MNIST",
-       .charts = {{"Loss", {"loss", "squared error"}}, {"Codes in use", {"perplexity"}}, {"Learning rate", {"rate"}}},
-       .steps = course.steps,
-       .steps_per_epoch = course.steps_per_epoch});
   TrainingState state(rank.comm);
   state.add(training.optimizer());
   state.add(network.buffers());
-  run.begin(state, course.batches);
+  run.begin(state);
   while (run.running()) {
-    const Random step = course.key.fork(static_cast<uint64_t>(run.steps_done()));
-    const LocalBatch batch = training.local_batch(course.batches.next());
+    const Random step = init.key.fork(static_cast<uint64_t>(run.steps_done()));
+    const LocalBatch batch = training.local_batch(batches.next());
     Communicator& group = training.micro_batch_group();
     ExactSum sums({2}, rank.device);  // of the loss, and of its squared error
     CodeUsage usage = unused;
@@ -82,7 +81,7 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
       sums.add(stack({loss.value(), error.value()}, 0).value());
       usage.add(tokens.indices.value());
     }
-    const double now = course.rate(run.steps_done());
+    const double now = rate(run.steps_done());
     training.step(now);
     const std::vector<double> sum = sums.over(rank.comm).values();
     usage.over(rank.comm);
@@ -108,17 +107,15 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
 
 int main(int argc, char** argv) {
   using namespace weft;
-  Options options;
-  options.epochs = 4;
   Settings settings;
+  settings.epochs = 4;
   QuantizerSettings& quantizer = settings.of_quantizer;
-  CommandLine line("train_vq", "Trains a VQ-VAE, an autoencoder with discrete codes, on Fashion-MNIST.", options);
+  CommandLine line("train_vq", "Trains a VQ-VAE, an autoencoder with discrete codes, on Fashion-MNIST.", settings);
   line.add("--quantizer", settings.quantizer, "quantizer that replaces tokens by codes", names_of_quantizers());
   line.add("--codes", quantizer.codes, "size of the codebook", {2, 65536});
   line.add("--dim", quantizer.dim, "features of a token, for the quantizers that do not fix it", {1, 4096});
   line.add("--commitment", quantizer.commitment, "weight of the distance between tokens and codes", {0, 100});
   line.add("--decay", quantizer.decay, "decay of the moving averages that update the codes", {0, 1});
   line.add("--width", settings.width, "channels of the first convolution", {1, 1024});
-  settings.add_to(line);
-  return launch(line, argc, argv, [&](const Launch& rank) { train(rank, line, settings); });
+  return launch(line, argc, argv, [&](const Launch& rank) { train(rank, settings); });
 }

@@ -14,14 +14,12 @@
 #include <optional>
 
 #include "apps/shared/choices/named_quantizer.h"
+#include "apps/shared/evaluation/exact_sum.h"
 #include "apps/shared/evaluation/first_codes.h"
 #include "apps/shared/evaluation/reconstruction.h"
+#include "apps/shared/run/data_set.h"
 #include "apps/shared/run/run.h"
 #include "apps/shared/run/words.h"
-#include "apps/shared/training/course.h"
-#include "apps/shared/training/data_set.h"
-#include "apps/shared/training/exact_sum.h"
-#include "apps/shared/training/training.h"
 #include "weft/collectives/checks/debug.h"
 #include "weft/collectives/placement_conversions.h"
 #include "weft/collectives/share.h"
@@ -31,11 +29,13 @@
 #include "weft/losses/common/adaptive_weight.h"
 #include "weft/losses/common/precision.h"
 #include "weft/models/discriminator.h"
+#include "weft/optim/schedules.h"
+#include "weft/optim/training.h"
 
 namespace weft {
 namespace {
 
-struct Settings : CourseSettings {
+struct Settings : Options {
   int64_t width = 32, alone = 200;
   double weight = 0.5;
   std::string quantizer = "vq";
@@ -48,41 +48,41 @@ struct FirstPass {
   std::optional<Trial> trial;
 };
 
-void train(const Launch& rank, const CommandLine& line, const Settings& settings) {
-  const Options& options = line.options();
+void train(const Launch& rank, const Settings& settings) {
+  const Init init = settings.init(rank.device);
   const FashionMnist data = load_data(settings.data, rank.comm);
-  Course course(settings, options, data.train.count());
-  const Init init{.key = course.key, .dtype = options.chosen_dtype(), .device = rank.device};
+  Batches batches(data.train.count(), settings.batch, init.key.seed);
   NamedQuantizer named = quantizer_named(settings.quantizer, {}, init);
   CodeUsage usage(named.parts, named.codes);
   VqVae network("vq-vae", {.width = settings.width, .dim = named.dim}, init, std::move(named.quantizer));
-  if (!network.quantizer().parameters().empty() && (options.zero == 3 || init.dtype == DType::bf16))
+  if (!network.quantizer().parameters().empty() && (settings.training.stage == 3 || init.dtype == DType::bf16))
     throw WrongOption("--quantizer " + settings.quantizer +
                       " has parameters, whole and in f32: it needs --zero 0, 1 or 2, and not bf16");
   const auto judge = patch_discriminator("discriminator", 1, settings.width, init);
 
-  const Adam adam{.beta1 = 0.5, .beta2 = 0.9};
-  Training making({{network.parameters(), adam}}, rank, options), judging({{judge->parameters(), adam}}, rank, options);
-  network.encoder = &making.layer("encoder", *network.encoder);
-  network.decoder = &making.layer("decoder", *network.decoder);
-  Layer& verdict = judging.layer("discriminator", *judge);
-  find_first_codes(network, data.train, making.local_batch(Batches(course.batches).next()), init, rank.comm);
-
-  Run run(rank, line,
+  Run run(rank, batches,
           {.title = "A VQ autoencoder and its discriminator on Fashion-MNIST",
            .charts = {{"Reconstruction", {"loss", "squared error"}},
                       {"Weight of the adversarial loss", {"weight"}},
-                      {"Accuracy of the discriminator on patches", {"accuracy"}}},
-           .steps = course.steps,
-           .steps_per_epoch = course.steps_per_epoch});
+                      {"Accuracy of the discriminator on patches", {"accuracy"}}}});
+
+  const Adam adam{.beta1 = 0.5, .beta2 = 0.9};
+  Training making({{network.parameters(), adam}}, rank.comm, settings.training),
+      judging({{judge->parameters(), adam}}, rank.comm, settings.training);
+  network.encoder = &making.layer("encoder", *network.encoder);
+  network.decoder = &making.layer("decoder", *network.decoder);
+  Layer& verdict = judging.layer("discriminator", *judge);
+  const Schedule rate = one_cycle(settings.rate, 50, run.steps());
+  find_first_codes(network, data.train, making.local_batch(Batches(batches).next()), init, rank.comm);
+
   TrainingState state(rank.comm);
   state.add(making.optimizer());
   state.add(judging.optimizer());
   state.add(network.buffers());
-  run.begin(state, course.batches);
+  run.begin(state);
   while (run.running()) {
-    const Random step = course.key.fork(static_cast<uint64_t>(run.steps_done()));
-    const LocalBatch batch = making.local_batch(course.batches.next());
+    const Random step = init.key.fork(static_cast<uint64_t>(run.steps_done()));
+    const LocalBatch batch = making.local_batch(batches.next());
     Communicator& group = making.micro_batch_group();
     const int64_t pixels = batch.total * 28 * 28, patches = batch.total * 7 * 7;
     ExactSum sums({3}), gradients(network.last_weight().value.shape().with_inserted(0, 2), rank.device);
@@ -112,8 +112,8 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
       tape.backward(of_pixels + deceit * weight + of_codes, making.gradients());
       trial->tape.backward(trial->hinge, judging.gradients());
     }
-    making.step(course.rate(run.steps_done()));
-    judging.step(course.rate(run.steps_done()));
+    making.step(rate(run.steps_done()));
+    judging.step(rate(run.steps_done()));
     network.quantizer().update(rank.comm, step);
     const std::vector<double> sum = sums.over(rank.comm).values();
     run.step(batch.total, {{"loss", rank.comm.rank().value == 0 ? sum[0] : 0}},
@@ -133,15 +133,13 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
 
 int main(int argc, char** argv) {
   using namespace weft;
-  Options options;
-  options.epochs = 2;
   Settings settings;
+  settings.epochs = 2;
   CommandLine line("train_vqgan_weight",
-                   "Trains a VQ autoencoder on Fashion-MNIST against a discriminator, as VQGAN does.", options);
+                   "Trains a VQ autoencoder on Fashion-MNIST against a discriminator, as VQGAN does.", settings);
   line.add("--quantizer", settings.quantizer, "quantizer that replaces tokens by codes", names_of_quantizers());
   line.add("--weight", settings.weight, "factor of the adversarial loss, times its adaptive weight", {0, 100});
   line.add("--alone", settings.alone, "steps before the adversarial loss counts", {0, 1 << 30});
   line.add("--width", settings.width, "channels of the first convolution of each network", {1, 1024});
-  settings.add_to(line);
-  return launch(line, argc, argv, [&](const Launch& rank) { train(rank, line, settings); });
+  return launch(line, argc, argv, [&](const Launch& rank) { train(rank, settings); });
 }

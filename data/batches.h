@@ -29,6 +29,7 @@ class Batches {
   Batches(int64_t samples, int64_t batch_size, uint64_t seed);
 
   std::span<const int64_t> next();  // global sample indices, valid until the next call
+  int64_t steps_per_epoch() const { return epoch_.steps(); }
 
   // The position in words, for a checkpoint: "epoch 2 batch 17 of 60000 samples, 128 at a time, seed 1".
   std::string position() const;

@@ -20,7 +20,7 @@ namespace {
 
 constexpr int64_t samples = 96, batch_size = 12, features = 5;
 
-struct Settings {
+struct Settings : Options {
   std::string fault = "none";
   int64_t at = 0, pause = 0;
 };
@@ -60,27 +60,23 @@ void fail_if_asked(const Settings& settings, const Launch& rank, int64_t step) {
   if (settings.fault == "memory" && last) Tensor::zeros({beyond_memory});
 }
 
-void train(const Launch& rank, const CommandLine& line, const Settings& settings) {
-  const Options& options = line.options();
-  const DType dtype = options.chosen_dtype();
+void train(const Launch& rank, const Settings& settings) {
+  const Init init = settings.init(Device::cpu);
   if (batch_size < rank.comm.size()) throw WrongOption("a batch of 12 samples is too small for that many ranks");
-  Mlp network("network", {features, 16, 1}, Init{.key = Random{static_cast<uint64_t>(options.seed)}, .dtype = dtype});
-  DataParallel training({{network.parameters(), AdamW{}}}, rank.comm, {.stage = static_cast<int>(options.zero)});
+  Mlp network("network", {features, 16, 1}, init);
+  DataParallel training({{network.parameters(), AdamW{}}}, rank.comm,
+                        {.stage = static_cast<int>(settings.training.stage)});
   TrainingState state(rank.comm);
   state.add(training.optimizer());
-  Batches batches(samples, batch_size, static_cast<uint64_t>(options.seed));
+  Batches batches(samples, batch_size, init.key.seed);
 
-  Run run(rank, line,
-          {.title = "Sums",
-           .charts = {{"Loss", {"loss"}}, {"Rate", {"rate"}}},
-           .steps = options.steps,
-           .steps_per_epoch = samples / batch_size});
+  Run run(rank, batches, {.title = "Sums", .charts = {{"Loss", {"loss"}}, {"Rate", {"rate"}}}});
   const auto probe = [&](const char* when) {  // takes some time
     run.note(std::string("probes ") + when);
     if (settings.fault == when) std::this_thread::sleep_for(std::chrono::seconds(20));
   };
   probe("before");
-  run.begin(state, batches);
+  run.begin(state);
   const HookHandle hook = training.gradients().after_accumulate([&](const Parameter&, const Tensor&) {
     if (settings.at != run.steps_done() || !is_last(rank)) return;
     if (settings.fault == "kill_in_hook") std::raise(SIGKILL);
@@ -93,7 +89,7 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
       const std::span<const int64_t> batch = batches.next();
       const size_t r = static_cast<size_t>(rank.comm.rank().value), n = static_cast<size_t>(rank.comm.size());
       const size_t begin = batch.size() * r / n, end = batch.size() * (r + 1) / n;
-      return inputs(batch.subspan(begin, end - begin), dtype);
+      return inputs(batch.subspan(begin, end - begin), init.dtype);
     });
     Tape tape;
     const Var in = tape.constant(x), error = sum(network(in), 1) - sum(in, 1);
@@ -113,14 +109,13 @@ void train(const Launch& rank, const CommandLine& line, const Settings& settings
 }  // namespace
 
 int main(int argc, char** argv) {
-  Options options;
-  options.steps = 40;
   Settings settings;
-  CommandLine line("sums", "Learns to add.", options);
+  settings.steps = 40;
+  CommandLine line("sums", "Learns to add.", settings);
   line.add("--fault", settings.fault, "what goes wrong",
            {"none", "missing", "one", "one_in_hook", "kill", "kill_in_hook", "kill_in_collective", "stop", "nan",
             "crash", "crash_of_no_rank", "memory", "before", "after"});
   line.add("--at", settings.at, "the steps done before", {0, 1000});
   line.add("--pause", settings.pause, "milliseconds before each step", {0, 1000});
-  return launch(line, argc, argv, [&](const Launch& rank) { train(rank, line, settings); });
+  return launch(line, argc, argv, [&](const Launch& rank) { train(rank, settings); });
 }

@@ -3,11 +3,9 @@
 #include <cmath>
 
 #include "apps/shared/choices/named_quantizer.h"
+#include "apps/shared/evaluation/exact_sum.h"
 #include "apps/shared/evaluation/reconstruction.h"
-#include "apps/shared/launch/options.h"
 #include "apps/shared/report/picture.h"
-#include "apps/shared/training/exact_sum.h"
-#include "apps/shared/training/training.h"
 #include "tests/support/on_ranks.h"
 #include "weft/engine/ops/reduce.h"
 #include "weft/losses/quantizers/finite_scalar.h"
@@ -73,29 +71,6 @@ TEST_CASE("a sum over blocks has the same bits for any division") {
         expected = all;
     });
   expect_close(expected, sum(Var(terms), 0));
-}
-
-TEST_CASE("micro-batches are weighted by their samples, and all weights sum to one over every group") {
-  for (const bool same_bits : {false, true})
-    for (const int64_t count : {1, 7, 96})
-      on_ranks([=](Communicator& comm) {
-        Options options;
-        options.same_bits = same_bits;
-        options.accumulate = 2;
-        Traffic traffic;
-        Parameter parameter("parameter", scalar(1));
-        Training training({{{&parameter}, Sgd{}}}, {comm, traffic, Device::cpu, "", nullptr}, options);
-        const std::vector<int64_t> samples = samples_between(0, count);
-        const LocalBatch batch = training.local_batch(samples);
-        double sum = 0;
-        for (const MicroBatch& micro : batch.micro_batches) {
-          const double mine = static_cast<double>(micro.samples.size());
-          const double all = training.micro_batch_group().all_reduce(scalar(mine)).item();
-          expect(std::abs(micro.weight - all / static_cast<double>(count)) < 1e-15, "the weight of a micro-batch");
-          sum += mine;
-        }
-        expect(comm.all_reduce(scalar(sum)).item() == static_cast<double>(count), "every sample once");
-      });
 }
 
 TEST_CASE("image reconstruction has the same error and codes on any number of ranks") {

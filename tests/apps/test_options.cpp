@@ -18,7 +18,7 @@ namespace {
 struct Program {
   Options options;
   std::vector<int64_t> hidden = {128};
-  double rate = 0.1;
+  double temperature = 0.1;
   std::string loss = "nt_xent";
   std::unique_ptr<CommandLine> line;
 
@@ -26,7 +26,7 @@ struct Program {
     options.epochs = 8;
     line = std::make_unique<CommandLine>("train", "Trains.", options);
     line->add("--hidden", hidden, "widths", {1, 4096});
-    line->add("--rate", rate, "learning rate", {1e-9, 1});
+    line->add("--temperature", temperature, "of the loss", {1e-9, 1});
     line->add("--loss", loss, "which", {"nt_xent", "clip", "siglip"});
   }
   std::optional<CommandLine::Ending> parse(std::vector<const char*> words) {
@@ -45,26 +45,27 @@ TEST_CASE("options keep their defaults until they are set") {
   Program program;
   CHECK_FALSE(program.parse({}));
   CHECK((program.options.epochs == 8 && program.options.out == "runs/train" && program.options.resume == "none"));
-  CHECK(program.options.chosen_dtype() == DType::f32);
+  CHECK(program.options.init(Device::cpu).dtype == DType::f32);
   Program other;
-  CHECK_FALSE(other.parse({"--epochs", "3", "--dtype=bf16", "--hidden", "16", "8", "--rate", "1e-3", "--json"}));
-  CHECK((other.options.epochs == 3 && other.options.json && other.rate == 1e-3));
-  CHECK(other.options.chosen_dtype() == DType::bf16);
+  CHECK_FALSE(other.parse({"--epochs", "3", "--dtype=bf16", "--hidden", "16", "8", "--temperature", "1e-3", "--json"}));
+  CHECK((other.options.epochs == 3 && other.options.json && other.temperature == 1e-3));
+  CHECK(other.options.init(Device::cpu).dtype == DType::bf16);
   CHECK(other.hidden == std::vector<int64_t>{16, 8});
 }
 
 TEST_CASE("a written configuration reads back as the same configuration") {
   const ScratchFolder folder;
   Program program;
-  CHECK_FALSE(
-      program.parse({"--hidden", "7", "5", "--rate", "0.012345678901234567", "--quiet", "--seed", "9223372036854775807",
-                     "--out", "a folder/with \"quotes\", #1 = it", "--loss", "clip", "--dtype", "f64"}));
+  CHECK_FALSE(program.parse({"--hidden", "7", "5", "--temperature", "0.012345678901234567", "--quiet", "--seed",
+                             "9223372036854775807", "--out", "a folder/with \"quotes\", #1 = it", "--loss", "clip",
+                             "--dtype", "f64"}));
   put(folder / "config.toml", program.line->config());
   Program again;
   const std::string file = (folder / "config.toml").string();
   CHECK_FALSE(again.parse({"--config", file.c_str()}));
   CHECK(again.line->config() == program.line->config());
-  CHECK((again.rate == program.rate && again.options.out == program.options.out && again.hidden == program.hidden));
+  CHECK((again.temperature == program.temperature && again.options.out == program.options.out &&
+         again.hidden == program.hidden));
   Program changed;
   CHECK_FALSE(changed.parse({"--epochs", "5", "--config", file.c_str()}));
   CHECK((changed.options.epochs == 5 && changed.options.quiet));
@@ -101,7 +102,7 @@ TEST_CASE("an unknown option gets a suggestion of the closest one") {
 TEST_CASE("option values out of range are refused, with the limit") {
   CHECK_THAT(ending({"--epochs", "0"}).text, Contains("--epochs: 0 is too small, 1 is the least"));
   CHECK_THAT(ending({"--zero", "4"}).text, Contains("--zero: 4 is too large, 3 is the most"));
-  CHECK_THAT(ending({"--rate", "2"}).text, Contains("--rate: 2 is too large, 1 is the most"));
+  CHECK_THAT(ending({"--temperature", "2"}).text, Contains("--temperature: 2 is too large, 1 is the most"));
   CHECK_THAT(ending({"--rate", "nan"}).text, Contains("--rate: nan"));
   CHECK_THAT(ending({"--hidden", "16", "0"}).text, Contains("--hidden: 0 is too small"));
   CHECK_THAT(ending({"--seed", "1.5"}).text, Contains("--seed: '1.5' is not a number that fits"));

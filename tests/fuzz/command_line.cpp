@@ -12,7 +12,6 @@ namespace {
 struct Values {
   Options common;
   std::vector<int64_t> hidden = {128};
-  double rate = 0.1;
   std::string loss = "nt_xent";
 };
 
@@ -24,7 +23,6 @@ struct Program {
 
   Program() {
     line.add("--hidden", values.hidden, "widths", {1, 4096});
-    line.add("--rate", values.rate, "learning rate", {1e-9, 1});
     line.add("--loss", values.loss, "which", {"nt_xent", "clip", "siglip"});
     defaults = values;
   }

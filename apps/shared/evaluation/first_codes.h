@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The initial codes of a quantizer: from the tokens of all ranks' first samples.
-#include "apps/shared/training/training.h"
 #include "weft/data/batches.h"
 #include "weft/models/vq_vae.h"
+#include "weft/optim/training.h"
 
 namespace weft {
 

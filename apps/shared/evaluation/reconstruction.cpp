@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
+#include "apps/shared/evaluation/exact_sum.h"
 #include "apps/shared/report/picture.h"
-#include "apps/shared/training/exact_sum.h"
 #include "weft/engine/ops/elementwise.h"
 #include "weft/engine/ops/reduce.h"
 #include "weft/engine/ops/shape_ops.h"

@@ -121,12 +121,13 @@ std::string text_of(Device device, Communicator& comm) {
   return text(device) + " (" + names + ")";
 }
 
-void run_rank(std::unique_ptr<Transport> transport, const Options& options, Device device,
+void run_rank(std::unique_ptr<Transport> transport, const CommandLine& line, Device device,
               const std::string& description, RunFolder* folder, const std::function<void(const Launch&)>& body) {
   Traffic traffic;
   Communicator comm(counted(std::move(transport), traffic),
-                    options.fast_reductions ? Reductions::fast : Reductions::ordered);
-  body({comm, traffic, device, description + ", " + text_of(device, comm), comm.rank().value == 0 ? folder : nullptr});
+                    line.options().fast_reductions ? Reductions::fast : Reductions::ordered);
+  body({comm, traffic, device, description + ", " + text_of(device, comm), comm.rank().value == 0 ? folder : nullptr,
+        line});
 }
 
 // The number of ranks of each process: --ranks, else one if a launcher has started the processes, else one per core, or
@@ -136,7 +137,8 @@ int64_t threads_of(const Session& session, const Options& options, Device device
   return session.processes() || device != Device::cpu ? 1 : physical_cores();
 }
 
-void run(Session& session, const Options& options, RunFolder* folder, const std::function<void(const Launch&)>& body) {
+void run(Session& session, const CommandLine& line, RunFolder* folder, const std::function<void(const Launch&)>& body) {
+  const Options& options = line.options();
   const Device device = options.chosen_device();
   if (options.tf32) backend(device).allow_tf32(true);
   const auto threads = static_cast<int>(threads_of(session, options, device));
@@ -148,13 +150,13 @@ void run(Session& session, const Options& options, RunFolder* folder, const std:
         transport = connect_cards(std::move(transport), place, session);
       }
       const std::string description = session.size() > 1 ? weft::description(*transport) : transport->description();
-      run_rank(std::move(transport), options, device, description, folder, body);
+      run_rank(std::move(transport), line, device, description, folder, body);
     };
     return session.run_ranks(threads, rank);
   }
   auto transport = device == Device::cuda ? connect(session) : session.connect_hosts();
   const std::string description = weft::description(*transport);
-  run_rank(std::move(transport), options, device, description, folder, body);
+  run_rank(std::move(transport), line, device, description, folder, body);
 }
 
 }  // namespace
@@ -209,7 +211,7 @@ int launch(CommandLine& line, int argc, char** argv, const std::function<void(co
     std::optional<RunFolder> folder;
     if (session.rank() == 0) expect_checkpoint(options.resume);
     if (session.rank() == 0 && !options.dry_run) folder.emplace(options.out);
-    run(session, options, folder ? &*folder : nullptr, body);
+    run(session, line, folder ? &*folder : nullptr, body);
     return 0;
   } catch (...) {
     const Fault fault = current_fault();

@@ -23,6 +23,7 @@ struct Launch {
   Device device;            // for this rank's tensors
   std::string description;  // "shared memory (2 ranks), MPICH 4.0.2, cpu (v4)"
   RunFolder* folder;        // of --out, on rank 0; null on other ranks and in a dry run
+  const CommandLine& line;  // as it was parsed
 };
 
 // Parses, compares the options of all processes, and calls `body` on every rank.

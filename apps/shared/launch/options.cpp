@@ -81,9 +81,9 @@ CLI::Validator writable() {
 
 // What is wrong with a combination of options; empty if nothing.
 std::string conflict_in(const Options& options) {
-  if (options.same_bits && options.zero == 3)
+  if (options.training.same_bits && options.training.stage == 3)
     return "--same-bits needs whole gradients on every rank, and --zero 3 divides them; take --zero 0, 1 or 2";
-  if (options.same_bits && options.fast_reductions)
+  if (options.training.same_bits && options.fast_reductions)
     return "--same-bits and --fast-reductions exclude each other: with the latter, bits depend on the order of sums";
   return "";
 }
@@ -110,7 +110,13 @@ Options::Options() {
   }
 }
 
-DType Options::chosen_dtype() const { return dtype == "f32" ? DType::f32 : dtype == "f64" ? DType::f64 : DType::bf16; }
+Init Options::init(Device device) const {
+  return {.key = {static_cast<uint64_t>(seed)},
+          .dtype = dtype == "f32"   ? DType::f32
+                   : dtype == "f64" ? DType::f64
+                                    : DType::bf16,
+          .device = device};
+}
 
 Device Options::chosen_device() const {
   const bool card = available(Device::cuda);
@@ -147,9 +153,14 @@ void CommandLine::add_common() {
       {0, 1024});
   add("--device", options_.device, "device that computes", {"auto", "cpu", "cuda"});
   add("--dtype", options_.dtype, "element type of the network", {"f32", "f64", "bf16"});
-  add("--zero", options_.zero,
+  add("--zero", options_.training.stage,
       "ZeRO stage: ranks divide 0 nothing, 1 the optimizer state, 2 also gradients, 3 also parameters", {0, 3});
-  add("--accumulate", options_.accumulate, "micro-batches per step on each rank", {1, 1 << 20});
+  add("--accumulate", options_.training.accumulate,
+      "micro-batches per step on each rank; if there are several, each has a tape, and a contrastive loss another",
+      {1, 1 << 20});
+  add("--data", options_.data, "folder of the four IDX files (default: $WEFT_DATA, then Debian's)");
+  add("--batch", options_.batch, "pictures per step, on all ranks together", {2, 60000});
+  add("--rate", options_.rate, "highest learning rate of the schedule", {0, 10});
   add("--epochs", options_.epochs, "passes over the training data", {1, most});
   add("--steps", options_.steps, "number of steps; 0: as many as --epochs has", {0, most});
   add("--seed", options_.seed, "seed of the initial weights, the order of the data and all random draws", {0, most});
@@ -157,7 +168,7 @@ void CommandLine::add_common() {
   add("--resume", options_.resume, "checkpoint to resume from: none, auto (the latest in --out), or a path");
   add("--checkpoint-every", options_.checkpoint_every, "steps between checkpoints; 0: one at the end", {0, most});
   add("--timeout", options_.timeout, "deadline: seconds that a rank waits for others before the job fails", {0.1, 1e6});
-  add("--same-bits", options_.same_bits,
+  add("--same-bits", options_.training.same_bits,
       "same weights, to the bit, on any number of ranks, for more work and traffic (with --zero 0 to 2); without it "
       "weights are the same on the same number of ranks");
   add("--fast-reductions", options_.fast_reductions,

@@ -3,19 +3,22 @@
 // The command line: options that all programs share, and those that a program adds. CLI11 is included only in
 // options.cpp, since it takes seconds to compile.
 //
-//   Options options;
-//   options.epochs = 8;  // this program's defaults
-//   CommandLine line("train_contrastive", "Trains ...", options);
-//   double temperature = 0.5;
-//   line.add("--temperature", temperature, "of the loss", {0.01, 10});
+//   struct Settings : Options {
+//     double temperature = 0.5;
+//   };
+//   ...
+//   Settings settings;
+//   settings.epochs = 8;  // this program's default
+//   CommandLine line("train_contrastive", "Trains ...", settings);
+//   line.add("--temperature", settings.temperature, "of the loss", {0.01, 10});
 //   return launch(line, argc, argv, [&](const Launch& rank) { ... });
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "weft/engine/tensor/dtype.h"
-#include "weft/engine/tensor/storage.h"
+#include "weft/engine/nn/init.h"
+#include "weft/optim/training.h"
 
 namespace weft {
 
@@ -27,18 +30,21 @@ struct Options {
   int64_t ranks = 0;  // 0: the processes of the launcher, or the cores if there is no launcher
   std::string device = "auto";
   std::string dtype = "f32";
-  int64_t zero = 0, accumulate = 1;
+  Training::Options training;
+  std::string data;  // folder
+  int64_t batch = 256;
+  double rate = 2e-3;
   int64_t steps = 0, epochs = 1;  // 0 steps: those of the epochs
   int64_t seed = 1;
   std::string resume = "none";
   int64_t checkpoint_every = 0;  // steps; 0: at the end only
   std::string out;               // by default "runs/PROGRAM"
-  bool dry_run = false, same_bits = false, fast_reductions = false, tf32 = false, quiet = false, json = false;
+  bool dry_run = false, fast_reductions = false, tf32 = false, quiet = false, json = false;
   double timeout;  // seconds
 
   Options();
-  DType chosen_dtype() const;
-  Device chosen_device() const;  // throws WrongOption if this machine does not have it
+  Init init(Device device) const;  // for parameters; its key is that of all random draws
+  Device chosen_device() const;    // throws WrongOption if this machine does not have it
 };
 
 class CommandLine {

@@ -8,8 +8,8 @@
 #include <set>
 
 #include "apps/shared/report/picture.h"
+#include "apps/shared/run/peak_flops.h"
 #include "apps/shared/run/words.h"
-#include "apps/shared/training/peak_flops.h"
 #include "weft/collectives/busy.h"
 #include "weft/collectives/checks/agreement.h"
 #include "weft/data/files/checksum.h"
@@ -87,11 +87,13 @@ template <class F> auto alone(F f) {
 
 }  // namespace
 
-Run::Run(const Launch& rank, const CommandLine& line, Plan plan)
+Run::Run(const Launch& rank, Batches& batches, Plan plan)
     : rank_(rank),
-      options_(line.options()),
-      config_(line.config()),
+      options_(rank.line.options()),
+      config_(rank.line.config()),
       plan_(std::move(plan)),
+      batches_(batches),
+      steps_(options_.steps > 0 ? options_.steps : options_.epochs * batches.steps_per_epoch()),
       progress_(stdout, Progress::style_for(stdout, options_.quiet, options_.json), rank.comm.rank().value) {
   report_.title = plan_.title;
   report_.subtitle = rank.description + ", " + options_.dtype;
@@ -100,9 +102,8 @@ Run::Run(const Launch& rank, const CommandLine& line, Plan plan)
   report_.config = config_;
 }
 
-void Run::begin(TrainingState& state, Batches& batches) {
+void Run::begin(TrainingState& state) {
   state_ = &state;
-  batches_ = &batches;
   const Metadata saved = state.load([&](const TensorSink& put) {
     const Busy busy(rank_.comm, "reads a checkpoint for " + options_.out);
     return alone([&]() -> Metadata {
@@ -118,7 +119,7 @@ void Run::begin(TrainingState& state, Batches& batches) {
   });
   if (!saved.empty()) {
     step_ = saved_step_ = first_step_ = std::stoll(saved.at("step"));
-    batches.seek(saved.at("data"));
+    batches_.seek(saved.at("data"));
   }
   began_ = std::chrono::steady_clock::now();
   traffic_before_ = rank_.traffic;
@@ -166,11 +167,11 @@ void Run::step(int64_t images, const std::vector<Value>& shares, const std::vect
 }
 
 void Run::show(double loss) {
-  const int64_t epoch = plan_.steps_per_epoch > 0 ? plan_.steps_per_epoch : plan_.steps;
+  const int64_t epoch = batches_.steps_per_epoch();
   progress_.show({.epoch = (step_ - 1) / epoch + 1,
-                  .epochs = (plan_.steps + epoch - 1) / epoch,
+                  .epochs = (steps_ + epoch - 1) / epoch,
                   .step = step_,
-                  .steps = plan_.steps,
+                  .steps = steps_,
                   .loss = loss,
                   .images = images_,
                   .seconds = time_.seconds,
@@ -188,7 +189,7 @@ void Run::end_not_finite(const std::string& name, double sum, double share) {
               "step " + text(step_) + ": " + name + " is " + text(sum) +
                   (ranks.empty() ? ", though each rank's share is finite" : ", by the share of rank" + ranks) +
                   "; WEFT_DEBUG=1 names the first operation whose result is not finite; try a smaller learning rate" +
-                  (options_.same_bits ? ", or leave out --same-bits, for gradients of 2^24 and more" : ""));
+                  (options_.training.same_bits ? ", or leave out --same-bits, for gradients of 2^24 and more" : ""));
 }
 
 void Run::measure(const std::vector<Value>& values) {

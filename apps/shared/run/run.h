@@ -3,8 +3,8 @@
 // A training run as its user sees it: progress, checkpoints, the run's folder and its report. Every rank has a Run, all
 // ranks make the same calls, and rank 0 prints.
 //
-//   Run run(rank, line, {.title = "...", .charts = {{"Loss", {"loss"}}, {"Learning rate", {"rate"}}}, .steps = 900});
-//   run.begin(state, batches);
+//   Run run(rank, batches, {.title = "...", .charts = {{"Loss", {"loss"}}, {"Learning rate", {"rate"}}}});
+//   run.begin(state);
 //   while (run.running()) {
 //     const Batch batch = run.data([&] { return take(images, batches.next()); });
 //     ...
@@ -34,20 +34,19 @@ class Run {
   struct Plan {
     std::string title;          // of the report
     std::vector<Chart> charts;  // together they name all metrics, "loss" among them
-    int64_t steps = 0;
-    int64_t steps_per_epoch = 0;  // 0: there are no epochs
     // Of matrix products and convolutions. If it is given, the report compares it with the peak of the CPU.
     double flops_per_image = 0;
   };
 
-  Run(const Launch& rank, const CommandLine& line, Plan plan);
+  Run(const Launch& rank, Batches& batches, Plan plan);
 
   // Loads the checkpoint that --resume names, and continues the batches where it was saved. Their position is saved
   // with each checkpoint. A checkpoint of other data or of another model is refused.
-  void begin(TrainingState& state, Batches& batches);
+  void begin(TrainingState& state);
 
+  int64_t steps() const { return steps_; }  // of the whole run: --steps, or those of --epochs
   int64_t steps_done() const { return step_; }
-  bool running() const { return !stopped_ && step_ < plan_.steps; }
+  bool running() const { return !stopped_ && step_ < steps_; }
   bool stopped() const { return stopped_; }  // by a signal, or by --dry-run: do not call `finish`
 
   // Calls `f`, counts its time as time for data, and returns its result.
@@ -81,7 +80,7 @@ class Run {
   void save();
   void write(const std::string& name, const std::string& contents);
   std::string hash_of_weights();
-  Metadata position() const { return {{"data", batches_->position()}}; }
+  Metadata position() const { return {{"data", batches_.position()}}; }
   void tell_dry_run();
   [[noreturn]] void end_not_finite(const std::string& name, double sum, double share);
   std::vector<Report::RankTime> gather_times();
@@ -90,10 +89,11 @@ class Run {
   const Options& options_;
   const std::string config_;
   const Plan plan_;
+  Batches& batches_;
+  const int64_t steps_;
   Progress progress_;
   std::vector<RunSession> sessions_;  // on rank 0: earlier sessions, and this one once it has saved
   TrainingState* state_ = nullptr;
-  Batches* batches_ = nullptr;
   Report report_;
   int64_t step_ = 0, first_step_ = 0, saved_step_ = -1;
   bool stopped_ = false;

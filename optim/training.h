@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The training step of the programs, for all values of --zero, --accumulate, --same-bits and --fast-reductions:
+// The steps of a training whose loss spans the samples of all ranks. Every rank knows the numbers of all samples of a
+// batch, and takes its part:
 //
-//   Training training({{network.parameters(), AdamW{}}}, rank, options);
+//   Training training({{network.parameters(), AdamW{}}}, comm, {.stage = 1});
 //   Layer& encoder = training.layer("encoder", *network.encoder);
 //   ...
 //   const LocalBatch batch = training.local_batch(batches.next());
@@ -15,18 +16,18 @@
 //   const Tensor share = training.backward(batch, encode, loss);
 //   training.step(rate);
 //
-// By default a rank has its samples as --accumulate micro-batches. The loss spans the ranks by collectives on the tape,
-// so its backward is a reduce_scatter, and gradients are summed in a fixed order: a run is bit-identical on the same
-// number of ranks, as threads or processes. With --same-bits it is bit-identical on any number of ranks. A batch is
-// then cut into the same blocks on any number of ranks, the blocks' gradients are added exactly
-// (optim/accumulate/exact_gradients.h), and every rank computes the loss of the whole batch from the features of
-// all ranks.
+// A step has one tape, from the samples through the encoder and the collectives of the loss. Gradients are summed in a
+// fixed order: a run is bit-identical on the same number of ranks, as threads or processes. If there are several
+// micro-batches, each has a tape, and the loss of all their features has another (accumulate/cached.h).
+//
+// With `same_bits` a run is bit-identical on any number of ranks. A batch is then cut into the same blocks on every
+// number of ranks, their gradients are added exactly (accumulate/exact_gradients.h), and every rank computes the loss
+// of the whole batch from the features of all ranks.
 #include <span>
 
-#include "apps/shared/launch/launch.h"
 #include "weft/optim/accumulate/cached.h"
 #include "weft/optim/accumulate/exact_gradients.h"
-#include "weft/optim/state.h"
+#include "weft/optim/parallel/trainer.h"
 
 namespace weft {
 
@@ -46,22 +47,25 @@ struct LocalBatch {
 
 class Training {
  public:
-  Training(const std::vector<ParameterGroup>& groups, const Launch& rank, const Options& options);
+  struct Options {
+    int64_t stage = 0;       // of ZeRO: 0 to 2 are a DataParallel, 3 is a Sharded
+    int64_t accumulate = 1;  // micro-batches of each rank in a step; with same_bits, of each block
+    bool recompute = false;  // `backward` encodes micro-batches again, in the memory of one
+    bool same_bits = false;  // with stage 0 to 2
+  };
+  Training(const std::vector<ParameterGroup>& groups, Communicator& comm, const Options& options);
 
-  // The layer to call in place of `layer`: itself, or with --zero 3 a unit that gathers its parameters. Not
-  // thread-safe.
+  // The layer to call in place of `layer`: itself, or at stage 3 a unit that gathers its parameters. Not thread-safe.
   Layer& layer(const std::string& name, Layer& layer) { return trainer_->layer(name, layer); }
 
   LocalBatch local_batch(std::span<const int64_t> batch) const;  // refers to `batch`
 
   // Backward through a loss that spans all samples of the batch, such as a contrastive one. `encode` returns features
   // of some samples. `loss` returns this rank's share of the loss of the features that the ranks of `group` have
-  // together. Returns that share. With Recompute::yes micro-batches are encoded again in backward
-  // (optim/accumulate/cached.h). With WEFT_DEBUG=1 every tape is checked, as by debug_if_asked.
+  // together. Returns that share. With WEFT_DEBUG=1 every tape is checked, as by debug_if_asked.
   using SampleFeatures = std::function<Features(Tape& tape, std::span<const int64_t> samples)>;
   using BatchLoss = std::function<Var(const Features& features, Communicator& group)>;
-  Tensor backward(const LocalBatch& batch, const SampleFeatures& encode, const BatchLoss& loss,
-                  Recompute recompute = Recompute::no);
+  Tensor backward(const LocalBatch& batch, const SampleFeatures& encode, const BatchLoss& loss);
   // A parameter of such a loss, beside its features.
   Var watch(Parameter& parameter, const Var& features);
 
@@ -85,10 +89,11 @@ class Training {
 
   Communicator& comm_;
   Communicator alone_;
+  const Options options_;
   const std::vector<Parameter*> parameters_;  // those that every rank holds
   const int64_t pieces_;                      // of a batch, over all ranks
   std::unique_ptr<Trainer> trainer_;
-  std::unique_ptr<ExactGradients> exact_;  // with --same-bits
+  std::unique_ptr<ExactGradients> exact_;  // with same_bits
 };
 
 }  // namespace weft

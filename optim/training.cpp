@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/shared/training/training.h"
+#include "weft/optim/training.h"
 
 #include <algorithm>
 
@@ -15,13 +15,15 @@ namespace weft {
 // Divisible by common numbers of ranks.
 constexpr int64_t blocks_of_same_bits = 24;
 
-Training::Training(const std::vector<ParameterGroup>& groups, const Launch& rank, const Options& options)
-    : comm_(rank.comm),
+Training::Training(const std::vector<ParameterGroup>& groups, Communicator& comm, const Options& options)
+    : comm_(comm),
       alone_(connect_self()),
-      parameters_(options.zero == 3 ? std::vector<Parameter*>() : parameters_of(groups)),
-      pieces_(options.accumulate * (options.same_bits ? blocks_of_same_bits : comm_.size())),
-      trainer_(make_trainer(groups, comm_, {.stage = static_cast<int>(options.zero)})) {
-  if (options.same_bits) exact_ = std::make_unique<ExactGradients>(parameters_, comm_);
+      options_(options),
+      parameters_(options.stage == 3 ? std::vector<Parameter*>() : parameters_of(groups)),
+      pieces_(options.accumulate * (options.same_bits ? blocks_of_same_bits : comm.size())),
+      trainer_(make_trainer(groups, comm, {.stage = static_cast<int>(options.stage)})) {
+  require(!options.same_bits || options.stage < 3, "Training: same_bits at stage 3, where no rank has whole gradients");
+  if (options.same_bits) exact_ = std::make_unique<ExactGradients>(parameters_, comm);
 }
 
 // A rank with fewer pieces than others has empty ones at the end.
@@ -44,8 +46,7 @@ LocalBatch Training::local_batch(std::span<const int64_t> batch) const {
   return local;
 }
 
-Tensor Training::backward(const LocalBatch& batch, const SampleFeatures& encode, const BatchLoss& loss,
-                          Recompute recompute) {
+Tensor Training::backward(const LocalBatch& batch, const SampleFeatures& encode, const BatchLoss& loss) {
   const auto encode_one = [&](int64_t i, Tape& tape) {
     debug_if_asked(tape, comm_);
     return encode(tape, batch.micro_batches[static_cast<size_t>(i)].samples);
@@ -54,7 +55,14 @@ Tensor Training::backward(const LocalBatch& batch, const SampleFeatures& encode,
     debug_if_asked(tape, comm_);
     return exact_ ? loss_of_gathered(mine, batch.rows, loss) : loss(mine, comm_);
   };
-  return cached_backward(std::ssize(batch.micro_batches), encode_one, loss_of_all, gradients(), {}, recompute);
+  if (options_.accumulate == 1 && !options_.recompute && !exact_) {
+    Tape tape;
+    const Var share = loss_of_all(tape, encode_one(0, tape));
+    tape.backward(share, gradients());
+    return share.value();
+  }
+  return cached_backward(std::ssize(batch.micro_batches), encode_one, loss_of_all, gradients(), {},
+                         options_.recompute ? Recompute::yes : Recompute::no);
 }
 
 // Every rank computes the whole loss, in the order of the samples. It is the share of rank 0; other shares are zero.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/shared/training/exact_sum.h"
+#include "apps/shared/evaluation/exact_sum.h"
 
 #include "weft/engine/kernels/backend.h"
 #include "weft/engine/ops/exact.h"

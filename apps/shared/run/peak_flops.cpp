@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/shared/training/peak_flops.h"
+#include "apps/shared/run/peak_flops.h"
 
 #include <algorithm>
 #include <chrono>

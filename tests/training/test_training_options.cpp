@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/shared/training/training.h"
+#include "weft/optim/training.h"
 
 #include <algorithm>
 
 #include "tests/support/on_ranks.h"
+#include "weft/collectives/collectives.h"
 #include "weft/collectives/placement_conversions.h"
 #include "weft/collectives/share.h"
+#include "weft/data/batches.h"
 #include "weft/engine/nn/linear.h"
+#include "weft/engine/ops/matmul.h"
 #include "weft/engine/ops/reduce.h"
 
 namespace weft {
@@ -20,21 +23,16 @@ Tensor rows_of(const Tensor& data, std::span<const int64_t> samples) {
 // Calls body(options, comm) on several numbers of ranks, at every stage of both modes.
 template <class Body> void in_every_mode(Body body) {
   for (const bool same_bits : {false, true})
-    for (const int64_t stage : {0, 1, 2, 3}) {
-      Options options;
-      options.same_bits = same_bits;
-      options.zero = stage;
-      if (!same_bits || stage < 3) on_ranks([&](Communicator& comm) { body(options, comm); });
-    }
+    for (const int64_t stage : {0, 1, 2, 3})
+      if (!same_bits || stage < 3)
+        on_ranks([&](Communicator& comm) { body({.stage = stage, .same_bits = same_bits}, comm); });
 }
 
 // Calls body(training, parameter, comm) for each.
 template <class Body> void with_a_parameter(Body body) {
-  in_every_mode([&](const Options& options, Communicator& comm) {
-    Traffic traffic;
+  in_every_mode([&](const Training::Options& options, Communicator& comm) {
     Parameter first("first", Tensor::full({3000}, 1, DType::f64)), scale("scale", Tensor::full({}, 7, DType::f64));
-    const Launch rank{comm, traffic, Device::cpu, "", nullptr};
-    Training training({{{&first, &scale}, Sgd{}}}, rank, options);
+    Training training({{{&first, &scale}, Sgd{}}}, comm, options);
     body(training, scale, comm);
   });
 }
@@ -73,16 +71,49 @@ TEST_CASE("the gradient of a watched parameter of a batch loss equals that of on
   });
 }
 
+TEST_CASE("a step has one tape from the samples to the loss, and the bits of cached features, at any stage") {
+  for (const int64_t stage : {0, 1, 2, 3})
+    on_ranks([=](Communicator& comm) {
+      const auto trained = [&](bool recompute) {
+        Linear linear("linear", 3, 2, {.key = {5}, .dtype = DType::f64});
+        Training training({{linear.parameters(), Sgd{}}}, comm, {.stage = stage, .recompute = recompute});
+        Layer& layer = training.layer("linear", linear);
+        const std::vector<int64_t> samples = {0, 1, 2, 3, 4, 5, 6};
+        const LocalBatch batch = training.local_batch(samples);
+        const Tape* tape_of_samples = nullptr;
+        const auto encode = [&](Tape& tape, std::span<const int64_t> numbers) -> Features {
+          tape_of_samples = &tape;
+          return {layer(tape.constant(rows_of(data_of(0, {7, 3}), numbers)))};
+        };
+        const auto loss = [&](const Features& features, Communicator& group) {
+          expect(recompute || features[0].tape() == tape_of_samples, "the loss is on the tape of the samples");
+          const Var all = all_gather_v(features[0], batch.rows, group);
+          return share(sum(square(matmul(features[0], all, Transpose::no, Transpose::yes))), batch.total, group);
+        };
+        training.backward(batch, encode, loss);
+        training.step(0.1);
+        Tape tape;
+        return training.watch(linear.weight, tape.watch(Tensor::zeros({}, DType::f64))).value();
+      };
+      expect_same_bits(trained(false), trained(true));
+    });
+}
+
+TEST_CASE("a training with the same bits at stage 3 is refused") {
+  run_ranks(1, [](Communicator& comm) {
+    Parameter parameter("parameter", scalar(1));
+    const Training::Options options = {.stage = 3, .same_bits = true};
+    expect_refusal([&] { Training({{{&parameter}, Sgd{}}}, comm, options); }, {"Training: same_bits at stage 3"});
+  });
+}
+
 TEST_CASE("WEFT_DEBUG=1 names a weight that differs on one rank before the step and in backward") {
   setenv("WEFT_DEBUG", "1", 1);
   for (const bool same_bits : {false, true})
     on_ranks({2, 3, 5}, [&](Communicator& comm) {
-      Options options;
-      options.same_bits = same_bits;
-      Traffic traffic;
       const Init init{.key = {5}, .dtype = DType::f64};
       Linear linear("linear", 3, 2, init);
-      Training training({{linear.parameters(), Sgd{}}}, {comm, traffic, Device::cpu, "", nullptr}, options);
+      Training training({{linear.parameters(), Sgd{}}}, comm, {.same_bits = same_bits});
       const std::vector<int64_t> samples = {0, 1, 2, 3, 4, 5, 6};
       const LocalBatch batch = training.local_batch(samples);
       const auto backward = [&] {
@@ -106,12 +137,11 @@ TEST_CASE("WEFT_DEBUG=1 names a weight that differs on one rank before the step 
 }
 
 TEST_CASE("a gradient query for a layer's weight covers all micro-batches and ranks, at any stage") {
-  in_every_mode([](Options options, Communicator& comm) {
+  in_every_mode([](Training::Options options, Communicator& comm) {
     options.accumulate = 2;
-    Traffic traffic;
     const Init init{.key = {5}, .dtype = DType::f64};
     Linear linear("linear", 50, 30, init), plain("linear", 50, 30, init);
-    Training training({{linear.parameters(), Sgd{}}}, {comm, traffic, Device::cpu, "", nullptr}, options);
+    Training training({{linear.parameters(), Sgd{}}}, comm, options);
     Layer& layer = training.layer("linear", linear);
     const Tensor x = data_of(0, {7, 50});
     const std::vector<int64_t> samples = {0, 1, 2, 3, 4, 5, 6};
@@ -127,6 +157,25 @@ TEST_CASE("a gradient query for a layer's weight covers all micro-batches and ra
     const Var loss = sum(square(plain(whole.constant(x)))) / 7;
     expect_close(comm.all_reduce(answer), whole.gradient(loss, {whole.watch(plain.weight)})[0]);
   });
+}
+
+TEST_CASE("micro-batches are weighted by their samples, and all weights sum to one over every group") {
+  for (const bool same_bits : {false, true})
+    for (const int64_t count : {1, 7, 96})
+      on_ranks([=](Communicator& comm) {
+        Parameter parameter("parameter", scalar(1));
+        Training training({{{&parameter}, Sgd{}}}, comm, {.accumulate = 2, .same_bits = same_bits});
+        const std::vector<int64_t> samples = samples_between(0, count);
+        const LocalBatch batch = training.local_batch(samples);
+        double sum = 0;
+        for (const MicroBatch& micro : batch.micro_batches) {
+          const double mine = static_cast<double>(micro.samples.size());
+          const double all = training.micro_batch_group().all_reduce(scalar(mine)).item();
+          expect(std::abs(micro.weight - all / static_cast<double>(count)) < 1e-15, "the weight of a micro-batch");
+          sum += mine;
+        }
+        expect(comm.all_reduce(scalar(sum)).item() == static_cast<double>(count), "every sample once");
+      });
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/shared/training/data_set.h"
+#include "apps/shared/run/data_set.h"
 
 #include <cstdio>
 #include <set>
