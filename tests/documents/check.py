@@ -126,30 +126,23 @@ class Checker:
     # Tables that name files.
 
     def check_tables(self, document):
-        """In a table with a column `file`, each row links to one or more files. They contain the row's `names`, and the
-        first has about the number of `lines`. `at most N` in that column limits the lines of all rows above."""
-        columns, total = None, 0
+        """In a table with a column `file`, each row links to one or more files. They contain the row's `names`."""
+        columns = None
         for number, line in enumerate(document.text, 1):
             cells = [cell.strip() for cell in line.split("|")[1:-1]]
             if not line.startswith("|") or columns is None:
-                columns, total = cells or None, 0
+                columns = cells or None
             elif "file" in columns:
-                total += self.check_row((document.name, number), dict(zip(columns, cells)), total)
+                self.check_row((document.name, number), dict(zip(columns, cells)))
 
-    def check_row(self, place, row, lines_above):
-        """Returns how many lines the first file has."""
+    def check_row(self, place, row):
         beside = (self.tree.root / place[0]).parent
         paths = [beside / link for link in re.findall(r"\]\(([^)]+)\)", row["file"])]
         texts = [path.read_text() for path in paths if path.is_file()]
-        lines = texts[0].count("\n") if texts else 0
         for name in re.findall(r"\w+", " ".join(re.findall(r"`([^`]+)`", row.get("names", "")))):
             there = any(re.search(rf"\b{name}\b", text) for text in texts)
             self.expect(place, there, f"{name} is not in {row['file']}")
-        if stated := re.fullmatch(r"(at most )?(\d+)", row.get("lines", "")):
-            holds = lines_above <= int(stated[2]) if stated[1] else abs(lines - int(stated[2])) <= max(5, lines // 10)
-            self.expect(place, holds, f"{row['file']}: {lines or lines_above} lines, not {row['lines']}")
         self.count("rows of tables that name files")
-        return lines
 
     # Commands.
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "weft/collectives/fold.h"
 #include "weft/collectives/transports/mpi/library_reduction.h"
 #include "weft/collectives/transports/nccl/nccl_started.h"
 #include "weft/collectives/unfinished.h"
