@@ -59,7 +59,7 @@ enum class Movement : uint8_t {
   nothing,
   portions,       // each rank reads portions of others
   values,         // each reads all bytes of at most one rank
-  gathering,      // each reads all bytes of every rank
+  gathering,      // each reads all bytes of every rank, as to compare something
   copies,         // each reads all bytes of one rank
   sum,            // each reads the sum of all
   shares,         // each reads its share of the sum of all, all of one size
@@ -76,8 +76,8 @@ struct VerbTraits {
 // Every verb, in the order of its enumerators.
 inline constexpr VerbTraits all_verbs[] = {
     {Verb::all_reduce, "all_reduce", Movement::sum},
-    {Verb::all_gather, "all_gather", Movement::gathering},
-    {Verb::all_gather_v, "all_gather_v", Movement::gathering},
+    {Verb::all_gather, "all_gather", Movement::portions},
+    {Verb::all_gather_v, "all_gather_v", Movement::portions},
     {Verb::reduce_scatter, "reduce_scatter", Movement::shares},
     {Verb::reduce_scatter_v, "reduce_scatter_v", Movement::uneven_shares},
     {Verb::broadcast, "broadcast", Movement::copies},

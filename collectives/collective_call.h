@@ -14,7 +14,7 @@ class CollectiveCall {
   // What moves, in bytes: Transport::Ranges, and where in the result each rank's bytes land. Where bytes of several
   // ranks land on the same place, the result is their reduction.
   struct Moves {
-    List<Transport::Range> of_peers, by_peers;  // no `by_peers` if every rank reads all bytes of all ranks
+    List<Transport::Range> of_peers, by_peers;
     List<size_t> to;
 
     // How the bytes of the ranks land in a result of so many bytes: side by side so that they fill it, as in all verbs
@@ -35,9 +35,7 @@ class CollectiveCall {
 
  private:
   void prepare(const Transport& transport);
-  Transport::Ranges ranges() const {
-    return moves_.by_peers.empty() ? Transport::Ranges() : Transport::Ranges{moves_.of_peers, moves_.by_peers};
-  }
+  Transport::Ranges ranges() const { return {moves_.of_peers, moves_.by_peers}; }
   void read(const Transport::Part& part);
   void copy(const Transport::Part& part, int rank);
   Fold fold(const Transport& transport) const;

@@ -241,7 +241,7 @@ CollectiveCall Communicator::copies(const C& collective, const Call& call, Tenso
     const auto bytes = [&](int64_t n) { return static_cast<size_t>(n) * unit; };
     if (collective.verb() == Verb::custom) check_portion(collective, out, r, x);
     moves.of_peers.push_back({bytes(in.from), bytes(in.from + in.count)});
-    if (!std::is_same_v<C, AllGather>) moves.by_peers.push_back({bytes(out.from), bytes(out.from + out.count)});
+    moves.by_peers.push_back({bytes(out.from), bytes(out.from + out.count)});
     moves.to.push_back(bytes(in.to));
     if (in.count > 0) units = std::max(units, sum_of_extents({in.to, in.count}));
     const Shape exposed = C::by_rows ? x.shape().with(0, collective.exposed(r)) : x.shape();

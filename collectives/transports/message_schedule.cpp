@@ -129,15 +129,13 @@ std::vector<MessageSchedule::Step> MessageSchedule::steps(FunctionRef<double(int
 std::string choices_on(const Link& link, int64_t ranks) {
   const auto way = [&](Movement movement, double bytes) { return message_schedule(movement, bytes, ranks, link).way; };
   const auto sums = longest(ranks, [&](double bytes) { return way(Movement::shares, bytes) == Way::in_halves; });
-  const auto rings = longest(ranks, [&](double bytes) { return way(Movement::gathering, bytes) == Way::by_mpi; });
   const auto copies = longest(ranks, [&](double bytes) { return way(Movement::copies, bytes) == Way::directly; });
   const auto up_to = [](double bytes, const std::string& few, const std::string& many) {
     return bytes == 0 ? many : few + " up to " + in_bytes(bytes) + ", " + many + " beyond";
   };
   return "latency " + in_seconds(link.latency) + ", overhead of a message " + in_seconds(link.overhead) +
          ", bandwidth " + in_bits_per_second(link.bandwidth) + "; sums " +
-         up_to(sums, "by recursive halving", "by pairwise exchange") + "; all_gather " +
-         up_to(rings, "by MPI", "by pairwise exchange") + "; broadcast " +
+         up_to(sums, "by recursive halving", "by pairwise exchange") + "; broadcast " +
          up_to(copies, "to each rank", "by scatter and all_gather");
 }
 

@@ -91,18 +91,17 @@ class Law {
     const auto reads = [&](int reader, int source) {
       return static_cast<double>(collective.portion(reader, source).count) * unit;
     };
-    double longest = 0, all = 0, received = 0;
+    double longest = 0, received = 0;
     bool equal = true;
     for (int r = 0; r < n; ++r) {
       const double exposed = static_cast<double>(collective.exposed(r)) * unit;
-      longest = std::max(longest, exposed), all += exposed;
+      longest = std::max(longest, exposed);
       equal = equal && reads(r, 0) == reads(0, 0);
     }
     Movement movement = adds(collective, n) ? Movement::sums : traits(collective.verb()).movement;
     if (Slicing<C>) movement = equal ? Movement::shares : Movement::uneven_shares;
     if (collective.verb() == Verb::all_reduce) movement = Movement::sum;
-    const double bytes = movement == Movement::gathering ? longest * n : longest;
-    for (const auto& step : message_schedule(movement, bytes, n, link_).steps(reads))
+    for (const auto& step : message_schedule(movement, longest, n, link_).steps(reads))
       for (const auto& message : step.messages) received += message.to == me ? message.bytes : 0;
     if (longest <= static_cast<double>(Transport::small_call)) received = 0;
     const double compared = 64.0 * (n - 1), off = std::abs(static_cast<double>(bytes_received) - compared - received);

@@ -34,12 +34,10 @@ void print_messages(const MessageSchedule::Step& step, std::ostream& out) {
 }
 
 template <LinearCollective C> std::string printed(const C& collective, double bytes, int ranks, const Link& link) {
-  bool divides = false;
-  if constexpr (C::by_rows) divides = C::divides;
-  const double unit = divides ? bytes / ranks : bytes;
+  double unit = bytes, all = bytes;  // of a portion, and of the result of a gathering
+  if constexpr (C::by_rows) (C::divides ? unit /= ranks : all *= ranks);
   const Movement movement = Slicing<C> ? Movement::shares : traits(collective.verb()).movement;
-  const MessageSchedule chosen =
-      message_schedule(movement, movement == Movement::gathering ? bytes * ranks : bytes, ranks, link);
+  const MessageSchedule chosen = message_schedule(movement, all, ranks, link);
   std::ostringstream out;
   out << C::op_name << " of " << in_bytes(bytes) << " on " << ranks << " ranks, over a link of " << text(link)
       << ", takes about " << in_seconds(chosen.cost(link).seconds(link)) << ":\n";
