@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prints which tests of the last `meson test` in FOLDER failed, what each one says around a failure, and its end.
 
-    tools/failed_tests.py FOLDER [LOG]        (LOG: as in meson test --logbase LOG)
+    tools/failed_tests.py FOLDER
 """
 import json
 import pathlib
@@ -21,7 +21,7 @@ def telling(lines):
 
 
 folder = pathlib.Path(sys.argv[1])
-log = folder / "meson-logs" / f"{sys.argv[2] if len(sys.argv) > 2 else 'testlog'}.json"
+log = folder / "meson-logs" / "testlog.json"
 tests = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
 failed = [test for test in tests if test["result"] not in ("OK", "EXPECTEDFAIL", "SKIP")]
 if not failed:
