@@ -13,8 +13,8 @@ namespace {
 template <class T> using List = std::vector<T, pool::Allocator<T>>;  // by rank
 
 // Which bytes move, if not all.
-struct Moves {
-  Moves(int me, int ranks, size_t bytes, const Transport::Terms& terms) {
+struct Moved {
+  Moved(int me, int ranks, size_t bytes, const Transport::Terms& terms) {
     if (terms.to_all) return;
     const auto read_by = [&](int r) {
       return terms.slices.empty() ? Transport::Range{0, bytes} : terms.slices[static_cast<size_t>(r)];
@@ -74,7 +74,7 @@ class Folding final : public Transport::Request {
 
 void Transport::reduce(const Call& call, Bytes mine, std::span<std::byte> result, const Reduction& reduction) {
   const size_t bytes = std::max(mine.size(), result.size()), begin = begin_of(*this, reduction);
-  const Moves moves(rank(), size(), bytes, reduction);
+  const Moved moves(rank(), size(), bytes, reduction);
   exchange(call, mine, bytes, moves.ranges(),
            [&](const Part& part) { fold_part(part, reduction.fold, begin, result); });
 }
@@ -82,7 +82,7 @@ void Transport::reduce(const Call& call, Bytes mine, std::span<std::byte> result
 auto Transport::start_reduction(const Call& call, Tensor mine, Tensor result, const Reduction& reduction)
     -> std::unique_ptr<Request> {
   const size_t bytes = std::max(mine.bytes(), result.bytes());
-  const Moves moves(rank(), size(), bytes, reduction);
+  const Moved moves(rank(), size(), bytes, reduction);
   auto started = start(call, std::move(mine), bytes, moves.ranges());
   return std::unique_ptr<Request>(
       new Folding(std::move(started), std::move(result), begin_of(*this, reduction), reduction.fold));

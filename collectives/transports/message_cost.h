@@ -11,6 +11,7 @@ struct Link {
   double bandwidth = 1.25e8;  // bytes per second that a node receives while it sends as many
   double overhead = 1e-6;     // seconds that a rank spends on each message
 };
+inline constexpr Link in_memory_of_a_node{1e-6, 5e9, 0.5e-6};
 // "20us,1Gbit" or "20us,1Gbit,2us". An Error says what is wrong.
 Link parsed_link(const std::string& text);
 std::string text(const Link& link);

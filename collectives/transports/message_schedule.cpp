@@ -21,6 +21,8 @@ Way way_of(Movement movement, double bytes, int64_t ranks, const Link& link) {
   const auto halves_are_fast = [&] {
     return ranks > 2 && power_of_two && seconds(cost_of_halves(bytes, ranks)) < 0.9 * in_slices();
   };
+  const double of_rank = movement == Movement::gathering ? bytes / static_cast<double>(ranks) : bytes;
+  if (of_rank <= static_cast<double>(Transport::small_call)) return Way::with_the_call;
   switch (movement) {
     case Movement::gathering:
       return in_slices() < seconds(cost_of_gathering(link, bytes, ranks)) ? Way::directly : Way::by_mpi;
@@ -60,6 +62,19 @@ std::string in_bytes(double bytes) {
   return text(static_cast<int64_t>(bytes)) + units[unit];
 }
 
+template <class Add> void add_halves(const MessageSchedule& schedule, const Add& add) {
+  double half = schedule.bytes;
+  const auto swap = [&](const char* what, int distance) {
+    add(what, [&](int from, int to) { return (from ^ distance) == to ? half : 0; });
+  };
+  const int n = static_cast<int>(schedule.ranks);
+  for (int distance = 1; distance < n; distance *= 2)
+    half /= 2, swap("ranks swap half of what they have, and add", distance);
+  if (schedule.movement != Movement::sum) return;
+  for (int distance = n / 2; distance > 0; distance /= 2, half *= 2)
+    swap("ranks swap the sums that they have", distance);
+}
+
 }  // namespace
 
 MessageSchedule message_schedule(Movement movement, double bytes, int64_t ranks, const Link& link) {
@@ -67,7 +82,7 @@ MessageSchedule message_schedule(Movement movement, double bytes, int64_t ranks,
 }
 
 MessageCost MessageSchedule::cost(const Link& link) const {
-  if (ranks == 1 || movement == Movement::nothing) return {};
+  if (ranks == 1 || movement == Movement::nothing || way == Way::with_the_call) return {};
   switch (way) {
     case Way::by_mpi:
       return cost_of_gathering(link, movement == Movement::sum ? bytes * static_cast<double>(ranks) : bytes, ranks);
@@ -75,7 +90,8 @@ MessageCost MessageSchedule::cost(const Link& link) const {
     case Way::in_slices:
       if (movement == Movement::copies) return cost_of_sliced_copies(link, bytes, ranks);
       return movement == Movement::sum ? cost_of_sum(link, bytes, ranks) : cost_of_slices(link, bytes, ranks) * 2;
-    case Way::directly: break;
+    case Way::directly:
+    case Way::with_the_call: break;
   }
   if (movement == Movement::values) return cost_of_copies(link, bytes, 2);
   const bool whole = movement == Movement::copies || movement == Movement::sums;
@@ -93,35 +109,25 @@ std::vector<MessageSchedule::Step> MessageSchedule::steps(FunctionRef<double(int
         if (const double sent = from == to ? 0 : bytes_of(from, to); sent > 0)
           step.messages.push_back({from, to, sent});
   };
-  const auto is_read = [&](int source) {
-    for (int reader = 0; reader < n; ++reader)
-      if (reads(reader, source) > 0) return true;
-    return false;
-  };
-  const auto reads_any = [&](int reader) {
-    for (int source = 0; source < n; ++source)
-      if (reads(reader, source) > 0) return true;
-    return false;
-  };
+  std::vector<char> is_read(static_cast<size_t>(n)), reads_any(is_read);
+  for (size_t reader = 0; reader < is_read.size(); ++reader)
+    for (size_t source = 0; source < is_read.size(); ++source)
+      if (reads(static_cast<int>(reader), static_cast<int>(source)) > 0) reads_any[reader] = is_read[source] = true;
+  const auto at = [](const std::vector<char>& of, int rank) { return of[static_cast<size_t>(rank)] != 0; };
   const double slice = bytes / static_cast<double>(ranks);
   if (way == Way::by_mpi) {
     add("MPI gathers the tensors of all ranks", [&](int from, int to) { return reads(to, from); });
   } else if (way == Way::directly) {
-    add("each rank sends what others read", [&](int from, int to) { return reads(to, from); });
+    add("every rank sends each other what that one reads", [&](int from, int to) { return reads(to, from); });
+  } else if (way == Way::in_slices && movement == Movement::copies) {
+    add("the root sends every rank a slice", [&](int from, int) { return at(is_read, from) ? slice : 0; });
+    add("every rank sends its slice to the others", [&](int, int to) { return at(is_read, to) ? 0 : slice; });
+  } else if (way == Way::in_slices) {
+    add("rank r gets the r-th slice of all tensors, and adds",
+        [&](int from, int) { return at(is_read, from) ? slice : 0; });
+    add("rank r sends its sum to all who read it", [&](int, int to) { return at(reads_any, to) ? slice : 0; });
   } else if (way == Way::in_halves) {
-    double half = bytes;
-    for (int distance = 1; distance < n; distance *= 2) {
-      half /= 2;
-      add("ranks swap halves, and add", [&](int from, int to) { return (from ^ distance) == to ? half : 0; });
-    }
-    for (int distance = n / 2; distance > 0 && movement == Movement::sum; distance /= 2, half *= 2)
-      add("ranks swap sums", [&](int from, int to) { return (from ^ distance) == to ? half : 0; });
-  } else {
-    const bool copies = movement == Movement::copies;
-    add(copies ? "the root sends each rank a slice" : "each rank sends each other its slice, which that one folds",
-        [&](int from, int) { return is_read(from) ? slice : 0; });
-    add(copies ? "ranks send their slices to each other" : "each rank sends its folded slice to all who read it",
-        [&](int, int to) { return reads_any(to) && !(copies && is_read(to)) ? slice : 0; });
+    add_halves(*this, add);
   }
   return steps;
 }

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "weft/collectives/call.h"
-#include "weft/collectives/function_ref.h"
+#include "weft/collectives/transport.h"
 #include "weft/collectives/transports/message_cost.h"
 
 namespace weft {
@@ -16,10 +16,11 @@ namespace weft {
 inline constexpr size_t few_in_all = 1024;
 
 enum class Way : uint8_t {
-  directly,   // each rank sends every other what that one reads, and folds what it receives
-  by_mpi,     // MPI gathers
-  in_slices,  // each rank gets a slice of everything that is read, folds it, and sends it to all who read it
-  in_halves,  // each rank swaps half of what it has with one rank after another
+  with_the_call,  // so few bytes are with the calls, which ranks compare first
+  directly,       // each rank sends every other what that one reads, and folds what it receives
+  by_mpi,         // MPI gathers
+  in_slices,      // each rank gets a slice of everything that is read, folds it, and sends it to all who read it
+  in_halves,      // each rank swaps half of what it has with one rank after another
 };
 
 struct MessageSchedule {
@@ -30,8 +31,8 @@ struct MessageSchedule {
 
   MessageCost cost(const Link& link) const;
 
-  // Who sends what to whom, if a rank reads so many bytes of a source. All messages of a step are on their way at a
-  // time, and what they bring is complete before the next step begins.
+  // Who sends what to whom after the calls, if a rank reads so many bytes of a source. All messages of a step are on
+  // their way at a time, and what they bring is complete before the next step begins.
   struct Message {
     int from, to;
     double bytes;

@@ -26,6 +26,11 @@ TEST_CASE("what is chosen takes least time, for any number of ranks and bytes") 
         INFO(text(link) << ", " << ranks << " ranks, " << bytes << " bytes");
         const auto seconds = [&](const MessageCost& cost) { return cost.seconds(link); };
         const auto way = [&](Movement movement) { return message_schedule(movement, bytes, ranks, link).way; };
+        if (bytes <= 32) {
+          for (const Movement movement : {Movement::sum, Movement::sums, Movement::copies, Movement::portions})
+            CHECK(way(movement) == Way::with_the_call);
+          continue;
+        }
         const bool few = static_cast<double>(ranks) * bytes <= 1024, power = (ranks & (ranks - 1)) == 0;
         const double in_halves = seconds(cost_of_halves(bytes, ranks)),
                      in_slices = seconds(cost_of_slices(link, bytes, ranks));
@@ -34,7 +39,8 @@ TEST_CASE("what is chosen takes least time, for any number of ranks and bytes") 
         CHECK(way(Movement::shares) == (halves ? Way::in_halves : Way::directly));
         CHECK(way(Movement::sums) == (bytes <= 256 || ranks == 2 ? Way::directly : Way::in_slices));
         const bool gathers = in_slices >= seconds(cost_of_gathering(link, bytes, ranks));
-        CHECK(way(Movement::gathering) == (gathers ? Way::by_mpi : Way::directly));
+        const bool with_calls = bytes <= static_cast<double>(32 * ranks);
+        CHECK(way(Movement::gathering) == (with_calls ? Way::with_the_call : gathers ? Way::by_mpi : Way::directly));
         const double sliced = seconds(cost_of_sliced_copies(link, bytes, ranks)),
                      whole = seconds(cost_of_copies(link, bytes, ranks));
         CHECK(way(Movement::copies) == (ranks > 2 && sliced < whole ? Way::in_slices : Way::directly));

@@ -192,7 +192,7 @@ class MpiProcesses : public Processes {
   static constexpr size_t max_memory = size_t{64} << 30;
 
   int rank_ = 0, size_ = 1, rank_on_node_ = 0, ranks_on_node_ = 1, most_on_a_node_ = 1, threads_ = 0;
-  Link link_{1e-6, 5e9, 0.5e-6};  // as in a node's memory; between nodes measured, unless WEFT_LINK tells
+  Link link_ = in_memory_of_a_node;  // between nodes it is measured, unless WEFT_LINK tells
   std::shared_ptr<MpiGroup::State> world_;
   std::shared_ptr<Nodes::State> nodes_;
   std::vector<std::shared_ptr<Nodes::State>> groups_of_threads_;

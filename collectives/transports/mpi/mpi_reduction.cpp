@@ -42,7 +42,7 @@ void MpiGroup::reduce(const Call& requested, Bytes mine, std::span<std::byte> re
   std::optional<Readers> readers;
   if (!reduction.to_all && reduction.slices.empty()) readers.emplace(size(), reduction);
   const Way way = way_of(bytes, reduction, readers ? &*readers : nullptr);
-  if (!in_any_order && (way == Way::directly || way == Way::by_mpi))
+  if (!in_any_order && way != Way::in_slices && way != Way::in_halves)
     return Transport::reduce(requested, mine, result, reduction);
   Call call = requested;
   call.sequence = ++state_->calls;

@@ -101,6 +101,8 @@ void add_schedule(CLI::App& app, int& code) {
   CLI::App& command = *app.add_subcommand("schedule", "prints who sends what to whom in a collective between nodes");
   command.add_option("COLLECTIVE", wanted->verb, "such as all_reduce")->required();
   command.add_option("--bytes", wanted->bytes, "of a rank's tensor, as 4000 or 4MiB")
+      ->check(
+          [](const std::string& text) { return text[0] == '-' ? "there are no tensors of " + text + " bytes" : ""; })
       ->transform(CLI::AsSizeValue(false))
       ->required();
   command.add_option("--ranks", wanted->ranks, "each on a node")->check(CLI::Range(2, 64))->capture_default_str();

@@ -3,23 +3,14 @@
 
 #include <sstream>
 
+#include "apps/shared/run/words.h"
+#include "tools/weft/plan/call_cost.h"
 #include "weft/collectives/transports/message_schedule.h"
 #include "weft/collectives/transports/units.h"
 #include "weft/collectives/verbs.h"
 
 namespace weft::plan {
 namespace {
-
-std::string in_bytes(double bytes) {
-  std::ostringstream text;
-  if (bytes >= 1 << 20)
-    text << bytes / (1 << 20) << " MiB";
-  else if (bytes >= 1 << 10)
-    text << bytes / (1 << 10) << " KiB";
-  else
-    text << bytes << " B";
-  return text.str();
-}
 
 // What a rank sends in a step: the same to each of some ranks.
 void print_messages(const MessageSchedule::Step& step, std::ostream& out) {
@@ -29,7 +20,7 @@ void print_messages(const MessageSchedule::Step& step, std::ostream& out) {
     for (; i < step.messages.size() && step.messages[i].from == first.from && step.messages[i].bytes == first.bytes;
          ++i)
       out << " " << step.messages[i].to;
-    out << "  " << in_bytes(first.bytes) << (step.messages[i - 1].to == first.to ? "" : " each") << "\n";
+    out << "  " << bytes_in_words(first.bytes) << (step.messages[i - 1].to == first.to ? "" : " each") << "\n";
   }
 }
 
@@ -38,13 +29,16 @@ template <LinearCollective C> std::string printed(const C& collective, double by
   if constexpr (C::by_rows) (C::divides ? unit /= ranks : all *= ranks);
   const Movement movement = Slicing<C> ? Movement::shares : traits(collective.verb()).movement;
   const MessageSchedule chosen = message_schedule(movement, all, ranks, link);
+  const MessageCost cost = comparison(collective.verb(), ranks, link) += chosen.cost(link);
   std::ostringstream out;
-  out << C::op_name << " of " << in_bytes(bytes) << " on " << ranks << " ranks, over a link of " << text(link)
-      << ", takes about " << in_seconds(chosen.cost(link).seconds(link)) << ":\n";
+  out << C::op_name << " of " << bytes_in_words(bytes) << " on " << ranks << " ranks, over a link of " << text(link)
+      << ", takes about " << in_seconds(cost.seconds(link)) << ":\n";
   const auto reads = [&](int reader, int source) {
     return static_cast<double>(collective.portion(reader, source).count) * unit;
   };
-  int number = 0;
+  out << "  1. ranks compare their calls: 64 bytes of each"
+      << (chosen.way == Way::with_the_call ? ", and its tensor" : "") << "\n";
+  int number = 1;
   for (const MessageSchedule::Step& step : chosen.steps(reads)) {
     out << "  " << ++number << ". " << step.what << "\n";
     print_messages(step, out);
