@@ -4,6 +4,7 @@
 
 #include "weft/engine/kernels/cpu/cpu_backend.h"
 #include "weft/engine/kernels/cpu/widen.h"
+#include "weft/engine/kernels/scalar_ops.h"
 
 namespace weft {
 namespace cpu {
