@@ -19,7 +19,7 @@ uint64_t first_with(Offset block, uint64_t before) {
 }  // namespace
 
 struct alignas(head_bytes) Blocks::Head {
-  std::atomic<Offset> next{0};
+  std::atomic<Offset> next;
   uint64_t bytes;
 };
 

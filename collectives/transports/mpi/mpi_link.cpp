@@ -89,7 +89,7 @@ Link measured_link(MPI_Comm all, bool first_on_node, const std::function<void(MP
   MPI_Request request;
   MPI_Iallreduce(mine.data(), slowest.data(), 3, MPI_DOUBLE, MPI_MAX, all, &request);
   wait(request);
-  return {slowest[0], slowest[2] > 0 ? 1 / slowest[2] : Link().bandwidth, slowest[1]};
+  return {slowest[0], 1 / slowest[2], slowest[1]};
 }
 
 }  // namespace weft

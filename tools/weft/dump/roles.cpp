@@ -44,7 +44,7 @@ static Role role_in_layer(const std::string& name) {
   const size_t first = name.find('/'), last = name.rfind('/');
   const auto part = parts.find(name.substr(last + 1));
   if (first == last || part == parts.end()) return {};
-  return {part->second, name.substr(first + 1, last - first - 1), 0};
+  return {part->second, name.substr(first + 1, last - first - 1)};
 }
 
 bool is_one_of(const std::vector<std::string>& names, const std::string& name) {
@@ -64,7 +64,7 @@ Role role_by_name(const std::string& name, const Loss* loss) {
     return role;
   }
   if (name.starts_with("objective/") || name.starts_with("objective@")) {
-    Role role{Role::Kind::objective, behind(name[9] == '/' ? "objective/" : "objective"), 0};
+    Role role{Role::Kind::objective, behind(name[9] == '/' ? "objective/" : "objective")};
     take_use(role);
     return role;
   }
@@ -74,16 +74,16 @@ Role role_by_name(const std::string& name, const Loss* loss) {
                                                                 {"direction/", Role::Kind::direction},
                                                                 {"rank_loss/", Role::Kind::rank_loss}};
   for (const auto& [prefix, kind] : prefixes)
-    if (name.starts_with(prefix)) return {kind, behind(prefix), 0};
-  if (name == "gradient_norm") return {Role::Kind::gradient_norm, "", 0};
-  if (name == "objective") return {Role::Kind::objective, "", 0};
-  if (name == "rank_loss") return {Role::Kind::rank_loss, "", 0};
+    if (name.starts_with(prefix)) return {kind, behind(prefix)};
+  if (name == "gradient_norm") return {Role::Kind::gradient_norm, ""};
+  if (name == "objective") return {Role::Kind::objective, ""};
+  if (name == "rank_loss") return {Role::Kind::rank_loss, ""};
   if (name.starts_with("batch_norm/")) return role_in_layer(name);
   if (!loss) return {};
   const bool gradient = name.ends_with(".grad");
   const std::string of = gradient ? name.substr(0, name.size() - 5) : name;
-  if (is_one_of(loss->towers, of)) return {gradient ? Role::Kind::seam_gradient : Role::Kind::feature, of, 0};
-  if (is_one_of(loss->scalars, of)) return {gradient ? Role::Kind::scalar_gradient : Role::Kind::scalar, of, 0};
+  if (is_one_of(loss->towers, of)) return {gradient ? Role::Kind::seam_gradient : Role::Kind::feature, of};
+  if (is_one_of(loss->scalars, of)) return {gradient ? Role::Kind::scalar_gradient : Role::Kind::scalar, of};
   return {};
 }
 
