@@ -168,7 +168,11 @@ TEST_CASE("blocks are gathered in one slice or many, as a whole or started, whet
       }
     };
     const Call call = describe(Verb::all_gather_v, Site::here());
-    group.exchange(call, {mine.data<std::byte>(), mine.bytes()}, longest, {of_peers, by_peers}, read);
+    group.exchange(call, {mine.data<std::byte>(), mine.bytes()}, longest, {of_peers, by_peers},
+                   [&](const Transport::Part& part) {
+                     require(part.last <= size_t{4096} / of_peers.size(), "a slice of ", part.last, " bytes");
+                     read(part);
+                   });
     group.start(call, mine, longest, {of_peers, by_peers})->finish(read);
     for (int r = 0; r < n; ++r)
       require(seen[static_cast<size_t>(r)] == 2 * size_of_rank(r), "not all bytes of rank ", r, " were read");

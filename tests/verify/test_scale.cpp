@@ -300,7 +300,8 @@ TEST_CASE("gradients that differ between ranks are named by what their mean and 
     CHECK(found(kept(1)) == "S22");
     CHECK(found(kept(1 / w)) == "S29");
     CHECK(found(kept(5.5)) == "unknown");
-    CHECK_THAT(said(kept(1)), Catch::Matchers::Contains("the ranks have different gradients"));
+    CHECK_THAT(said(kept(1)), Catch::Matchers::Contains("the ranks have different gradients") &&
+                                  !Catch::Matchers::Contains("here the same numbers as"));
   }
 }
 

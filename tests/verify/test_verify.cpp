@@ -280,6 +280,33 @@ TEST_CASE("every mistake of a reducer is named") {
   }
 }
 
+TEST_CASE("gradients have a factor if they are a multiple of the truth up to its own rounding") {
+  const auto verdict_of = [](double factor, double off) {
+    verify::Dump dump = dump_of(5);
+    dump.parameters = {reduced_parameter(5, 2, [=](auto& p, int) {
+      verify::Matrix truth = sum_of(p, 0, 5) / 5;
+      truth(0, 7) += off;
+      return verify::Matrix(factor * truth);
+    })};
+    return verify::verdict(dump.parameters[0], dump);
+  };
+  constexpr double off = 1e-13;
+  const double rounding = off / verdict_of(1, off).table[0].error;
+  CHECK(verdict_of(3, 0.5 * verify::limit * rounding).factor.value() == Approx(3));
+  CHECK_FALSE(verdict_of(3, 2 * verify::limit * rounding).factor);
+}
+
+TEST_CASE("zeros are alike, and like nothing else") {
+  const verify::Matrix zeros = verify::Matrix::Zero(2, 3), ones = verify::Matrix::Ones(2, 3);
+  const auto cosine_and_ratio = [](const verify::Matrix& dumped, const verify::Matrix& truth) {
+    const verify::Comparison found = verify::compared("x", dumped, truth, 1);
+    return std::pair(found.cosine, found.ratio);
+  };
+  CHECK(cosine_and_ratio(zeros, zeros) == std::pair(1.0, 1.0));
+  CHECK(cosine_and_ratio(zeros, ones) == std::pair(0.0, 0.0));
+  CHECK(cosine_and_ratio(ones, zeros) == std::pair(0.0, std::numeric_limits<double>::infinity()));
+}
+
 TEST_CASE("a folder with a manifest, and files without one, get the same verdict; what is missing is said") {
   const ScratchFolder scratch;
   const Features features({5, 7, 4}, 6, DType::f32, 8);
