@@ -155,6 +155,12 @@ TEST_CASE("a mismatch of calls is reported with both calls and their lines") {
     }
 }
 
+TEST_CASE("a call that reduces says by which operation") {
+  for (const Verb verb : {Verb::all_reduce, Verb::reduce_scatter, Verb::reduce_scatter_v, Verb::reduce, Verb::scan})
+    CHECK_THAT(describe(verb, Tensor::zeros({4}), Site::here(), ReduceOp::maximum).text(),
+               Contains(std::string(name(verb)) + " maximum f32 (4)"));
+}
+
 TEST_CASE("equal calls with different sizes are a mismatch") {
   CHECK_THAT(failure(2, [](Transport& group) { expose(group, sum({4}), 64u * static_cast<size_t>(group.rank() + 1)); }),
              Contains("87 collective mismatch"));

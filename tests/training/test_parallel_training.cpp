@@ -347,6 +347,24 @@ TEST_CASE("ranks with slices of different sizes divide whole-matrix optimizer st
   });
 }
 
+TEST_CASE("a sharded parameter has its placement over the group that holds it") {
+  on_grids({{2, 2}}, [](const Grid& grid) {
+    Parameter slice("slice", data_of(number(*grid.features), {4, 3})), same("same", data_of(0, {4, 3})),
+        free("free", same.value);
+    slice.sharding = divided(*grid.features, 1, {3, 3});
+    same.sharding = invariant(*grid.features);
+    const auto training = make_trainer({{{&slice, &same, &free}, Sgd{}}}, *grid.samples, {.stage = 3});
+    Tape tape;
+    declare_group(tape, *grid.features);
+    const auto placement = [&](Parameter& parameter) {
+      return training->watch(tape, parameter).placements().in(tape.group(*grid.features->partition()));
+    };
+    expect(placement(slice) == Placement::varying, "a slice");
+    expect(placement(same) == Placement::invariant, "equal on all ranks that hold it");
+    expect(placement(free) == Placement::replicated, "of no group");
+  });
+}
+
 TEST_CASE("a gradient summed over the wrong group of ranks is refused at the first backward", "[norms]") {
   on_grids({{1, 2}, {2, 2}, {2, 3}}, [](const Grid& grid) {
     const Communicator& features = *grid.features;

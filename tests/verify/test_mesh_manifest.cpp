@@ -5,6 +5,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/verify/planted_mesh.h"
+#include "tools/weft/dump/roles.h"
 #include "tools/weft/verdict/print.h"
 #include "weft/data/files/safetensors.h"
 
@@ -37,6 +38,24 @@ std::vector<std::string> found(const verify::Dump& dump) {
 }
 
 }  // namespace
+
+TEST_CASE("a name of a local gradient may end in its micro-batch, and in the use that it is of") {
+  const auto read = [](const std::string& name) {
+    const verify::Role role = verify::role_by_name(name, nullptr);
+    CHECK(role.kind == verify::Role::Kind::local_gradient);
+    return std::tuple(role.of, role.micro_batch, role.use);
+  };
+  const auto expected = [](const char* of, size_t micro_batch, const char* use = "") {
+    return std::tuple<std::string, size_t, std::string>(of, micro_batch, use);
+  };
+  CHECK(read("local/encoder/bias") == expected("encoder/bias", 0));
+  CHECK(read("local/encoder/bias/12") == expected("encoder/bias", 12));
+  CHECK(read("local/encoder/123456") == expected("encoder", 123456));
+  CHECK(read("local/encoder/1234567") == expected("encoder/1234567", 0));
+  CHECK(read("local/encoder/") == expected("encoder/", 0));
+  CHECK(read("local/12") == expected("12", 0));
+  CHECK(read("local/w@head/3") == expected("w", 3, "head"));
+}
 
 TEST_CASE("a folder of a job on a mesh gets the verdict of what was written") {
   const ScratchFolder scratch;
