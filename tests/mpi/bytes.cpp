@@ -12,6 +12,7 @@
 
 #include "weft/collectives/cases/case_rows.h"
 #include "weft/collectives/communicator.h"
+#include "weft/collectives/run_ranks.h"
 #include "weft/collectives/transports/message_schedule.h"
 #include "weft/collectives/transports/mpi/mpi_group.h"
 #include "weft/collectives/transports/session.h"
@@ -174,13 +175,22 @@ void check_all(Communicator& comm, int64_t columns) {
 }
 
 // Where messages are dear, as WEFT_LINK may say, sums take two for each doubling of the ranks, besides the comparison.
+// They have the same bits.
 void check_halves(Communicator& comm) {
   if (comm.choices().find("sums by recursive halving") == std::string::npos) return;
-  const Tensor x = Tensor::uniform({16 * 27, 8}, {5, static_cast<uint64_t>(comm.rank().value)});
-  messages_received = 0;
-  const Tensor sum = comm.all_reduce(x);
-  const auto expected = 3 * std::bit_width(static_cast<unsigned>(comm.size() - 1));
-  require(messages_received == expected, "a sum in halves took ", messages_received, " messages, not ", expected);
+  const auto data = [](GroupRank rank) {
+    return Tensor::uniform({16 * 27, 8}, {5, static_cast<uint64_t>(rank.value)});
+  };
+  for (const ReduceOp op : {ReduceOp::sum, ReduceOp::mean, ReduceOp::maximum}) {
+    messages_received = 0;
+    const std::vector<double> in_halves = comm.all_reduce(data(comm.rank()), op).values();
+    const auto expected = 3 * std::bit_width(static_cast<unsigned>(comm.size() - 1));
+    require(messages_received == expected, "a sum in halves took ", messages_received, " messages, not ", expected);
+    run_ranks(comm.size(), [&](Communicator& threads) {
+      require(threads.all_reduce(data(threads.rank()), op).values() == in_halves, "the ", op,
+              " in halves has other bits than on threads");
+    });
+  }
   if (comm.rank().value == 0) std::printf("sums in halves\n");
 }
 

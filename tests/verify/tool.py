@@ -258,8 +258,9 @@ with tempfile.TemporaryDirectory() as name:
     check("the same bytes", contents[0] == contents[1] and len(contents[0]) == 4, run)
     weft("run", "clip", "--seed", 2, "-o", folder / "clip again")
     check("other inputs", (folder / "clip again/rank0.safetensors").read_bytes() != contents[0][1][1], run)
-    rounds = weft("run", "FSQ, mask", "-o", folder / "rounds")
-    check("a case that rounds", rounds.returncode == 0 and weft("verify", folder / "rounds").returncode == 2, rounds)
+    for what, case in (("a case that rounds", "FSQ, mask"), ("a case without elements", "all_reduce of nothing")):
+        written = weft("run", case, "-o", folder / what)
+        check(what, written.returncode == 0 and weft("verify", folder / what).returncode == 2, written)
     for words, code, said in ((["clop"], 65, "no case is called 'clop'; did you mean clip?"), (["clip", "--ranks", "0"], 64, "--ranks"),
                               (["local rows"], 65, "`weft cases` lists them"), (["clip", "--dtype", "f16"], 64, "--dtype"),
                               (["SimVQ, mask", "--dtype", "f32"], 65, "'SimVQ, mask' has a state of its own in f64, so it does not run in f32: ")):

@@ -23,20 +23,21 @@ class Pair {
   double round_trip(int messages, int bytes) {
     buffer_.resize(static_cast<size_t>(bytes));
     std::vector<MPI_Request> requests(static_cast<size_t>(messages));
+    MPI_Request answered;
     char answer = 0;
     const double begin = MPI_Wtime();
     if (me_ % 2 == 0) {
       for (MPI_Request& request : requests) MPI_Isend(buffer_.data(), bytes, MPI_CHAR, me_ ^ 1, 0, comm_, &request);
       for (MPI_Request& request : requests) wait_(request);
-      MPI_Irecv(&answer, 1, MPI_CHAR, me_ ^ 1, 0, comm_, &requests[0]);
+      MPI_Irecv(&answer, 1, MPI_CHAR, me_ ^ 1, 0, comm_, &answered);
     } else {
       for (MPI_Request& request : requests) {
         MPI_Irecv(buffer_.data(), bytes, MPI_CHAR, me_ ^ 1, 0, comm_, &request);
         wait_(request);
       }
-      MPI_Isend(&answer, 1, MPI_CHAR, me_ ^ 1, 0, comm_, &requests[0]);
+      MPI_Isend(&answer, 1, MPI_CHAR, me_ ^ 1, 0, comm_, &answered);
     }
-    wait_(requests[0]);
+    wait_(answered);
     return MPI_Wtime() - begin;
   }
   double fastest_round_trip(int messages, int bytes, int tries) {
