@@ -111,6 +111,8 @@ const std::vector<Mistake> mistakes = {
      {"the t_max is 0, but must be positive and finite"}},
     {__LINE__, "lejepa", [](auto& comm) { lejepa(four(), four(), {1}, {}, comm); },
      {"global views (samples, views, features)"}},
+    {__LINE__, "lejepa", [](auto& comm) { lejepa(data_of(0, {4, 2, 3}), data_of(0, {4, 1, 5}), {1}, {}, comm); },
+     {"local ones of the same samples are needed, not (4, 2, 3) and (4, 1, 5)"}},
     {__LINE__, "koleo", [](auto& comm) { koleo(labels(0), {}, comm); },
      {"features (samples, features)"}},
     {__LINE__, "koleo", [](auto& comm) { koleo(four(), {.neighbours = 0}, comm); },

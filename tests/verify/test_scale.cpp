@@ -7,6 +7,7 @@
 #include "tests/support/on_ranks.h"
 #include "tests/support/scratch_folder.h"
 #include "tools/weft/dump/matrix_of.h"
+#include "tools/weft/slopes/slopes.h"
 #include "tools/weft/verdict/print.h"
 #include "weft/collectives/verbs.h"
 #include "weft/data/files/safetensors.h"
@@ -218,6 +219,50 @@ std::string found(const Model& model, const Factors& by) {
 std::string said(const verify::Dump& dump) { return verify::text_of(verify::verdicts(dump), dump); }
 
 }  // namespace
+
+namespace {
+
+// 1 + 2t - 3t^2 + t^3 at -2, -1, 1 and 2, and nothing along another direction.
+verify::MovedValues cubic() {
+  verify::MovedValues values{1, verify::Matrix::Zero(2, 4)};
+  values.moved.row(0) << -23, -5, 1, 1;
+  values.moved.row(1).setOnes();
+  return values;
+}
+
+}  // namespace
+
+TEST_CASE("slopes are those of the five-point rule, which is off by rounding and at most by its correction") {
+  const verify::Slopes found = verify::slopes_of(cubic(), 2, 0.5);
+  CHECK(found.along(0) == Approx(2));
+  CHECK(found.along(1) == 0);
+  CHECK(found.truncation == Approx(std::sqrt(2) * 1));  // between the differences 6 and 3
+  CHECK(found.rounding == Approx(verify::limit * std::sqrt(2) * 0.5 * std::sqrt(130) / 12));
+  CHECK(found.tolerance() == found.rounding + found.truncation);
+}
+
+TEST_CASE("the noise of a value is what is left of the fourth differences, which are zero for a cubic function") {
+  const auto noise_if = [](auto change) {
+    verify::MovedValues values = cubic();
+    change(values);
+    return verify::noise_of(values);
+  };
+  CHECK(noise_if([](auto&) {}) == 0);
+  const double whole = std::sqrt(1 + 16 + 36 + 16 + 1);
+  for (const auto& [column, weight] : {std::pair(0, 1), {1, 4}, {2, 4}, {3, 1}})
+    CHECK(noise_if([=](auto& values) { values.moved(1, column) += 0.5; }) == Approx(0.5 * weight / whole));
+  CHECK(noise_if([](auto& values) { values.at_rest += 0.5; }) == Approx(3 / whole));
+}
+
+TEST_CASE("slopes of a gradient are off by half of its digits in each of their terms") {
+  verify::Matrix gradient(1, 2), directions(2, 2);
+  gradient << 3, -2;
+  directions << 1, 2, 0, 4;
+  const verify::Slopes found = verify::slopes_of(gradient, directions, 1e-6);
+  CHECK(found.along(0) == -1);
+  CHECK(found.along(1) == -8);
+  CHECK(found.tolerance() == Approx(1e-3 * std::sqrt(9 + 16 + 64)));
+}
 
 TEST_CASE("factors of gradients are named by the mistake that makes them, in f64 and f32") {
   for (const int ranks : {3, 5}) {
