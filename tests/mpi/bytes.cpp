@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <numeric>
 
+#include "tests/collectives/transport_checks.h"
 #include "weft/collectives/cases/case_rows.h"
 #include "weft/collectives/communicator.h"
 #include "weft/collectives/run_ranks.h"
@@ -213,7 +214,9 @@ void check_long_messages(Communicator& comm) {
 }
 
 int body(Session& session) {
-  Communicator comm(session.connect_hosts());
+  auto group = session.connect_hosts();
+  checks::all_see_all(*group, 200'000, 1'000);  // in parts
+  Communicator comm(std::move(group));
   for (const int64_t columns : {1, 50, 2'003}) check_all(comm, columns);
   check_halves(comm);
   if (comm.size() <= 3) check_long_messages(comm);
