@@ -423,12 +423,15 @@ TEST_CASE("malformed sections are refused in one sentence") {
   check(0, "direction/encoder", Tensor::uniform({3, 14}, {1}, -1, 1, DType::f64), "15 elements, its directions 14");
   check(0, "direction/encoder", zeros({}), "the directions of 'encoder' are empty");
   check(1, "direction/encoder", ones({3, 15}), "are not those of an earlier rank");
+  check(1, "direction/encoder", ones({15, 3}), "are not those of an earlier rank");
   check(0, "objective/encoder", zeros({3, 5}), "of values at -e, -e/2, e/2 and e");
   check(0, "objective/encoder", zeros({4, 4}), "along 3 directions, but there are values of 4");
   check(0, "objective", removed, "missing where nothing is moved");
   check(0, "objective/encoder", removed, "missing where 'encoder' is moved");
   check(2, "rank_loss/encoder", removed, "missing where 'encoder' is moved");
   check(1, "objective", ones({}), "the replicas have diverged (S26)");
+  check(1, "objective/encoder", ones({3, 4}), "the replicas have diverged (S26)");
+  check(1, "objective/encoder", ones({4, 4}), "the replicas have diverged (S26)");
   check(0, "objective@half", ones({}), "the terms of the objective add up to 1, not to ");
   check(0, "objective/encoder@half", zeros({3, 4}), "there is no 'objective@half', where nothing is moved");
   check(1, "reduced/encoder", removed, "there is no 'reduced/encoder'");

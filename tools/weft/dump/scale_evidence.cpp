@@ -31,6 +31,9 @@ double precision_of(const std::vector<MovedValues>& all) {
   return std::ldexp(1, 1 - longest);
 }
 
+// Eigen expects both to be of one shape.
+bool same_matrix(const Matrix& a, const Matrix& b) { return a.rows() == b.rows() && a.cols() == b.cols() && a == b; }
+
 bool parallel(const Matrix& directions) {
   for (Eigen::Index k = 1; k < directions.rows(); ++k) {
     const double cosine = directions.row(0).normalized().dot(directions.row(k).normalized());
@@ -59,8 +62,8 @@ void ScaleReader::place(const Role& role, const Tensor& tensor, size_t rank) {
   const int64_t count = tensor.shape()[0];
   const Matrix directions = matrix_of(tensor.reshape({count, tensor.size() / count}));
   const auto [place, added] = directions_.emplace(role.of, directions);
-  require(added || (place->second.size() == directions.size() && place->second == directions), files_[rank],
-          ": the directions of '", role.of, "' are not those of an earlier rank");
+  require(added || same_matrix(place->second, directions), files_[rank], ": the directions of '", role.of,
+          "' are not those of an earlier rank");
   if (added) check_directions(files_[rank] + ": '" + role.of + "'", directions);
 }
 
@@ -89,7 +92,7 @@ void ScaleReader::place_values(Values& values, const Role& role, const Tensor& t
   require(tensor.shape().rank() == 2 && read.cols() == steps, files_[rank], ": '", name, "' of '", role.of, "' is ",
           tensor.shape(), ", but has one row for each direction, of values at -e, -e/2, e/2 and e");
   const auto [place, added] = values.moved.emplace(role.of, read);
-  if (!added && (place->second.rows() != read.rows() || place->second != read)) differs();
+  if (!added && !same_matrix(place->second, read)) differs();
 }
 
 MovedValues ScaleReader::values_of(const Values& values, const std::string& parameter, size_t rank) const {
