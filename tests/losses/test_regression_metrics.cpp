@@ -194,6 +194,16 @@ TEST_CASE("for equal targets a prediction scores all or nothing, with zero gradi
   });
 }
 
+TEST_CASE("targets of which one in a hundred differs by a unit in its last place count as equal") {
+  on_ranks({1, 3}, [](Communicator& comm) {
+    Tensor targets = Tensor::full({100}, 0.1, DType::f64), predictions = targets.clone();
+    for (int64_t i = 0; i < 100; ++i) predictions.mutate<double>()[i] += i % 2 ? 1 : -1;
+    if (number(comm) == 0) targets.mutate<double>()[0] = std::nextafter(0.1, 1);
+    expect(r2_score(predictions, targets, comm).value().item() == 0, "r2_score");
+    expect(explained_variance(predictions, targets, comm).value().item() == 0, "explained_variance");
+  });
+}
+
 TEST_CASE("regression metrics of no samples and of zero rows are zero") {
   on_ranks({1, 2}, [](Communicator& comm) {
     Tape tape;
