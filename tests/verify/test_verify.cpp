@@ -307,6 +307,18 @@ TEST_CASE("zeros are alike, and like nothing else") {
   CHECK(cosine_and_ratio(ones, zeros) == std::pair(0.0, std::numeric_limits<double>::infinity()));
 }
 
+TEST_CASE("a table says by how many times rounding a tensor is off, and where it is worst") {
+  const verify::Matrix ones = verify::Matrix::Ones(2, 3);
+  verify::Matrix off = ones;
+  off(1, 1) = 2;
+  const auto row = [&](const verify::Matrix& dumped, double rounding) {
+    return verify::table_of({verify::compared("x", dumped, ones, rounding)});
+  };
+  CHECK_THAT(row(ones, 1), Catch::Matchers::Contains(" exact ") && !Catch::Matchers::Contains("not"));
+  CHECK_THAT(row(off, 0.4), Catch::Matchers::Contains(" 2.5x ") && Catch::Matchers::Contains("   [4] 2, not 1\n"));
+  CHECK_THAT(row(off, 1e-3), Catch::Matchers::Contains(" 1.0e+03x "));
+}
+
 TEST_CASE("a folder with a manifest, and files without one, get the same verdict; what is missing is said") {
   const ScratchFolder scratch;
   const Features features({5, 7, 4}, 6, DType::f32, 8);
