@@ -4,6 +4,7 @@
 #include "tests/support/catch.h"
 #include "tests/verify/planted_terms.h"
 #include "tools/weft/verdict/print.h"
+#include "tools/weft/verdict/term_causes.h"
 #include "weft/collectives/collectives.h"
 #include "weft/collectives/nn/parallel_linear.h"
 #include "weft/engine/ops/index.h"
@@ -267,5 +268,27 @@ TEST_CASE("a gradient that is divided by its number of elements is named, while 
     REQUIRE(verdict.best);
     CHECK(verify::title(*verdict.best->signature, verdict.best->variant) == "S33 (by the number of elements)");
     CHECK(verdict.same_as_best == std::vector<std::string>{"S30"});
+  }
+}
+
+TEST_CASE("a term counts by a factor if the gradient is that of the terms, up to what their values allow") {
+  const verify::MovedParameter moved{"weight", verify::Matrix::Identity(3, 3), {}, {}, {}, {}, 0};
+  verify::Dump dump;
+  dump.ranks = 3;
+  dump.micro_batches = 2;
+  const Eigen::VectorXd task = Eigen::Vector3d(3, -1, 2), auxiliary = Eigen::Vector3d(1, 4, -2);
+  const auto named = [&](const verify::Slopes& task_slopes, const verify::Slopes& auxiliary_slopes, double off) {
+    const verify::Slopes gradient{task + 2 * auxiliary + Eigen::Vector3d(off, 0, 0), 0, 0};
+    verify::MeasuredParameter weight{&moved, {}, {}, {{gradient, {}}}, {}, {}, {}, true};
+    weight.terms = {{"task", task_slopes}, {"auxiliary", auxiliary_slopes}};
+    const verify::Causes causes = verify::causes_of_terms(weight, {weight}, dump);
+    return causes.empty() ? "" : verify::title(*causes[0].signature, causes[0].variant);
+  };
+  constexpr double inexact = 1e-3, allowed = 3 * inexact;  // of the one, and twice of the other
+  for (const auto& [task_slopes, auxiliary_slopes] :
+       {std::pair(verify::Slopes{task, inexact, 0}, verify::Slopes{auxiliary, inexact, 0}),
+        {verify::Slopes{task, 0, inexact}, verify::Slopes{auxiliary, 0, inexact}}}) {
+    CHECK(named(task_slopes, auxiliary_slopes, 0.9 * allowed) == "S16 (the term auxiliary 2x)");
+    CHECK(named(task_slopes, auxiliary_slopes, 1.1 * allowed) == "");
   }
 }
