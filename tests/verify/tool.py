@@ -7,6 +7,7 @@ plain Python, and what it prints and returns for them.
 """
 import json
 import math
+import os
 import pathlib
 import random
 import struct
@@ -266,4 +267,14 @@ with tempfile.TemporaryDirectory() as name:
         check(f"run {words}", run.returncode == code and said in run.stdout + run.stderr and not (folder / "none").exists(), run)
     for words in (["cases"], ["signatures"], ["--help"]):
         check(str(words), weft(*words).returncode == 0, weft(*words))
+    with open("/dev/full", "w") as full:
+        for words in (["verify", folder / "clip", "--json"], ["cases"]):
+            run = subprocess.run([program, *map(str, words)], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+            check(f"{words} into a full disk", run.returncode == 74 and "the standard output cannot be written" in run.stderr, run)
+    closed = ["sh", "-c", '"$@" <&- >&-', "sh", program, "certify", folder / "clip", "-o", folder / "closed.json"]
+    run = subprocess.run(list(map(str, closed)), capture_output=True, text=True, timeout=60)
+    check("a certificate is all that is in its file", run.returncode == 0 and json.loads((folder / "closed.json").read_text())["outcome"], run)
+    (folder / "clip/manifest.json").unlink()
+    os.mkfifo(folder / "clip/manifest.json")
+    check("a pipe as manifest is not waited for", weft("verify", folder / "clip").returncode == 65, run)
 sys.exit(1 if failures else 0)

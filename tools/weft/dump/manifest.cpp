@@ -14,6 +14,9 @@ namespace {
 using Json = nlohmann::json;
 
 Json parsed(const std::filesystem::path& file) {
+  std::error_code absent;
+  if (std::filesystem::exists(file) && !std::filesystem::is_regular_file(file, absent))
+    throw MalformedInput(file.string() + ": not a file");
   std::ifstream in(file);
   if (!in) throw MissingInput(file.string() + ": there is no such file; docs/manifest.md says what it holds");
   try {
