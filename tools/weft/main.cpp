@@ -10,6 +10,7 @@
 #include "tools/weft/dump/roles.h"
 #include "tools/weft/dump/tensor_files.h"
 #include "tools/weft/plan/commands.h"
+#include "tools/weft/printable.h"
 #include "tools/weft/run_case.h"
 #include "tools/weft/verdict/certificate.h"
 #include "tools/weft/verdict/compare.h"
@@ -238,6 +239,7 @@ int run(int argc, char** argv) {
 // 0: correct, 1: wrong, 2: cannot tell; 64 and above: there is no verdict.
 int main(int argc, char** argv) {
   weft::guard_standard_streams();
+  const weft::Printable output(std::cout), errors(std::cerr);
   try {
     const int code = run(argc, argv);
     if (std::cout.flush()) return code;
