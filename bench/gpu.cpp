@@ -80,11 +80,18 @@ std::vector<Check> memory() {
 
 std::vector<Check> clip() {
   Backend& gpu = card();
-  const LocalClip pairs(32768, 512, Device::cuda);
-  const Burst ours = timed([&] { pairs.step(); }, [&] { gpu.synchronize(); });
+  std::vector<Check> checks;
+  const auto measure = [&](DType dtype, const std::string& workload) {
+    const LocalClip pairs(32768, 512, Device::cuda, dtype);
+    for (Check& each : against_torch(timed([&] { pairs.step(); }, [&] { gpu.synchronize(); }), workload, 1.5, 1.5)) {
+      each.what = text(dtype) + ", " + each.what;
+      checks.push_back(std::move(each));
+    }
+  };
+  measure(DType::f32, "CLIP on a card");
   const double megabytes = 1e-6 * static_cast<double>(gpu.memory().peak_bytes);
-  std::vector<Check> checks = against_torch(ours, "CLIP on a card", 1.5, 1.5);
-  checks.push_back({"MB at most, on the card", "", "", {megabytes, megabytes, megabytes}});
+  checks.push_back({"MB at most, on the card, in f32", "", "", {megabytes, megabytes, megabytes}});
+  measure(DType::bf16, "CLIP on a card in bf16");
   return checks;
 }
 

@@ -13,11 +13,11 @@ namespace weft::bench {
 
 class LocalClip {
  public:
-  LocalClip(int64_t pairs, int64_t width, Device device)
-      : images_(rows({pairs, width}, 0, device)),
-        texts_(rows({pairs, width}, 1, device)),
+  LocalClip(int64_t pairs, int64_t width, Device device, DType dtype = DType::f32)
+      : images_(rows({pairs, width}, 0, device, dtype)),
+        texts_(rows({pairs, width}, 1, device, dtype)),
         targets_(Tensor::arange(pairs, DType::i64, device)),
-        scale_(Tensor::full({}, 1 / 0.07, DType::f32, device)) {}
+        scale_(Tensor::full({}, 1 / 0.07, dtype, device)) {}
 
   void step() const {
     const int64_t pairs = targets_.size();
@@ -31,9 +31,9 @@ class LocalClip {
  private:
   // Rows of approximately unit length, generated in place: temporary buffers would leave memory in the pool, whose
   // reuse would not show in the peak.
-  static Tensor rows(const Shape& shape, uint64_t stream, Device device) {
+  static Tensor rows(const Shape& shape, uint64_t stream, Device device, DType dtype) {
     const double bound = std::sqrt(3.0 / static_cast<double>(shape[1]));
-    return Tensor::uniform(shape, {1, stream}, -bound, bound, DType::f32, device);
+    return Tensor::uniform(shape, {1, stream}, -bound, bound, dtype, device);
   }
 
   const Tensor images_, texts_, targets_, scale_;

@@ -17,7 +17,7 @@ together=(-Dunity=on -Dunity_size=12)
 # CUDA kernels take as long to compile as everything else, so they need a card that answers, or -Dcuda=enabled.
 configure() {
   local folder=$1 wanted stamp=$1/.configured_with log packages
-  packages=$(dpkg-query -W -f '${Package} ${db:Status-Status} ' catch2 libeigen3-dev libdnnl-dev 2>/dev/null || true)
+  packages=$(dpkg-query -W -f '${Package} ${db:Status-Status} ' catch2 libeigen3-dev libmd-dev libdnnl-dev 2>/dev/null || true)
   [[ " ${*:2}" == *" -Dcuda="* ]] || nvidia-smi -L >/dev/null 2>&1 || set -- "$@" -Dcuda=disabled
   wanted="${together[*]} ${*:2} CC=${CC-} CXX=${CXX-} CXXFLAGS=${CXXFLAGS-} LDFLAGS=${LDFLAGS-} $(command -v nvcc mpiexec | xargs || true) $packages"
   [ -f "$folder/build.ninja" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ] && return

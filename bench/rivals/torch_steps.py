@@ -101,11 +101,11 @@ def assignment(count):
     return min(ways, key=lambda way: (run(way, 3), run(way, 10))[1])
 
 
-def contrastive(loss, count, width=128, device="cpu"):
+def contrastive(loss, count, width=128, device="cpu", dtype=torch.float32):
     """The gradients with respect to features, scale and bias of the losses as open_clip and lightly write them. In the
     strongest setting, scores are computed once."""
     def leaf(values):
-        return values.to(device).requires_grad_()
+        return values.to(device, dtype).requires_grad_()
 
     x, y = (leaf(F.normalize(torch.randn(count, width))) for _ in range(2))
     scale, bias = leaf(torch.tensor(1 / 0.07)), leaf(torch.tensor(-10.0))
@@ -172,7 +172,8 @@ workloads = {"chain of adds": chain_of_adds, "tiny MLP": lambda: training_step(*
              "VQ 1024": lambda: assignment(1024), "VQ 8192": lambda: assignment(8192),
              "CLIP": lambda: contrastive("clip", 4096), "SigLIP": lambda: contrastive("siglip", 4096),
              "NT-Xent": lambda: contrastive("nt_xent", 2048),
-             "CLIP on a card": lambda: contrastive("clip", 32768, 512, "cuda")}
+             "CLIP on a card": lambda: contrastive("clip", 32768, 512, "cuda"),
+             "CLIP on a card in bf16": lambda: contrastive("clip", 32768, 512, "cuda", torch.bfloat16)}
 ready = {}
 print(torch.__version__, flush=True)
 for line in sys.stdin:

@@ -198,7 +198,8 @@ void DebugRanks::report_difference(const List& list, uint64_t kind, size_t first
 bool debug_is_asked() {
   const char* given = std::getenv("WEFT_DEBUG");
   const std::string value = given ? given : "0";
-  require(value == "0" || value == "1", "WEFT_DEBUG: 0 or 1, not '", value, "'");
+  if (value != "0" && value != "1")
+    throw Fault(exit_codes::usage, "WEFT_DEBUG: '" + std::string(value) + "' is not 0 or 1");
   return value == "1";
 }
 

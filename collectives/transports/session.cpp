@@ -61,15 +61,6 @@ std::string settings(const SessionOptions& options) {
   return "WEFT_TRANSPORT=" + chosen_transport(options) + variable("WEFT_DEBUG") + variable("WEFT_LINK");
 }
 
-// The start and the end of a job wait for all processes. Slow machines need more than a short deadline for that.
-std::unique_ptr<TimeLimit> time_limit(std::chrono::milliseconds deadline, const std::string& what) {
-  const auto limit = std::max<std::chrono::milliseconds>(deadline, std::chrono::seconds(5));
-  return std::make_unique<TimeLimit>(limit, exit_codes::deadline,
-                                     "weft: deadline: " + what + " has not ended after " + text(limit.count() / 1000) +
-                                         " s\n  process " + text(getpid()) + " leaves with exit code " +
-                                         text(exit_codes::deadline) + "\n");
-}
-
 // MPI_Abort may wait for a connection that is gone.
 constexpr std::chrono::seconds limit_of_abort(1);
 

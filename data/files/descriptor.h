@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // A file descriptor of the operating system, which the destructor closes.
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <utility>
@@ -24,5 +25,12 @@ class Descriptor {
  private:
   int number_;
 };
+
+// Opens /dev/null for those of the standard input, output and error that are closed: the next file that is opened would
+// become one of them, and get what is printed.
+inline void guard_standard_streams() {
+  for (const int file : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (fcntl(file, F_GETFD) < 0) open("/dev/null", O_RDWR);  // takes the least number that is free
+}
 
 }  // namespace weft

@@ -8,9 +8,11 @@ message, and a run that resumes as if nothing had happened.
 PROGRAM is tests/launch_program. The environment is passed on to mpiexec (see tests/meson.build).
 """
 import argparse
+import fcntl
 import json
 import os
 import pathlib
+import pty
 import re
 import signal
 import subprocess
@@ -197,6 +199,53 @@ def check_words(folder):
     check("an earlier run is kept", start(out=folder / "quiet").returncode == 0 and (folder / "quiet-1").exists())
 
 
+def check_streams(folder):
+    """Nothing that a terminal or a pipe does stops a run or gets into its files."""
+    out = folder / "stopped terminal"
+    user, program = pty.openpty()
+    job = subprocess.Popen(command_of("--timeout", "3", "--pause", "10", ranks=2, out=out), stdin=program, stdout=program, stderr=program)
+    os.read(user, 1)  # it has begun
+    os.write(user, b"\x13")  # Ctrl-S
+    deadline = time.monotonic() + 30
+    while not (out / "report.html").exists() and time.monotonic() < deadline and job.poll() is None:
+        time.sleep(0.05)
+    check("a run ends behind a terminal that Ctrl-S has stopped", (out / "report.html").exists())
+    time.sleep(3.5)  # the other rank does not wait for the terminal, either
+    os.write(user, b"\x11")
+    code = job.wait(timeout=30)
+    said = os.read(user, 1 << 16)
+    check(f"a terminal gets the last line after Ctrl-Q: {code}", code == 0 and b"hash of the weights" in said)
+    os.close(user), os.close(program)
+
+    reading, writing = os.pipe()
+    os.write(writing, b"x" * fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096))
+    out = folder / "full pipe"
+    job = subprocess.Popen(command_of("--timeout", "3", ranks=2, out=out), stdout=writing, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 30
+    while not (out / "report.html").exists() and time.monotonic() < deadline and job.poll() is None:
+        time.sleep(0.05)
+    os.close(writing)
+    with open(reading) as pipe:
+        said = pipe.read()
+    check(f"a run ends behind a full pipe: {job.communicate()[1]}", job.wait(timeout=30) == 0 and "hash of the weights" in said)
+
+    for closed in "<&- >&-", ">&-", "<&- >&- 2>&-":
+        out = folder / f"closed {closed}"
+        run = subprocess.run(["sh", "-c", f'"$@" {closed}', "sh", *map(str, command_of(ranks=2, out=out))], capture_output=True, text=True, timeout=60)
+        check(f"nothing is printed into files: {closed}", run.returncode == 0 and [row["step"] for row in rows(out)] == list(range(1, 41)), run)
+    for pipe, code in ("metrics.jsonl", 74), ("sessions.json", 0), ("config.toml", 0):  # which nobody writes or reads
+        out = folder / f"pipe {pipe}"
+        start(ranks=2, out=out)
+        (out / pipe).unlink()
+        os.mkfifo(out / pipe)
+        run = start("--resume", "auto", "--steps", "41", ranks=2, out=out)
+        check(f"a pipe in place of {pipe} is not waited for", run.returncode == code, run)
+    for json_too in [], ["--json"]:
+        with open("/dev/full", "w") as full:
+            run = subprocess.run(command_of(*json_too, ranks=2, out=folder / "full device"), stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+        check("what could not be printed is told", run.returncode == 74 and "standard output: No space left" in run.stderr, run)
+
+
 def check_numbers_of_ranks(folder):
     few = start(ranks=13, out=folder / "few")
     check("more ranks than samples", few.returncode == 64 and "too small" in few.stderr, few)
@@ -251,6 +300,7 @@ with tempfile.TemporaryDirectory(prefix="weft_launch_") as name:
     check_environment(folder)
     check_launchers(folder)
     check_words(folder)
+    check_streams(folder)
     check_numbers_of_ranks(folder)
 for log in named_logs:
     check(f"{log} was kept", pathlib.Path(log).exists())

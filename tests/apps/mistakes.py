@@ -163,6 +163,9 @@ def check_other_runs(way, program, other):
     way.expect(65, model, other, out, {**resume, "--steps": 5})
     way.check(f"{out} is as it was", contents(way.folder / out) == before)
     way.expect(0, "weights ", program, out, {**resume, "--steps": 5, "--zero": 1})
+    earlier = {"--resume": way.folder / out / "checkpoints" / "step-000003.safetensors", "--steps": 6}
+    way.expect(64, "has gone on to step 5; give another --out to go on from step 3", program, out, earlier)
+    way.expect(0, "weights ", program, out + " again", earlier)
 
 
 def check_full_disk(way, program):

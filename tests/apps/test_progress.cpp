@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a user sees during a run.
+#include <fcntl.h>
 #include <pty.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
+#include <thread>
 
 #include "apps/shared/run/progress.h"
 #include "apps/shared/run/words.h"
@@ -17,18 +20,17 @@ namespace {
 // The output of a Progress.
 class Screen {
  public:
-  Screen() : file_(std::tmpfile()) {}
   ~Screen() { std::fclose(file_); }
-  std::FILE* file() const { return file_; }
+  Output& output() { return output_; }
   std::string text() const {
-    std::string all(static_cast<size_t>(std::ftell(file_)), '\0');
-    std::rewind(file_);
-    REQUIRE(std::fread(all.data(), 1, all.size(), file_) == all.size());
+    std::string all(static_cast<size_t>(lseek(output_.file(), 0, SEEK_CUR)), '\0');
+    REQUIRE(pread(output_.file(), all.data(), all.size(), 0) == static_cast<ssize_t>(all.size()));
     return all;
   }
 
  private:
-  std::FILE* file_;
+  std::FILE* const file_ = std::tmpfile();
+  Output output_{fileno(file_)};
 };
 
 // A run of 1000 steps of 64 images, 100 steps per second, a quarter of them in communication.
@@ -44,8 +46,8 @@ Progress::Status at_step(int64_t step) {
           .communication = seconds / 4};
 }
 std::string run(Progress::Style style, int rank = 0) {
-  const Screen screen;
-  Progress progress(screen.file(), style, rank);
+  Screen screen;
+  Progress progress(screen.output(), style, rank);
   for (int64_t step = 1; step <= 1000; ++step) progress.show(at_step(step));
   progress.finish("loss 0.1");
   return screen.text();
@@ -85,8 +87,8 @@ TEST_CASE("progress is colored only where color is wanted") {
 }
 
 TEST_CASE("progress written to a file is neither rewritten nor colored") {
-  const Screen screen;
-  const Progress::Style style = Progress::style_for(screen.file(), false, false);
+  Screen screen;
+  const Progress::Style style = Progress::style_for(screen.output(), false, false);
   CHECK_FALSE(style.live);
   CHECK_FALSE(style.color);
 }
@@ -96,13 +98,59 @@ TEST_CASE("a terminal without a width is taken for a file") {
     const winsize size{.ws_row = 30, .ws_col = width, .ws_xpixel = 0, .ws_ypixel = 0};
     int user = -1, program = -1;
     REQUIRE(openpty(&user, &program, nullptr, nullptr, &size) == 0);
-    std::FILE* const output = fdopen(program, "w");
-    const Progress::Style style = Progress::style_for(output, false, false);
+    const Progress::Style style = Progress::style_for(Output(program), false, false);
     CHECK(style.live == (width > 0));
     CHECK(style.columns == (width > 0 ? width : 80));
-    std::fclose(output);
+    close(program);
     close(user);
   }
+}
+
+TEST_CASE("a terminal that Ctrl-S has stopped is not waited for, and gets everything after Ctrl-Q") {
+  int user = -1, program = -1;
+  REQUIRE(openpty(&user, &program, nullptr, nullptr, nullptr) == 0);
+  const auto press = [&](char key) { REQUIRE(write(user, &key, 1) == 1); };
+  press('\x13');
+  {
+    Output output(program);
+    output.write("a note\n");
+    output.show("step 1\n");
+    output.write("another\n");
+    press('\x11');
+    output.show("step 2\n");
+  }
+  char text[100];
+  const ssize_t size = read(user, text, sizeof text);
+  CHECK(std::string(text, static_cast<size_t>(std::max<ssize_t>(size, 0))) == "a note\r\nanother\r\nstep 2\r\n");
+  close(program);
+  close(user);
+}
+
+TEST_CASE("a pipe that nobody reads is not waited for, and what it does not take comes later") {
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  std::string all, line = std::string(999, 'x') + "\n";
+  std::thread reader;
+  {
+    Output output(ends[1]);
+    for (int i = 0; i < 500; ++i) output.write(line);
+    reader = std::thread([&] {
+      char piece[4096];
+      for (ssize_t size; (size = read(ends[0], piece, sizeof piece)) > 0;) all.append(piece, static_cast<size_t>(size));
+    });
+    CHECK(output.error() == 0);
+  }
+  close(ends[1]);
+  reader.join();
+  close(ends[0]);
+  CHECK(count(all, line) == 500);
+}
+
+TEST_CASE("what the system refuses to print is told") {
+  const Descriptor full(open("/dev/full", O_WRONLY));
+  Output output(full.number());
+  output.write("a note\n");
+  CHECK(output.error() == ENOSPC);
 }
 
 TEST_CASE("text is wrapped and aligned to its last column, and long words stay whole") {
@@ -122,8 +170,8 @@ TEST_CASE("every line of --json output is an object") {
 
 TEST_CASE("a quiet run prints only its last line and warnings") {
   CHECK(run({.quiet = true}) == "loss 0.1\n");
-  const Screen screen;
-  Progress progress(screen.file(), {.quiet = true}, 0);
+  Screen screen;
+  Progress progress(screen.output(), {.quiet = true}, 0);
   progress.note("data are there");
   progress.warn("a checkpoint is damaged");
   CHECK(screen.text() == "warning: a checkpoint is damaged\n");
@@ -131,8 +179,8 @@ TEST_CASE("a quiet run prints only its last line and warnings") {
 
 TEST_CASE("ranks other than 0 print only warnings, once each, with their rank") {
   CHECK(run({}, 1).empty());
-  const Screen screen;
-  Progress progress(screen.file(), {}, 3);
+  Screen screen;
+  Progress progress(screen.output(), {}, 3);
   progress.note("data are there");
   for (int i = 0; i < 3; ++i) progress.warn("slow disk");
   progress.warn("full disk");
@@ -140,16 +188,16 @@ TEST_CASE("ranks other than 0 print only warnings, once each, with their rank") 
 }
 
 TEST_CASE("a note does not overwrite the progress line") {
-  const Screen screen;
-  Progress progress(screen.file(), {.live = true}, 0);
+  Screen screen;
+  Progress progress(screen.output(), {.live = true}, 0);
   progress.show(at_step(1));
   progress.note("checkpoint");
   CHECK_THAT(screen.text(), Contains("left\r\033[Kcheckpoint\n"));
 }
 
 TEST_CASE("progress rates cover the last seconds, not the whole run") {
-  const Screen screen;
-  Progress progress(screen.file(), {}, 0);
+  Screen screen;
+  Progress progress(screen.output(), {}, 0);
   for (int64_t step = 1; step <= 500; ++step) progress.show(at_step(step));
   Progress::Status status = at_step(500);
   for (int i = 0; i < 50; ++i) {  // from here on a step takes a second

@@ -145,6 +145,15 @@ TEST_CASE("a chart skips non-finite values, and can be empty") {
   CHECK_THROWS_WITH(line_chart(std::vector<Line>(6), "step"), Contains("6 lines"));
 }
 
+TEST_CASE("a chart of the largest numbers ends, and is drawn") {
+  for (const double most : {1e308, 1.2e308, std::numeric_limits<double>::max()})
+    for (const double least : {most, most * 0.9, 0.0, -most}) {
+      const std::string chart =
+          line_chart({{"loss", {{1, most}, {2, least}}}}, "step") + bar_chart({most, least}, "code");
+      CHECK_THAT(chart, !Contains("nan") && !Contains("inf'") && !Contains("inf "));
+    }
+}
+
 TEST_CASE("a chart's bars are as high as their values") {
   const std::vector<double> n = numbers_in(bar_chart({4, 2, 0}, "codes"), "<path class='one bar' d='", "'");
   REQUIRE(n.size() == 15);  // for each bar: x, the base, its top, x, the base

@@ -102,7 +102,7 @@ TEST_CASE("WEFT_DEBUG turns debug mode on") {
     }
     Tape tape;
     setenv("WEFT_DEBUG", "yes", 1);
-    expect_refusal([&] { debug_if_asked(tape, comm); }, {"WEFT_DEBUG: 0 or 1, not 'yes'"});
+    expect_refusal([&] { debug_if_asked(tape, comm); }, {"WEFT_DEBUG: 'yes' is not 0 or 1"});
     unsetenv("WEFT_DEBUG");
     debug_if_asked(tape, comm);
     expect(tape.observers().empty(), "debugging is not off by default");

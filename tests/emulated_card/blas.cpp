@@ -12,6 +12,7 @@
 
 struct weft_emulated_blas {
   cudaStream_t stream = nullptr;
+  cublasPointerMode_t factors = CUBLAS_POINTER_MODE_HOST;
 };
 
 namespace {
@@ -109,6 +110,10 @@ cublasStatus_t cublasSetStream(cublasHandle_t handle, cudaStream_t stream) {
 }
 cublasStatus_t cublasSetWorkspace(cublasHandle_t, void*, size_t) { return CUBLAS_STATUS_SUCCESS; }
 cublasStatus_t cublasSetMathMode(cublasHandle_t, cublasMath_t) { return CUBLAS_STATUS_SUCCESS; }
+cublasStatus_t cublasSetPointerMode(cublasHandle_t handle, cublasPointerMode_t mode) {
+  handle->factors = mode;
+  return CUBLAS_STATUS_SUCCESS;
+}
 
 const char* cublasGetStatusString(cublasStatus_t status) {
   switch (status) {
@@ -149,14 +154,16 @@ cublasStatus_t cublasGemmStridedBatchedEx_64(cublasHandle_t handle, cublasOperat
                         ldc,
                         stride_c,
                         compute == CUBLAS_COMPUTE_32F_FAST_TF32};
-  // The factors are on the host and are read now.
+  const auto enqueue = [&]<class C>(const C* x, const C* y) {
+    if (handle->factors == CUBLAS_POINTER_MODE_DEVICE)
+      handle->stream->enqueue([product, x, y] { product.run(*x, *y); });
+    else  // they are read now
+      handle->stream->enqueue([product, x = *x, y = *y] { product.run(x, y); });
+  };
   if (wide)
-    handle->stream->enqueue([product, x = *static_cast<const double*>(alpha), y = *static_cast<const double*>(beta)] {
-      product.run(x, y);
-    });
+    enqueue(static_cast<const double*>(alpha), static_cast<const double*>(beta));
   else
-    handle->stream->enqueue(
-        [product, x = *static_cast<const float*>(alpha), y = *static_cast<const float*>(beta)] { product.run(x, y); });
+    enqueue(static_cast<const float*>(alpha), static_cast<const float*>(beta));
   return CUBLAS_STATUS_SUCCESS;
 }
 

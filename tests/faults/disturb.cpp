@@ -6,9 +6,11 @@
 //   DISTURB="pwrite 1 short"   every call writes a byte less than it is asked to, but at least one
 //   DISTURB="fsync 1 700ms"    every call takes that much longer
 //   DISTURB="main 1 exit"      the program leaves with 0
+//   DISTURB="MPI_Comm_dup 1 stop"  the process is stopped before the first call
 //   DISTURB="new 17 fail"      the 17th allocation of main and its threads fails, and no other
 //
-// The calls are main, MPI_Init, MPI_Finalize, MPI_Abort, pwrite and write (to files on disks), fsync, rename and new.
+// The calls are main, MPI_Init, MPI_Comm_split, MPI_Comm_dup, MPI_Finalize, MPI_Abort, pwrite and write (to files on
+// disks), fsync, rename and new.
 // When it happens, "disturbed" is written to standard error.
 #include <dlfcn.h>
 #include <unistd.h>
@@ -53,10 +55,11 @@ const char* disturbance(const char* call) {
   const Plan* now = plan;
   if (!now || now->call != call) return nullptr;
   const long number = ++calls;
-  const bool continues = now->what != "fail" && now->what != "kill";
+  const bool continues = now->what != "fail" && now->what != "kill" && now->what != "stop";
   if (number < now->number || (number > now->number && !continues)) return nullptr;
   if (number == now->number) say();
   if (now->what == "kill") raise(SIGKILL);
+  if (now->what == "stop") raise(SIGSTOP);
   if (now->what == "exit") _exit(0);
   if (now->what.ends_with("ms")) usleep(static_cast<useconds_t>(std::stoi(now->what)) * 1000);
   return now->what.c_str();
@@ -120,12 +123,23 @@ int MPI_Init_thread(int* count, char*** words, int required, int* provided) {
   return next("MPI_Init_thread", MPI_Init_thread)(count, words, required, provided);
 }
 
+// A communicator is an int in MPICH and a pointer in Open MPI, which arrive the same way.
+int MPI_Comm_split(void* group, int color, int key, void* made) {
+  disturbance("MPI_Comm_split");
+  return next("MPI_Comm_split", MPI_Comm_split)(group, color, key, made);
+}
+
+int MPI_Comm_dup(void* group, void* made) {
+  disturbance("MPI_Comm_dup");
+  return next("MPI_Comm_dup", MPI_Comm_dup)(group, made);
+}
+
 int MPI_Finalize() {
   disturbance("MPI_Finalize");
   return next("MPI_Finalize", MPI_Finalize)();
 }
 
-int MPI_Abort(void* group, int exit_code) {  // MPICH's is an int, which arrives the same way
+int MPI_Abort(void* group, int exit_code) {
   disturbance("MPI_Abort");
   return next("MPI_Abort", MPI_Abort)(group, exit_code);
 }

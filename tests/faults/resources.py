@@ -104,7 +104,19 @@ def at_once(bench, count):
         yield from (f"{path} is gone" for path in named_files(outcome.output) if not path.exists())
 
 
+def stopped_in(bench, call, ranks):
+    """One of two processes is stopped before its first call."""
+    with tempfile.TemporaryDirectory(prefix="weft_fault_") as out:
+        program = [*training(bench, 1, out + "/run"), "--timeout", "2", "--ranks", str(ranks)]
+        other = with_environment({"LD_PRELOAD": bench.program("libdisturb.so"), "DISTURB": f"{call} 1 stop"}, program)
+        outcome = bench.note(run(on_ranks(bench.mpiexec, 2, program, 1, other)))
+    yield from ended(bench, outcome, {86}, None)
+    if f"({call}) has not ended after 5 s" not in outcome.output:
+        yield f"does not name {call}:\n{outcome.output}"
+
+
 def checks(bench):
+    yield "stopped in MPI_Comm_dup", "threads of 2 processes", True, lambda: stopped_in(bench, "MPI_Comm_dup", 2)
     quick_limits = ("-n 10", "-n 24", "-v 163840", "-v 655360")
     limits = [f"-n {number}" for number in range(4, 40, 2)] + [f"-v {mebibytes << 10}" for mebibytes in (20, 40, 60, 80, 160, 320, 640, 2560)]
     for limit, way in itertools.product(limits, ("processes", "threads")):

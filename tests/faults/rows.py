@@ -89,6 +89,10 @@ rows = [
     # A rank that cannot start
     Row("start", None, ["starting the job \\(MPI_Init\\) has not ended after 5 s"], waits=5, fault="none", reports=0,
         missing_program=True, slow=True, open_mpi_says=["could not access\\s+or execute an executable"]),
+    # A rank that stops where MPI waits for it, and cannot be polled
+    Row("stop_in_split", 86, ["a split \\(MPI_Comm_split\\) has not ended after 5 s"], waits=5, fault="split", reports=0,
+        slow=True, environment={"WEFT_TRANSPORT": "mpi"},
+        odd_environment={"LD_PRELOAD": "{folder}/libdisturb.so", "DISTURB": "MPI_Comm_split 1 stop"}),
     # F3: an exception
     Row("throw", 70, ["rank {odd} of", "the disk is on fire", "its last call was .*'before' " + site]),
     Row("throw_everywhere", 70, ["the disk is on fire"]),
@@ -150,7 +154,8 @@ def command(bench, row, way, ranks, odd):
     if row.missing_program:
         return on_ranks(bench.mpiexec, ranks, program, odd, ["/nowhere/program"])
     if row.odd_environment:
-        return on_ranks(bench.mpiexec, ranks, program, odd, with_environment(row.odd_environment, program))
+        environment = {name: value.replace("{folder}", str(bench.folder)) for name, value in row.odd_environment.items()}
+        return on_ranks(bench.mpiexec, ranks, program, odd, with_environment(environment, program))
     return on_ranks(bench.foreign if row.foreign else bench.mpiexec, ranks, program)
 
 

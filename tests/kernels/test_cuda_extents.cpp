@@ -61,7 +61,7 @@ TEST_CASE("the nearest codes of more rows than one block multiplies equal the CP
 
 TEST_CASE("scores in more than one tile on the card have the CPU's sums to 2^20 units") {
   SKIP_WITHOUT_A_CARD();
-  constexpr int64_t m = 100, n = 100'000;  // 64 MiB hold 83 rows, whose columns are summed in parts of 32
+  constexpr int64_t m = 100, n = 400'000;  // 256 MiB hold 83 rows, whose columns are summed in parts of 64
   const Tensor q = Tensor::arange(m, DType::f64).reshape({m, 1});  // so that later tiles have greater scores
   const Tensor k = sample({n, 1}, DType::f64), scale = Tensor::full({}, 0.125, DType::f64);
   const auto scores = [](const Tensors& x) { return Scores{x[0], x[1], x[2], nullptr, &x[3], &x[4]}; };
@@ -86,4 +86,24 @@ TEST_CASE("rows without scores on the card have empty sums, and targets outside 
             [&](Backend& d, const Tensors& x, Tensors& y) {
               d.score_sums(kind, Scores{x[0], x[1], x[2], nullptr, nullptr, &x[3]}, y[0]);
             });
+}
+
+TEST_CASE("gradients of scores of bf16 rows on the card are those of exact slopes to one unit") {
+  SKIP_WITHOUT_A_CARD();
+  const Tensor q = sample({50, 1}, DType::bf16, -1, 1);
+  Tensor k = Tensor::full({2, 1}, 1, DType::bf16);  // opposite ones: nearly all of two slopes cancels out
+  k.slice(1, 2).copy_from(Tensor::full({1, 1}, -1, DType::bf16));
+  Tensors in = {q, k, Tensor::full({}, 0.125, DType::bf16)};
+  const auto scores = [](const Tensors& x) { return Scores{x[0], x[1], x[2], nullptr, nullptr, nullptr}; };
+  for (const ScoreSum kind : {ScoreSum::log_sum_exp, ScoreSum::log_sum_exp_both, ScoreSum::softplus}) {
+    Tensor sums = sample({kind == ScoreSum::log_sum_exp_both ? 52 : 50}, DType::f64);
+    compare(0x1p30, in, {sums}, [&](Backend& d, const Tensors& x, Tensors& y) { d.score_sums(kind, scores(x), y[0]); });
+    backend(Device::cpu).score_sums(kind, scores(in), sums);
+    Tensors with_slopes = in;
+    with_slopes.insert(with_slopes.end(), {sums, Tensor::full(sums.shape(), 1024, DType::f64)});
+    compare(1, with_slopes, {q, k, in[2]}, [&](Backend& d, const Tensors& x, Tensors& y) {
+      ScoreGradients to{y[0], y[1], y[2], Tensor()};
+      d.score_gradients(kind, scores(x), x[3], x[4], to);
+    });
+  }
 }

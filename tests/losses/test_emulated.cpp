@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // What other libraries compute. The verifier names each mistake by its signature where it knows the loss; the others
 // are held against their closed forms.
+#include <array>
 #include <mutex>
 #include <numeric>
 
 #include "tests/support/catch.h"
 #include "tests/verify/planted.h"
 #include "weft/collectives/run_ranks.h"
+#include "weft/engine/ops/elementwise.h"
+#include "weft/engine/ops/normalize.h"
 #include "weft/engine/ops/reduce.h"
 #include "weft/losses/emulated/contrastive.h"
 #include "weft/losses/emulated/modes.h"
@@ -200,4 +203,46 @@ TEST_CASE("adjoints other than those of a mode are named, too; own slots of unev
   CHECK(with(Adjoint::mean, {5, 7, 4}) == "S6");
   CHECK(with(Adjoint::all_reduced_own_slots, {5, 5, 5, 5, 5}) == "S5");
   CHECK_THROWS_WITH(with(Adjoint::all_reduced_own_slots, {5, 7, 4}), Catch::Matchers::Contains("different numbers"));
+}
+
+TEST_CASE("an own slot hides while views differ, and costs up to a third of the gradient once features are alike") {
+  struct Views {
+    double noise, mean;
+  };
+  // The length of the gradient at the features of all ranks over that of the right one, and the cosine between them.
+  const auto own_slot = [](int ranks, const Views& views) {
+    std::mutex mutex;
+    double wrong_square = 0, right_square = 0, product = 0;
+    run_ranks(ranks, [&](Communicator& comm) {
+      const Shape shape{256 / ranks, 64};
+      const auto draw = [&](uint64_t what, double mean, double deviation) {
+        return Tensor::normal(shape, {what, static_cast<uint64_t>(comm.rank().value)}, mean, deviation, DType::f64);
+      };
+      const Tensor anchors = draw(0, views.mean, 1);
+      const auto gradients = [&](emulated::Adjoint adjoint) {
+        Tape tape;
+        const Var first = tape.watch((Var(anchors) + Var(draw(1, 0, views.noise))).value()),
+                  second = tape.watch((Var(anchors) + Var(draw(2, 0, views.noise))).value());
+        const auto found = tape.gradient(
+            emulated::nt_xent(l2_normalize(first), l2_normalize(second), 0.2, adjoint, comm), {first, second});
+        return std::array{found[0].value(), found[1].value()};
+      };
+      const auto wrong = gradients(emulated::Adjoint::own_slot), right = gradients(emulated::Adjoint::sum);
+      const std::lock_guard lock(mutex);
+      for (size_t view = 0; view < 2; ++view) {
+        wrong_square += sum(square(Var(wrong[view]))).value().item();
+        right_square += sum(square(Var(right[view]))).value().item();
+        product += sum(Var(wrong[view]) * Var(right[view])).value().item();
+      }
+    });
+    return std::pair(std::sqrt(wrong_square / right_square), product / std::sqrt(wrong_square * right_square));
+  };
+  for (const int ranks : {2, 4, 8, 32}) {
+    const auto [early, early_cosine] = own_slot(ranks, {.noise = 2, .mean = 0});
+    const auto [near, near_cosine] = own_slot(ranks, {.noise = 0.05, .mean = 0});
+    const auto [common, common_cosine] = own_slot(ranks, {.noise = 0.5, .mean = 3});
+    CHECK((early > 0.99 && early_cosine > 0.999));
+    CHECK((near < 0.92 && near_cosine > 0.94));
+    CHECK((common < 0.84 && common_cosine > 0.9));
+  }
 }

@@ -196,7 +196,7 @@ TEST_CASE("an error of a loss names the loss and the line that called it") {
     INFO("line " << m.line);
     on_ranks({1, 2}, [&](Communicator& comm) {
       const std::string said = expect_refusal([&] { m.make(comm); }, {});
-      const std::string place = "tests/losses/test_loss_calls.cpp:" + std::to_string(m.line) + ": " + m.loss + ": ";
+      const std::string place = text(Site::here("", __FILE__, m.line)) + ": " + m.loss + ": ";
       expect(said.starts_with(place), said + "\n  does not begin with " + place);
       for (const char* part : m.said) expect(said.find(part) != std::string::npos, said + "\n  does not say: " + part);
     });
@@ -208,7 +208,7 @@ TEST_CASE("an error in a nested quantizer names both quantizers and the line tha
     const Tensor single = four(DType::f32);
     const Site here = Site::here();
     const std::string said = expect_refusal([&] { (*residual())(single, training, comm); }, {});
-    const std::string place = "tests/losses/test_loss_calls.cpp:" + std::to_string(here.line + 1) + ": ";
+    const std::string place = text(Site::here("", __FILE__, here.line + 1)) + ": ";
     expect(said.starts_with(place + "ResidualQuantizer: VectorQuantize: tokens are f32"), said);
     GroupedResidual::Groups groups;
     groups.push_back(residual());

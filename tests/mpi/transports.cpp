@@ -79,6 +79,7 @@ const std::map<std::string, Fault> faults = {
        if (odd) started = group.start(sum({8}), Tensor::zeros({8}), 32);
        expose(group, sum({odd ? 8 : 4}));
      }},
+    {"split", [](Transport& group, bool) { group.split(0, 0, Site::here()); }},
     {"group",
      [](Transport& group, bool odd) {
        const auto twin = group.split(0, 0, Site::here());

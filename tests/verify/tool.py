@@ -5,8 +5,10 @@ plain Python, and what it prints and returns for them.
 
     tests/verify/tool.py PROGRAM
 """
+import hashlib
 import json
 import math
+import os
 import pathlib
 import random
 import struct
@@ -174,7 +176,8 @@ with tempfile.TemporaryDirectory() as name:
     check("the same certificate", proofs[0] == proofs[1], run)
     check("what it certifies", proof["outcome"] == "wrong" and proof["verdicts"][0]["best"]["signature"] == "S3" and
           [file["name"] for file in proof["files"]] == ["manifest.json"] + [f"rank{r}.safetensors" for r in range(ranks)], run)
-    check("its page", "signature S3: own slot re-inserted" in page and proof["files"][1]["xxh64"] in page, run)
+    check("its hashes", all(file["sha256"] == hashlib.sha256((folder / "S3" / file["name"]).read_bytes()).hexdigest() for file in proof["files"]), run)
+    check("its page", "signature S3: own slot re-inserted" in page and proof["files"][1]["sha256"] in page, run)
     with (folder / "S3/rank0.safetensors").open("r+b") as file:
         file.seek(-1, 2)
         file.write(b"\x3e")
@@ -268,4 +271,28 @@ with tempfile.TemporaryDirectory() as name:
         check(f"run {words}", run.returncode == code and said in run.stdout + run.stderr and not (folder / "none").exists(), run)
     for words in (["cases"], ["signatures"], ["--help"]):
         check(str(words), weft(*words).returncode == 0, weft(*words))
+    with open("/dev/full", "w") as full:
+        for words in (["verify", folder / "clip", "--json"], ["cases"]):
+            run = subprocess.run([program, *map(str, words)], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+            check(f"{words} into a full disk", run.returncode == 74 and "the standard output cannot be written" in run.stderr, run)
+    closed = ["sh", "-c", '"$@" <&- >&-', "sh", program, "certify", folder / "clip", "-o", folder / "closed.json"]
+    run = subprocess.run(list(map(str, closed)), capture_output=True, text=True, timeout=60)
+    check("a certificate is all that is in its file", run.returncode == 0 and json.loads((folder / "closed.json").read_text())["outcome"], run)
+    manifest = folder / "clip/manifest.json"
+    right = manifest.read_text()
+    files = json.loads(right)["files"]
+    (folder / "clip/link.safetensors").symlink_to(folder / "clip again" / files[0])
+    for wrong in ("../clip again/" + files[0], str(folder / "clip" / ".." / "clip again" / files[0]), "link.safetensors"):
+        manifest.write_text(right.replace(files[0], wrong, 1))
+        run = weft("verify", folder / "clip")
+        check(f"{wrong} is not read", run.returncode == 65 and "is not in the folder of the manifest" in run.stderr, run)
+    manifest.write_text(right.replace("{", '{"reducer": "sum", "reducer": "mean", ', 1))
+    run = weft("verify", folder / "clip")
+    check("a name that comes twice", run.returncode == 65 and '"reducer" comes twice in an object' in run.stderr, run)
+    manifest.write_text(right.replace(files[0], "\\u001b[2J\\u009b2J\\u0007", 1))
+    run = weft("verify", folder / "clip")
+    check("a name moves no cursor", run.returncode == 66 and "?[2J" in run.stderr and not set("\x1b\x9b\x07") & set(run.stderr), run)
+    manifest.unlink()
+    os.mkfifo(folder / "clip/manifest.json")
+    check("a pipe as manifest is not waited for", weft("verify", folder / "clip").returncode == 65, run)
 sys.exit(1 if failures else 0)

@@ -10,10 +10,12 @@
 #include "tools/weft/dump/roles.h"
 #include "tools/weft/dump/tensor_files.h"
 #include "tools/weft/plan/commands.h"
+#include "tools/weft/printable.h"
 #include "tools/weft/run_case.h"
 #include "tools/weft/verdict/certificate.h"
 #include "tools/weft/verdict/compare.h"
 #include "tools/weft/verdict/print.h"
+#include "weft/data/files/descriptor.h"
 #include "weft/data/files/durable_file.h"
 #include "weft/data/idx.h"
 #include "weft/engine/tensor/error.h"
@@ -236,8 +238,13 @@ int run(int argc, char** argv) {
 
 // 0: correct, 1: wrong, 2: cannot tell; 64 and above: there is no verdict.
 int main(int argc, char** argv) {
+  weft::guard_standard_streams();
+  const weft::Printable output(std::cout), errors(std::cerr);
   try {
-    return run(argc, argv);
+    const int code = run(argc, argv);
+    if (std::cout.flush()) return code;
+    std::cerr << "weft: the standard output cannot be written\n";
+    return 74;
   } catch (const weft::MissingInput& error) {
     std::cerr << "weft: " << error.what() << "\n";
     return 66;

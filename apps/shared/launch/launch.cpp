@@ -7,11 +7,13 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <cstring>
 #include <filesystem>
 #include <set>
 #include <thread>
 
 #include "apps/shared/launch/cores.h"
+#include "apps/shared/run/output.h"
 #include "apps/shared/run/run_folder.h"
 #include "weft/collectives/checks/agreement.h"
 #include "weft/collectives/transports/factory.h"
@@ -71,15 +73,15 @@ class Leaver {
   std::thread thread_;
 };
 
-// Whether this process was started under nohup. UCX, which MPI may bring along, takes SIGHUP for itself as soon as it
-// is loaded, so this is asked before any library is initialized.
+// Whether this process was started under nohup. UCX, which MPI may bring along, takes SIGHUP for itself and opens files
+// as soon as it is loaded, so this is asked, and the standard streams are guarded, before any library is initialized.
 constinit bool ignores_hangup = false;
-void ask_whether_hangup_is_ignored(int, char**, char**) {
+void prepare(int, char**, char**) {
   struct sigaction now {};
   ignores_hangup = sigaction(SIGHUP, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
+  guard_standard_streams();
 }
-[[gnu::section(".preinit_array"), gnu::used]] void (*const before_libraries)(int, char**,
-                                                                             char**) = ask_whether_hangup_is_ignored;
+[[gnu::section(".preinit_array"), gnu::used]] void (*const before_libraries)(int, char**, char**) = prepare;
 
 void handle_signals() {
   std::signal(SIGXFSZ, SIG_IGN);  // `write` reports a file over the size limit
@@ -122,12 +124,13 @@ std::string text_of(Device device, Communicator& comm) {
 }
 
 void run_rank(std::unique_ptr<Transport> transport, const CommandLine& line, Device device,
-              const std::string& description, RunFolder* folder, const std::function<void(const Launch&)>& body) {
+              const std::string& description, RunFolder* folder, Output& output,
+              const std::function<void(const Launch&)>& body) {
   Traffic traffic;
   Communicator comm(counted(std::move(transport), traffic),
                     line.options().fast_reductions ? Reductions::fast : Reductions::ordered);
   body({comm, traffic, device, description + ", " + text_of(device, comm), comm.rank().value == 0 ? folder : nullptr,
-        line});
+        output, line});
 }
 
 // The number of ranks of each process: --ranks, else one if a launcher has started the processes, else one per core, or
@@ -137,7 +140,8 @@ int64_t threads_of(const Session& session, const Options& options, Device device
   return session.processes() || device != Device::cpu ? 1 : physical_cores();
 }
 
-void run(Session& session, const CommandLine& line, RunFolder* folder, const std::function<void(const Launch&)>& body) {
+void run(Session& session, const CommandLine& line, RunFolder* folder, Output& output,
+         const std::function<void(const Launch&)>& body) {
   const Options& options = line.options();
   const Device device = options.chosen_device();
   if (options.tf32) backend(device).allow_tf32(true);
@@ -150,13 +154,13 @@ void run(Session& session, const CommandLine& line, RunFolder* folder, const std
         transport = connect_cards(std::move(transport), place, session);
       }
       const std::string description = session.size() > 1 ? weft::description(*transport) : transport->description();
-      run_rank(std::move(transport), line, device, description, folder, body);
+      run_rank(std::move(transport), line, device, description, folder, output, body);
     };
     return session.run_ranks(threads, rank);
   }
   auto transport = device == Device::cuda ? connect(session) : session.connect_hosts();
   const std::string description = weft::description(*transport);
-  run_rank(std::move(transport), line, device, description, folder, body);
+  run_rank(std::move(transport), line, device, description, folder, output, body);
 }
 
 }  // namespace
@@ -198,6 +202,7 @@ int launch(CommandLine& line, int argc, char** argv, const std::function<void(co
   SessionOptions session_options;
   session_options.ranks_are_threads = options.ranks > 1;
   session_options.deadline = std::chrono::milliseconds(static_cast<int64_t>(options.timeout * 1000));
+  Output output(STDOUT_FILENO);  // outlives the session, whose other processes do not wait for a terminal
   Session session(argc, argv, session_options);
   try {
     if (session.size() > 1) ending = agree(ending, line.config(), session);
@@ -211,7 +216,8 @@ int launch(CommandLine& line, int argc, char** argv, const std::function<void(co
     std::optional<RunFolder> folder;
     if (session.rank() == 0) expect_checkpoint(options.resume);
     if (session.rank() == 0 && !options.dry_run) folder.emplace(options.out);
-    run(session, line, folder ? &*folder : nullptr, body);
+    run(session, line, folder ? &*folder : nullptr, output, body);
+    if (output.error()) throw OutputFailure(std::string("standard output: ") + std::strerror(output.error()));
     return 0;
   } catch (...) {
     const Fault fault = current_fault();

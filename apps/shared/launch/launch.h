@@ -14,6 +14,7 @@
 
 namespace weft {
 
+class Output;
 class RunFolder;
 
 // What the program gets on each rank.
@@ -23,6 +24,7 @@ struct Launch {
   Device device;            // for this rank's tensors
   std::string description;  // "shared memory (2 ranks), MPICH 4.0.2, cpu (v4)"
   RunFolder* folder;        // of --out, on rank 0; null on other ranks and in a dry run
+  Output& output;           // of this process
   const CommandLine& line;  // as it was parsed
 };
 

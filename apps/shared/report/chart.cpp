@@ -24,11 +24,14 @@ std::string number(double x) {
   return {digits, static_cast<size_t>(std::snprintf(digits, sizeof digits, "%.1f", x))};
 }
 
+// Values beyond are drawn at the edge, so that the extent of an axis is finite.
+double drawn(double value) { return std::clamp(value, -1e300, 1e300); }
+
 struct Extent {
   double least = std::numeric_limits<double>::infinity(), most = -std::numeric_limits<double>::infinity();
   void include(double x) {
-    least = std::min(least, x);
-    most = std::max(most, x);
+    least = std::min(least, drawn(x));
+    most = std::max(most, drawn(x));
   }
 };
 
@@ -65,7 +68,7 @@ class Plot {
 
   double at_x(double x) const { return left + (x - x_.least) / (x_.most - x_.least) * (width - left - right); }
   double at_y(double y) const {
-    return height - bottom - (y - y_.least) / (y_.most - y_.least) * (height - top - bottom);
+    return height - bottom - (drawn(y) - y_.least) / (y_.most - y_.least) * (height - top - bottom);
   }
   std::string h(double x) const { return number(at_x(x)); }
   std::string v(double y) const { return number(at_y(y)); }
@@ -123,12 +126,12 @@ void draw(Plot& plot, const std::vector<Bin>& bins, const std::string& color) {
 std::string line_chart(const std::vector<Line>& lines, const std::string& x_name) {
   require(lines.size() <= std::size(colors), "line_chart: ", lines.size(), " lines, there are colors for ",
           std::size(colors));
-  std::vector<std::vector<Bin>> drawn;
+  std::vector<std::vector<Bin>> bins;
   Extent x, y;
   for (const Line& line : lines) {
-    drawn.push_back(bins_of(line.points));
+    bins.push_back(bins_of(line.points));
     for (const Point& point : line.points) x.include(point.x);
-    for (const Bin& bin : drawn.back()) {
+    for (const Bin& bin : bins.back()) {
       y.include(bin.y.least);
       y.include(bin.y.most);
     }
@@ -136,8 +139,8 @@ std::string line_chart(const std::vector<Line>& lines, const std::string& x_name
   Plot plot(x, y, x_name, true);
   std::string legend, description;
   for (size_t i = 0; i < lines.size(); ++i) {
-    if (drawn[i].empty()) continue;
-    draw(plot, drawn[i], colors[i]);
+    if (bins[i].empty()) continue;
+    draw(plot, bins[i], colors[i]);
     const std::string last = short_number(lines[i].points.back().y);
     legend += "<span class='" + std::string(colors[i]) + "'>" + escaped(lines[i].name) + " <b>" + last + "</b></span> ";
     description += lines[i].name + ": " + last + " at the end. ";

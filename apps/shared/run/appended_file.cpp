@@ -12,7 +12,8 @@
 namespace weft {
 
 AppendedFile::AppendedFile(std::filesystem::path path, uint64_t kept_bytes)
-    : path_(std::move(path)), file_(open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0666)) {
+    : path_(std::move(path)),
+      file_(open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666)) {
   if (!file_ && errno == ELOOP) throw OutputFailure(path_.string() + ": is a link, which is not followed");
   if (!file_) fail_to("created");
   // What cannot be cut is not a regular file.

@@ -8,8 +8,10 @@ namespace weft {
 
 std::string file_text(const std::filesystem::path& file, size_t max_bytes) {
   constexpr size_t piece = size_t{1} << 16;  // memory grows with the file, not with the limit
-  std::ifstream stream(file, std::ios::binary);
   std::string text;
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(file, error)) return text;  // a named pipe would be waited for
+  std::ifstream stream(file, std::ios::binary);
   while (stream && text.size() < max_bytes) {
     const size_t have = text.size(), ask = std::min(piece, max_bytes - have);
     text.resize(have + ask);

@@ -18,21 +18,15 @@ constexpr const char* clear_line = "\r\033[K";
 
 }  // namespace
 
-Progress::Style Progress::style_for(std::FILE* to, bool quiet, bool json) {
+Progress::Style Progress::style_for(const Output& to, bool quiet, bool json) {
   Style style{quiet, json};
   // Open MPI's mpiexec gives each rank a terminal, which has a width only if its own output is a terminal.
   winsize size{};
-  style.live = !quiet && !json && ioctl(fileno(to), TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  style.live = !quiet && !json && ioctl(to.file(), TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
   const char* no_color = std::getenv("NO_COLOR");
   style.color = style.live && !(no_color && *no_color);
   if (style.live) style.columns = size.ws_col;
   return style;
-}
-
-// One write per line, so lines of several ranks do not mix.
-void Progress::print(const std::string& text) const {
-  std::fwrite(text.data(), 1, text.size(), to_);
-  std::fflush(to_);
 }
 
 double Progress::images_per_second(const Status& now) const {
@@ -92,16 +86,16 @@ void Progress::show(const Status& now) {
     const auto columns = static_cast<size_t>(style_.columns - 1);  // the cursor would wrap after the last column
     text.resize(std::min(text.size(), columns));
     const size_t room = columns - text.size();
-    print(clear_line + (room >= 12 ? bar(now, room - 2) : "") + text);
+    to_.show(clear_line + (room >= 12 ? bar(now, room - 2) : "") + text);
   } else {
-    print((style_.json ? json(now) : line(now)) + "\n");
+    to_.write((style_.json ? json(now) : line(now)) + "\n");
   }
   if (now.seconds - newer_.seconds >= window) older_ = newer_, newer_ = now;
 }
 
 void Progress::say(const char* event, const std::string& text) {
-  if (style_.json) return print(nlohmann::ordered_json{{"event", event}, {"text", text}}.dump() + "\n");
-  print((style_.live ? clear_line : "") + text + "\n");
+  if (style_.json) return to_.write(nlohmann::ordered_json{{"event", event}, {"text", text}}.dump() + "\n");
+  to_.write((style_.live ? clear_line : "") + text + "\n");
 }
 
 void Progress::note(const std::string& text) {

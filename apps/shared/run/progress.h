@@ -3,9 +3,10 @@
 // The progress of a run: on a terminal one line that is kept up to date, elsewhere a line every few seconds. Rank 0
 // prints it; the other ranks print warnings only.
 #include <cstdint>
-#include <cstdio>
 #include <set>
 #include <string>
+
+#include "apps/shared/run/output.h"
 
 namespace weft {
 
@@ -17,7 +18,7 @@ class Progress {
     int columns = 80;  // of the terminal
   };
   // The style for a terminal or another output; respects NO_COLOR.
-  static Style style_for(std::FILE* to, bool quiet, bool json);
+  static Style style_for(const Output& to, bool quiet, bool json);
 
   // Totals since the run started or resumed.
   struct Status {
@@ -26,7 +27,7 @@ class Progress {
     double images = 0, seconds = 0, communication = 0;  // seconds of communication are part of the seconds
   };
 
-  Progress(std::FILE* to, Style style, int rank) : to_(to), style_(style), rank_(rank) {}
+  Progress(Output& to, Style style, int rank) : to_(to), style_(style), rank_(rank) {}
 
   void show(const Status& status);  // called after every step; prints when it is time
   void note(const std::string& text);
@@ -39,10 +40,9 @@ class Progress {
   std::string line(const Status& now) const;
   std::string bar(const Status& now, size_t room) const;
   std::string json(const Status& now) const;
-  void print(const std::string& text) const;
   void say(const char* event, const std::string& text);
 
-  std::FILE* to_;
+  Output& to_;
   Style style_;
   int rank_;
   bool begun_ = false;

@@ -94,7 +94,7 @@ Run::Run(const Launch& rank, Batches& batches, Plan plan)
       plan_(std::move(plan)),
       batches_(batches),
       steps_(options_.steps > 0 ? options_.steps : options_.epochs * batches.steps_per_epoch()),
-      progress_(stdout, Progress::style_for(stdout, options_.quiet, options_.json), rank.comm.rank().value) {
+      progress_(rank.output, Progress::style_for(rank.output, options_.quiet, options_.json), rank.comm.rank().value) {
   report_.title = plan_.title;
   report_.subtitle = rank.description + ", " + options_.dtype;
   note(report_.title + ": " + report_.subtitle);
@@ -119,7 +119,11 @@ void Run::begin(TrainingState& state) {
   });
   if (!saved.empty()) {
     step_ = saved_step_ = first_step_ = std::stoll(saved.at("step"));
-    batches_.seek(saved.at("data"));
+    try {
+      batches_.seek(saved.at("data"));
+    } catch (const Error& error) {
+      throw MalformedInput(std::string("the checkpoint's place in the data: ") + error.what());
+    }
   }
   began_ = std::chrono::steady_clock::now();
   traffic_before_ = rank_.traffic;
@@ -130,6 +134,10 @@ void Run::open_folder(const Latest& latest) {
   std::error_code absent;
   const bool of_this_run = latest.file && std::filesystem::equivalent(latest.file->path().parent_path(),
                                                                       RunFolder::checkpoints(options_.out), absent);
+  if (of_this_run)
+    if (const int64_t last = latest_checkpoint(RunFolder::checkpoints(options_.out)).step; last > latest.step)
+      throw WrongOption("--resume " + options_.resume + ": " + options_.out + " has gone on to step " + grouped(last) +
+                        "; give another --out to go on from step " + grouped(latest.step));
   const auto changes = latest.file ? changes_since(latest.file->path(), config_) : std::vector<std::string>();
   if (of_this_run) sessions_ = sessions_up_to(latest.step, rank_.folder->path() / "sessions.json");
   rank_.folder->begin(config_, metric_names(plan_.charts), of_this_run ? latest.step : 0);

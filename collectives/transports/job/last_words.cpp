@@ -203,4 +203,12 @@ TimeLimit::~TimeLimit() {
   thread_.join();
 }
 
+std::unique_ptr<TimeLimit> time_limit(std::chrono::milliseconds deadline, const std::string& what) {
+  const auto limit = std::max<std::chrono::milliseconds>(deadline, std::chrono::seconds(5));
+  return std::make_unique<TimeLimit>(limit, exit_codes::deadline,
+                                     "weft: deadline: " + what + " has not ended after " + text(limit.count() / 1000) +
+                                         " s\n  process " + text(getpid()) + " leaves with exit code " +
+                                         text(exit_codes::deadline) + "\n");
+}
+
 }  // namespace weft

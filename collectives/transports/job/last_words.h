@@ -56,4 +56,8 @@ class TimeLimit {
   std::thread thread_;
 };
 
+// For what waits for all processes: a job's start and end, and new groups. Slow machines need more than a short
+// deadline for it. The report names `what`, the exit code is 86.
+std::unique_ptr<TimeLimit> time_limit(std::chrono::milliseconds deadline, const std::string& what);
+
 }  // namespace weft

@@ -129,7 +129,10 @@ class MpiProcesses : public Processes {
       throw Fault(exit_codes::usage, "--ranks " + text(threads) + ": " + mpi_library() + " allows at most " +
                                          text(Wire::most_threads()) + " ranks in each of several processes");
     MPI_Comm comm;
-    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    {
+      const auto limit = time_limit(deadline, "connecting the ranks (MPI_Comm_dup)");
+      MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    }
     const std::shared_ptr<const MPI_Comm> held = Wire::hold(comm);
     groups_of_threads_.resize(static_cast<size_t>(threads));
     const auto run = [&](std::unique_ptr<Transport> local) {

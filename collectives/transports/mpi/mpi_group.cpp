@@ -7,6 +7,7 @@
 #include <set>
 #include <thread>
 
+#include "weft/collectives/transports/job/last_words.h"
 #include "weft/engine/kernels/backend.h"
 
 namespace weft {
@@ -196,7 +197,7 @@ std::vector<int> MpiGroup::processes_of(std::span<const int> ranks) const {
 
 // The communicator of the ranks with this rank's color, which has their processes. MPI makes one per process at a time,
 // so the first rank of each process makes those of all colors there, and the other threads take theirs from it. MPI has
-// no form of this to poll; all ranks have just arrived, so the wait is short.
+// no form of this to poll.
 std::shared_ptr<const MPI_Comm> MpiGroup::comm_of(const Call& call, std::span<const Choice> all) {
   const Wire& wire = state_->wire;
   const int color = all[static_cast<size_t>(rank())].color, process = wire.place(rank()).process;
@@ -214,6 +215,7 @@ std::shared_ptr<const MPI_Comm> MpiGroup::comm_of(const Call& call, std::span<co
       const auto place = std::find(processes.begin(), processes.end(), process);
       const bool here = each >= 0 && place != processes.end();
       MPI_Comm comm;
+      const auto limit = time_limit(state_->job->deadline(), "a split (MPI_Comm_split)");
       MPI_Comm_split(wire.comm(), here ? each : MPI_UNDEFINED, static_cast<int>(place - processes.begin()), &comm);
       if (here) made[each] = Wire::hold(comm);
     }

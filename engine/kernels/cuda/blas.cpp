@@ -29,6 +29,7 @@ Cublas::Cublas(const std::string& library) {
   find(set_stream, "cublasSetStream_v2");
   find(set_workspace, "cublasSetWorkspace_v2");
   find(set_math_mode, "cublasSetMathMode");
+  find(set_pointer_mode, "cublasSetPointerMode_v2");
   find(gemm, "cublasGemmEx_64");
   find(gemm_strided_batched, "cublasGemmStridedBatchedEx_64");
   find(status_text, "cublasGetStatusString");

@@ -16,6 +16,7 @@ struct Cublas {
   decltype(&cublasSetStream) set_stream;
   decltype(&cublasSetWorkspace) set_workspace;
   decltype(&cublasSetMathMode) set_math_mode;
+  decltype(&cublasSetPointerMode) set_pointer_mode;
   decltype(&cublasGemmEx_64) gemm;
   decltype(&cublasGemmStridedBatchedEx_64) gemm_strided_batched;
   decltype(&cublasGetStatusString) status_text;

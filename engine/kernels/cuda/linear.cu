@@ -26,19 +26,34 @@ struct Product {
   bool tf32 = false, accumulate = false;
 
   template <class X, class Y> void run(const Operand<X>& a, const Operand<X>& b, Y* y) const {
-    using C = Compute<X>;
-    const C one = 1, scale = accumulate ? 1 : 0;
+    const Compute<X> factors[] = {1, accumulate ? Compute<X>(1) : 0};
+    run(a, b, factors, y);
+  }
+  // y = factors[0] op(a) op(b) + factors[1] y. The factors are on the card.
+  template <class X, class Y>
+  void run_scaled(const Operand<X>& a, const Operand<X>& b, const Compute<X>* factors, Y* y) const {
+    const auto factors_are_on = [](cublasPointerMode_t mode) {
+      check(cublas().set_pointer_mode(context().blas(), mode), "cublasSetPointerMode");
+    };
+    factors_are_on(CUBLAS_POINTER_MODE_DEVICE);
+    run(a, b, factors, y);
+    factors_are_on(CUBLAS_POINTER_MODE_HOST);
+  }
+
+ private:
+  template <class X, class Y>
+  void run(const Operand<X>& a, const Operand<X>& b, const Compute<X>* factors, Y* y) const {
     const auto operation = [](bool transpose) { return transpose ? CUBLAS_OP_T : CUBLAS_OP_N; };
     const cublasOperation_t left = operation(b.transpose), right = operation(a.transpose);
     const int64_t width_a = a.transpose ? m : k, width_b = b.transpose ? k : n;
     if (batch == 1)  // this call may also split k, unlike the batched one
-      check(cublas().gemm(context().blas(), left, right, n, m, k, &one, b.data, blas_type<X>, width_b, a.data,
-                          blas_type<X>, width_a, &scale, y, blas_type<Y>, n, compute<X>(), CUBLAS_GEMM_DEFAULT),
+      check(cublas().gemm(context().blas(), left, right, n, m, k, factors, b.data, blas_type<X>, width_b, a.data,
+                          blas_type<X>, width_a, factors + 1, y, blas_type<Y>, n, compute<X>(), CUBLAS_GEMM_DEFAULT),
             "cublasGemmEx");
     else
-      check(cublas().gemm_strided_batched(context().blas(), left, right, n, m, k, &one, b.data, blas_type<X>, width_b,
-                                          b.step, a.data, blas_type<X>, width_a, a.step, &scale, y, blas_type<Y>, n,
-                                          m * n, batch, compute<X>(), CUBLAS_GEMM_DEFAULT),
+      check(cublas().gemm_strided_batched(context().blas(), left, right, n, m, k, factors, b.data, blas_type<X>,
+                                          width_b, b.step, a.data, blas_type<X>, width_a, a.step, factors + 1, y,
+                                          blas_type<Y>, n, m * n, batch, compute<X>(), CUBLAS_GEMM_DEFAULT),
             "cublasGemmStridedBatchedEx");
   }
   // TF32 is for f32 only. Products of bf16 values are exact in f32, the only type that cuBLAS has for them.
@@ -170,6 +185,26 @@ void CudaBackend::matmul(const Tensor& a, bool transpose_a, const Tensor& b, boo
       cuda::Product{m, n, k, batch, tf32_}.run(left, right, y.mutate<T>());
     });
   finish(epilogue, n, y);
+}
+
+// Products of bf16 values are exact in f32.
+void CudaBackend::products_of_rows(const Tensor& a, const Tensor& b, const Tensor& factors, Tensor& y) {
+  const int64_t width = a.shape()[1];
+  if (width == 0) return fill(0, y);
+  visit_floating(a.dtype(), [&]<class T>() {
+    using C = Compute<T>;
+    const cuda::Product product{y.shape()[0], y.shape()[1], width, 1, tf32_};
+    product.run_scaled(cuda::Operand<T>{a.data<T>()}, cuda::Operand<T>{b.data<T>(), true}, factors.data<C>(),
+                       y.mutate<C>());
+  });
+}
+void CudaBackend::add_product(const Tensor& a, bool transpose_a, const Tensor& b, Tensor& y) {
+  const int64_t m = y.shape()[0], n = y.shape()[1], k = b.shape()[0];
+  if (y.size() == 0) return;
+  visit_floating(a.dtype(), [&]<class T>() {
+    const cuda::Product product{m, n, k, 1, tf32_, true};
+    product.run(cuda::Operand<T>{a.data<T>(), transpose_a}, cuda::Operand<T>{b.data<T>()}, y.mutate<Compute<T>>());
+  });
 }
 
 void CudaBackend::convolve(const Convolution& c, const Tensor& x, const Tensor& w, const Epilogue& epilogue,

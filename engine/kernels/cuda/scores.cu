@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sums over scores and their gradients. cuBLAS multiplies as many rows of q with all of k as fit into a tile; then one
-// or two kernels process the tile. The host never reads scores, so nothing waits for the card.
-#include "weft/engine/kernels/cuda/column_sums.cuh"
+// kernel reads it for the sums of rows, one for those of columns, and one for slopes. The host never reads scores, so
+// nothing waits for the card.
 #include "weft/engine/kernels/cuda/cuda_backend.h"
+#include "weft/engine/kernels/cuda/exp_sums.cuh"
 #include "weft/engine/kernels/log_sums.h"
 #include "weft/engine/kernels/scalar_ops.h"
 
@@ -10,11 +11,11 @@ namespace weft {
 namespace cuda {
 namespace {
 
-constexpr int64_t tile_bytes = int64_t{64} << 20;  // at least one row
+constexpr int64_t tile_bytes = int64_t{256} << 20;  // at least one row
 
-template <class C> struct FromProducts {
-  const C *scale, *shift;  // shift may be null
-  __device__ C operator()(C product) const { return *scale * product + (shift ? *shift : C(0)); }
+template <class C> struct PlusShift {
+  const C* shift;
+  __device__ C operator()(C score) const { return score + *shift; }
 };
 
 template <class C> struct Exclude {
@@ -26,32 +27,33 @@ template <class C> struct Exclude {
   }
 };
 
-// The scores of the targets, one of each row. They are added to their rows' sums last, in f64; see
+// The sum of a row's scores, without that of its target, which is added last, in f64; see
 // engine/kernels/cpu/scores/score_kernels.h.
-template <class C> struct TakeTargets {
+template <ScoreSum kind, class C> struct SumRow {
   int64_t n;
-  const int64_t* targets;
-  C* z;
-  double* scores;
-  WEFT_HD void operator()(int64_t i) const {
-    scores[i] = targets[i] < 0 ? 0 : double(z[i * n + targets[i]]);
-    if (targets[i] >= 0) z[i * n + targets[i]] = -infinity<C>();
-  }
-};
-struct AddTargets {
-  const int64_t* targets;
-  const double* scores;
-  double* sums;
-  WEFT_HD void operator()(int64_t i) const {
-    if (targets[i] >= 0) sums[i] = log_add_exp(sums[i], scores[i]);
-  }
-};
-template <class C> struct NegateTargets {
-  int64_t n;
-  const int64_t* targets;
-  C* z;
-  WEFT_HD void operator()(int64_t i) const {
-    if (targets[i] >= 0) z[i * n + targets[i]] = -z[i * n + targets[i]];
+  const C* z;
+  const int64_t* targets;            // or null
+  double *sums, *scores_of_targets;  // of the tile's rows
+  template <class Team> __device__ void operator()(Team team, int64_t row) const {
+    const int64_t target = targets ? targets[row] : -1;
+    const C* const own = z + row * n;
+    if constexpr (kind == ScoreSum::softplus) {
+      double sum = 0;
+      const auto add = [&](int64_t j, C score) { sum += double(Softplus().f(j == target ? -score : score)); };
+      for_each_value(team, n, add, own);
+      sum = team.reduce(sum, Add{});
+      if (team.lane() == 0) sums[row] = sum;
+    } else {
+      auto sum = ExpSum<C>::empty();
+      const auto add = [&](int64_t j, C score) { sum.add(j == target ? -infinity<C>() : score); };
+      for_each_value(team, n, add, own);
+      sum = team.reduce(sum, Added{});
+      if (team.lane() != 0) return;
+      sums[row] = sum.log();
+      if (target < 0) return;
+      scores_of_targets[row] = double(own[target]);
+      sums[row] = log_add_exp(sums[row], scores_of_targets[row]);
+    }
   }
 };
 
@@ -66,138 +68,170 @@ template <class C> struct PrepareSlopes {
     factors[i] = factor;
   }
 };
-template <ScoreSum kind, class C> struct Slopes {
+// Of all rows, or from one on.
+template <class C> struct SumsAndSlopes {
+  const C *shifts, *factors;
+  const double *sums, *g;
+  SumsAndSlopes from(int64_t i) const { return {shifts + i, factors + i, sums + i, g + i}; }
+};
+template <ScoreSum kind, class C, class To> struct Slopes {
+  static constexpr int N = pack_of<C>;
+  static constexpr bool both = kind == ScoreSum::log_sum_exp_both;
   int64_t n;
-  const C *shifts, *factors;                        // of the tile's rows
-  const C *shifts_of_columns, *factors_of_columns;  // for log_sum_exp_both
-  C* z;
-  WEFT_HD void operator()(int64_t i) const {
-    const auto [row, column] = split(i, n);
-    const C value = z[i];
-    if constexpr (kind == ScoreSum::softplus)
-      z[i] = factors[row] * Sigmoid::of(value);
-    else
-      z[i] = factors[row] * maths::exp(value - shifts[row]);
-    if constexpr (kind == ScoreSum::log_sum_exp_both)
-      z[i] += factors_of_columns[column] * maths::exp(value - shifts_of_columns[column]);
+  const int64_t* targets;  // of the tile's rows, or null
+  SumsAndSlopes<C> rows, columns, of_targets;
+  const C* z;
+  To to;
+
+  template <class Team> __device__ void operator()(Team team, int64_t row) const {
+    const int64_t target = targets ? targets[row] : -1;
+    const C shift = rows.shifts[row], factor = rows.factors[row];
+    for (int64_t j = team.lane() * N; j < n; j += Team::size * N) {
+      const int64_t at = row * n + j, count = n - j;
+      Pack<C, N> values = load<N>(z + at, count), column_shifts = {}, column_factors = {};
+      if constexpr (both) {
+        column_shifts = load<N>(columns.shifts + j, count);
+        column_factors = load<N>(columns.factors + j, count);
+      }
+#pragma unroll
+      for (int k = 0; k < N; ++k) {
+        const C value = values.at[k];
+        C slope = factor * (kind == ScoreSum::softplus ? Sigmoid::of(value) : maths::exp(value - shift));
+        if constexpr (both) slope += column_factors.at[k] * maths::exp(value - column_shifts.at[k]);
+        values.at[k] = j + k == target ? of_target(row, target, value) : slope;
+      }
+      to.store(values, at, count);
+    }
+  }
+
+ private:
+  __device__ C of_target(int64_t row, int64_t j, C value) const {
+    if constexpr (kind == ScoreSum::softplus) return -(rows.factors[row] * Sigmoid::of(-value));
+    const double score = of_targets.sums[row];  // nearly zero if the target is nearly the whole sum:
+    double slope = slope_of_sum(rows.g[row], rows.sums[row], score) + of_targets.g[row];
+    if constexpr (both) slope += slope_of_sum(columns.g[j], columns.sums[j], score);
+    return C(slope);
   }
 };
-template <class C> struct SlopesOfTargets {  // nearly zero if the target is nearly the whole sum
-  int64_t n;
-  const int64_t* targets;
-  const double *sums, *g, *scores, *g_of_scores;  // of the tile's rows
-  const double *sums_of_columns, *g_of_columns;   // or null
+
+// Where slopes go: in place of the scores, or as two values of bf16, which together have 16 bits.
+template <class C> struct InPlace {
   C* z;
-  WEFT_HD void operator()(int64_t i) const {
-    const int64_t j = targets[i];
-    if (j < 0) return;
-    double total = slope_of_sum(g[i], sums[i], scores[i]) + g_of_scores[i];
-    if (g_of_columns) total += slope_of_sum(g_of_columns[j], sums_of_columns[j], scores[i]);
-    z[i * n + j] = C(total);
+  template <int N> __device__ void store(const Pack<C, N>& slopes, int64_t at, int64_t count) const {
+    cuda::store(slopes, z + at, count);
+  }
+};
+struct InHalves {
+  BFloat16 *rounded, *rest;
+  float* z;  // or null
+  template <int N> __device__ void store(const Pack<float, N>& slopes, int64_t at, int64_t count) const {
+    Pack<BFloat16, N> high, low;
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      high.at[k] = BFloat16(slopes.at[k]);
+      low.at[k] = BFloat16(slopes.at[k] - float(high.at[k]));
+    }
+    cuda::store(high, rounded + at, count);
+    cuda::store(low, rest + at, count);
+    if (z) cuda::store(slopes, z + at, count);
   }
 };
 
 template <class F> void visit_wide(DType type, const F& f) {
   type == DType::f64 ? f.template operator()<double>() : f.template operator()<float>();
 }
+DType wide(DType type) { return type == DType::f64 ? DType::f64 : DType::f32; }
 
-// The inputs of the scores, bf16 ones as f32, and the tile that their scores fill, some rows at a time.
+// The inputs of the scores, and the tile that their scores fill, some rows at a time. Scores of bf16 rows are f32, in
+// which the products of two values are exact.
 class Tiles {
  public:
-  Tiles(Backend& device, const Scores& z)
-      : q(wide(z.q)),
-        k(wide(z.k)),
-        scale(wide(z.scale)),
+  explicit Tiles(const Scores& z)
+      : q(z.q),
+        k(z.k),
+        scale(z.scale.to(wide(z.q.dtype()))),
+        factors(Tensor::zeros({2}, scale.dtype(), Device::cuda)),
         targets(z.targets ? *z.targets : Tensor()),
-        device_(device),
-        shift_(z.shift ? wide(*z.shift) : Tensor()),
-        excluded_(z.excluded ? *z.excluded : Tensor()) {}
+        shift_(z.shift ? z.shift->to(scale.dtype()) : Tensor()),
+        excluded_(z.excluded ? *z.excluded : Tensor()) {
+    factors.slice(0, 1).copy_from(scale.reshape({1}));
+  }
 
-  const Tensor q, k, scale, targets;  // targets may be undefined
+  const Tensor q, k, scale, factors, targets;  // targets may be undefined
 
   int64_t m() const { return q.shape()[0]; }
   int64_t n() const { return k.shape()[0]; }
   bool empty() const { return m() == 0 || n() == 0; }
+  int64_t height() const {  // rows of a tile
+    return std::clamp<int64_t>(tile_bytes / (n() * static_cast<int64_t>(size_of(scale.dtype()))), 1, m());
+  }
+  const int64_t* targets_from(int64_t row) const { return targets.defined() ? targets.data<int64_t>() + row : nullptr; }
 
-  // Calls visit(row, scores) for all rows, with as many rows at a time as fit into the tile.
-  template <class Visit> void for_each(const Visit& visit) const {
-    const int64_t fitting = tile_bytes / (n() * static_cast<int64_t>(size_of(q.dtype())));
-    const int64_t height = std::clamp<int64_t>(fitting, 1, m());
-    const Tensor memory({height, n()}, q.dtype(), Device::cuda);
-    for (int64_t row = 0; row < m(); row += height) {
-      Tensor scores = memory.slice(0, std::min(height, m() - row));
-      const Tensor rows = q.slice(row, row + scores.shape()[0]);
-      device_.matmul(rows, false, k, true, {}, scores);
+  // Calls multiply(rows of q, scores) and then visit(row, scores) for all rows, a tile at a time.
+  template <class Multiply, class Visit> void for_each(const Multiply& multiply, const Visit& visit) const {
+    const Tensor memory({height(), n()}, scale.dtype(), Device::cuda);
+    for (int64_t row = 0; row < m(); row += height()) {
+      Tensor scores = memory.slice(0, std::min(height(), m() - row));
+      multiply(q.slice(row, row + scores.shape()[0]), scores);
       visit_wide(q.dtype(), [&]<class C>() { finish<C>(row, scores); });
       visit(row, scores);
     }
   }
 
  private:
-  static Tensor wide(const Tensor& x) { return x.dtype() == DType::bf16 ? x.to(DType::f32) : x; }
-
   template <class C> void finish(int64_t row, Tensor& scores) const {
     C* const z = scores.mutate<C>();
-    map(scores.size(), FromProducts<C>{scale.data<C>(), shift_.data<C>()}, z, static_cast<const C*>(z));
+    if (shift_.defined()) map(scores.size(), PlusShift<C>{shift_.data<C>()}, z, static_cast<const C*>(z));
     if (!excluded_.defined()) return;
     const int64_t per_row = excluded_.shape()[1];
     const int64_t* const columns = excluded_.data<int64_t>() + row * per_row;
     cuda::for_each(scores.shape()[0] * per_row, Exclude<C>{n(), per_row, columns, z});
   }
 
-  Backend& device_;
   const Tensor shift_, excluded_;
 };
 
-// Replaces the scores of a tile by the derivatives with respect to them.
+// Computes the derivatives with respect to the scores of a tile.
 template <class C> class SlopesOf {
  public:
   SlopesOf(ScoreSum kind, const Tiles& tiles, const Tensor& sums, const Tensor& g)
       : kind_(kind),
         tiles_(tiles),
-        sums_(sums.data<double>()),
-        g_(g.data<double>()),
         count_(tiles.m() + (kind == ScoreSum::log_sum_exp_both ? tiles.n() : 0)),
         shifts_(count_),
-        factors_(count_) {
-    for_each(count_, PrepareSlopes<C>{kind != ScoreSum::softplus, sums_, g_, shifts_.data(), factors_.data()});
+        factors_(count_),
+        all_{shifts_.data(), factors_.data(), sums.data<double>(), g.data<double>()} {
+    for_each(count_, PrepareSlopes<C>{kind != ScoreSum::softplus, all_.sums, all_.g, shifts_.data(), factors_.data()});
   }
 
-  void operator()(int64_t row, Tensor& scores) const {
-    const int64_t m = tiles_.m(), n = tiles_.n(), rows = scores.shape()[0];
-    C* const z = scores.mutate<C>();
-    const int64_t* const targets = tiles_.targets.defined() ? tiles_.targets.data<int64_t>() + row : nullptr;
-    const auto run = [&]<ScoreSum k>() {
-      const C *const shifts = shifts_.data(), *const factors = factors_.data();
-      for_each(scores.size(), Slopes<k, C>{n, shifts + row, factors + row, shifts + m, factors + m, z});
+  template <class To> void operator()(int64_t row, const Tensor& scores, const To& to) const {
+    const int64_t m = tiles_.m(), n = tiles_.n();
+    const auto run = [&]<ScoreSum kind>() {
+      for_each_row(scores.shape()[0], n,
+                   Slopes<kind, C, To>{n, tiles_.targets_from(row), all_.from(row), all_.from(m),
+                                       all_.from(count_ + row), scores.data<C>(), to});
     };
     using enum ScoreSum;
-    if (kind_ == softplus) {
-      if (targets) for_each(rows, NegateTargets<C>{n, targets, z});
-      run.template operator()<softplus>();
-      if (targets) for_each(rows, NegateTargets<C>{n, targets, z});
-      return;
+    switch (kind_) {
+      case log_sum_exp: return run.template operator()<log_sum_exp>();
+      case log_sum_exp_both: return run.template operator()<log_sum_exp_both>();
+      case softplus: return run.template operator()<softplus>();
     }
-    const bool both = kind_ == log_sum_exp_both;
-    both ? run.template operator()<log_sum_exp_both>() : run.template operator()<log_sum_exp>();
-    if (targets)
-      for_each(rows, SlopesOfTargets<C>{n, targets, sums_ + row, g_ + row, sums_ + count_ + row, g_ + count_ + row,
-                                        both ? sums_ + m : nullptr, both ? g_ + m : nullptr, z});
   }
 
  private:
   const ScoreSum kind_;
   const Tiles& tiles_;
-  const double *const sums_, *const g_;
   const int64_t count_;  // the number of sums; the scores of targets follow them
   const Scratch<C> shifts_, factors_;
+  const SumsAndSlopes<C> all_;
 };
 
 }  // namespace
 }  // namespace cuda
 
 void CudaBackend::score_sums(ScoreSum kind, const Scores& z, Tensor& sums) {
-  const cuda::Tiles tiles(*this, z);
+  const cuda::Tiles tiles(z);
   const bool both = kind == ScoreSum::log_sum_exp_both;
   const int64_t m = tiles.m(), n = tiles.n(), first_target = m + (both ? n : 0);
   const bool softplus = kind == ScoreSum::softplus;
@@ -205,57 +239,64 @@ void CudaBackend::score_sums(ScoreSum kind, const Scores& z, Tensor& sums) {
   fill(softplus ? 0 : -std::numeric_limits<double>::infinity(), sums);
   fill(0, of_targets);
   if (tiles.empty()) return;
+  const auto multiply = [&](const Tensor& rows, Tensor& scores) {
+    products_of_rows(rows, tiles.k, tiles.factors, scores);
+  };
   cuda::visit_wide(tiles.q.dtype(), [&]<class C>() {
-    const cuda::Columns<C> columns(both ? n : 0);
+    const cuda::Columns<C> columns(tiles.height(), both ? n : 0);
     double* const to = sums.mutate<double>();
-    tiles.for_each([&](int64_t row, Tensor& scores) {
+    tiles.for_each(multiply, [&](int64_t row, const Tensor& scores) {
       const int64_t rows = scores.shape()[0];
-      C* const values = scores.mutate<C>();
-      const int64_t* const targets = tiles.targets.defined() ? tiles.targets.data<int64_t>() + row : nullptr;
-      Tensor of_rows = sums.slice(row, row + rows);
-      if (softplus) {
-        if (targets) cuda::for_each(rows, cuda::NegateTargets<C>{n, targets, values});
-        unary(Unary::Softplus, {}, scores, scores);
-        Tensor narrow({rows}, scores.dtype(), Device::cuda);
-        reduce(Reduction::sum, scores, Along(rows, n, 1), narrow);
-        return cast(narrow, of_rows);
-      }
-      if (both) columns.add(row, rows, values);
-      if (targets) cuda::for_each(rows, cuda::TakeTargets<C>{n, targets, values, to + first_target + row});
-      log_sum_exp_rows(scores, of_rows);
-      if (targets) cuda::for_each(rows, cuda::AddTargets{targets, to + first_target + row, to + row});
+      const auto run = [&]<ScoreSum of>() {
+        cuda::for_each_row(
+            rows, n,
+            cuda::SumRow<of, C>{n, scores.data<C>(), tiles.targets_from(row), to + row, to + first_target + row});
+      };
+      softplus ? run.template operator()<ScoreSum::softplus>() : run.template operator()<ScoreSum::log_sum_exp>();
+      if (both) columns.add(row, rows, scores.data<C>());
     });
     if (both) columns.finish(to + m);
   });
 }
 
+// cuBLAS multiplies values of one type, so the slopes of bf16 rows are two values of bf16 each. The result has 8 bits.
 void CudaBackend::score_gradients(ScoreSum kind, const Scores& z, const Tensor& sums, const Tensor& g,
                                   ScoreGradients& to) {
-  const cuda::Tiles tiles(*this, z);
+  const cuda::Tiles tiles(z);
   const Tensor &q = tiles.q, &k = tiles.k, &scale = tiles.scale;
-  const auto zeros = [&](const Shape& shape) { return Tensor::zeros(shape, q.dtype(), Device::cuda); };
-  Tensor dq = zeros(q.shape()), dk = zeros(k.shape()), dshift = zeros({}), part = zeros({}), term = Tensor::like(dk);
-  const auto walk = [&](const auto& slopes) {
-    tiles.for_each([&](int64_t row, Tensor& scores) {
+  const auto zeros = [&](const Shape& shape) { return Tensor::zeros(shape, scale.dtype(), Device::cuda); };
+  Tensor dq = zeros(q.shape()), dk = zeros(k.shape()), dshift = zeros({}), part = zeros({});
+  const auto multiply = [&](const Tensor& rows, Tensor& scores) { products_of_rows(rows, k, tiles.factors, scores); };
+  const auto add_products = [&](const Tensor& slopes, int64_t row, int64_t end) {
+    Tensor rows = dq.slice(row, end);
+    if (to.q.defined() || to.scale.defined()) add_product(slopes, false, k, rows);
+    if (to.k.defined()) add_product(slopes, true, q.slice(row, end), dk);
+  };
+  const auto walk = [&]<class X>() {
+    using C = Compute<X>;
+    const cuda::SlopesOf<C> slopes_of(kind, tiles, sums, g);
+    tiles.for_each(multiply, [&](int64_t row, Tensor& scores) {
       const int64_t end = row + scores.shape()[0];
-      slopes(row, scores);
-      Tensor rows = dq.slice(row, end);
-      if (to.q.defined() || to.scale.defined()) matmul(scores, false, k, false, {}, rows);
-      if (to.k.defined()) {
-        matmul(scores, true, q.slice(row, end), false, {}, term);
-        accumulate(1, term, dk);
+      if constexpr (!std::is_same_v<X, C>) {
+        Tensor rounded(scores.shape(), DType::bf16, Device::cuda), rest = Tensor::like(rounded);
+        float* const wide = to.shift.defined() ? scores.mutate<float>() : nullptr;
+        slopes_of(row, scores, cuda::InHalves{rounded.mutate<BFloat16>(), rest.mutate<BFloat16>(), wide});
+        add_products(rounded, row, end);
+        add_products(rest, row, end);
+      } else {
+        slopes_of(row, scores, cuda::InPlace<C>{scores.mutate<C>()});
+        add_products(scores, row, end);
       }
-      if (to.shift.defined()) {
-        reduce(Reduction::sum, scores, Along(1, scores.size(), 1), part);
-        accumulate(1, part, dshift);
-      }
+      if (!to.shift.defined()) return;
+      reduce(Reduction::sum, scores, Along(1, scores.size(), 1), part);
+      accumulate(1, part, dshift);
     });
   };
-  if (!tiles.empty()) cuda::visit_wide(q.dtype(), [&]<class C>() { walk(cuda::SlopesOf<C>(kind, tiles, sums, g)); });
+  if (!tiles.empty()) visit_floating(q.dtype(), walk);
   if (to.shift.defined()) cast(dshift, to.shift);
   if (to.scale.defined()) {  // d scale = sum over rows of q (dz k), where dz k is dq before scaling
-    Tensor products = Tensor::like(q);
-    binary(Binary::Multiply, q, dq, products);
+    Tensor products = Tensor::like(dq);
+    binary(Binary::Multiply, q.to(dq.dtype()), dq, products);
     reduce(Reduction::sum, products, Along(1, q.size(), 1), part);
     cast(part, to.scale);
   }

@@ -19,6 +19,7 @@ enum cublasStatus_t {
 };
 enum cublasOperation_t { CUBLAS_OP_N, CUBLAS_OP_T };
 enum cublasMath_t { CUBLAS_DEFAULT_MATH = 0, CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION = 16 };
+enum cublasPointerMode_t { CUBLAS_POINTER_MODE_HOST, CUBLAS_POINTER_MODE_DEVICE };
 enum cublasComputeType_t { CUBLAS_COMPUTE_32F, CUBLAS_COMPUTE_32F_FAST_TF32, CUBLAS_COMPUTE_64F };
 enum cublasGemmAlgo_t { CUBLAS_GEMM_DEFAULT };
 enum cudaDataType_t { CUDA_R_32F, CUDA_R_64F, CUDA_R_16BF };
@@ -26,12 +27,14 @@ enum cudaDataType_t { CUDA_R_32F, CUDA_R_64F, CUDA_R_16BF };
 #define cublasCreate cublasCreate_v2
 #define cublasSetStream cublasSetStream_v2
 #define cublasSetWorkspace cublasSetWorkspace_v2
+#define cublasSetPointerMode cublasSetPointerMode_v2
 
 extern "C" {
 cublasStatus_t cublasCreate(cublasHandle_t* handle);
 cublasStatus_t cublasSetStream(cublasHandle_t handle, cudaStream_t stream);
 cublasStatus_t cublasSetWorkspace(cublasHandle_t handle, void* workspace, size_t bytes);
 cublasStatus_t cublasSetMathMode(cublasHandle_t handle, cublasMath_t mode);
+cublasStatus_t cublasSetPointerMode(cublasHandle_t handle, cublasPointerMode_t mode);
 const char* cublasGetStatusString(cublasStatus_t status);
 cublasStatus_t cublasGemmEx_64(cublasHandle_t handle, cublasOperation_t operation_a, cublasOperation_t operation_b,
                                int64_t m, int64_t n, int64_t k, const void* alpha, const void* a, cudaDataType_t type_a,

@@ -2,6 +2,7 @@
 // Reads a dump, by what its manifest says of it (docs/manifest.md) or its caller.
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "tools/weft/dump/dump_reader.h"
 #include "tools/weft/dump/layouts.h"
@@ -14,10 +15,21 @@ namespace {
 using Json = nlohmann::json;
 
 Json parsed(const std::filesystem::path& file) {
+  std::error_code absent;
+  if (std::filesystem::exists(file) && !std::filesystem::is_regular_file(file, absent))
+    throw MalformedInput(file.string() + ": not a file");
   std::ifstream in(file);
   if (!in) throw MissingInput(file.string() + ": there is no such file; docs/manifest.md says what it holds");
+  std::vector<std::set<std::string>> names;  // in the objects around
+  const auto once = [&](int, Json::parse_event_t event, const Json& value) {
+    if (event == Json::parse_event_t::object_start) names.emplace_back();
+    if (event == Json::parse_event_t::object_end) names.pop_back();
+    if (event == Json::parse_event_t::key && !names.back().insert(value.get<std::string>()).second)
+      throw MalformedInput(file.string() + ": \"" + value.get<std::string>() + "\" comes twice in an object");
+    return true;
+  };
   try {
-    return Json::parse(in);
+    return Json::parse(in, once);
   } catch (const Json::exception& error) {
     throw MalformedInput(file.string() + ": " + error.what());
   }
@@ -34,6 +46,8 @@ std::vector<std::filesystem::path> files_in(const Json& manifest, const std::fil
     for (const Json& each : manifest.at("files")) {
       const auto name = each.get<std::string>();
       require(name.find('\0') == std::string::npos, "a name in \"files\" has a zero byte");
+      const auto inside = std::filesystem::weakly_canonical(folder / name).lexically_relative(canonical(folder));
+      require(!inside.empty() && *inside.begin() != "..", "\"files\": ", name, " is not in the folder of the manifest");
       files.push_back(folder / name);
     }
     return files;

@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/weft/verdict/certificate.h"
 
+#include <sha2.h>
+
 #include <algorithm>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "tools/weft/verdict/print.h"
-#include "weft/data/files/checksum.h"
 #include "weft/data/files/input_file.h"
 
 namespace weft::verify {
 namespace {
 
-std::string hash_of(const InputFile& file) {
-  Checksum sum;
-  std::vector<std::byte> piece(size_t{1} << 20);  // whole stripes
+std::string sha256_of(const InputFile& file) {
+  SHA2_CTX hash;
+  SHA256Init(&hash);
+  std::vector<uint8_t> piece(size_t{1} << 20);
   for (uint64_t at = 0; at < file.bytes(); at += piece.size()) {
     const size_t bytes = std::min<uint64_t>(piece.size(), file.bytes() - at);
     file.read(at, piece.data(), bytes);
-    sum.add(piece.data(), bytes);
+    SHA256Update(&hash, piece.data(), bytes);
   }
-  char digits[20];
-  std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(sum.value()));
-  return digits;
+  char digits[SHA256_DIGEST_STRING_LENGTH];
+  return SHA256End(&hash, digits);
 }
 
 std::string escaped(const std::string& text) {
@@ -52,12 +52,12 @@ Certificate certificate_of(const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> files = dump.files;
   files.insert(files.begin(), folder / "manifest.json");
 
-  nlohmann::ordered_json json = {{"weft_certificate", 1}, {"made_by", versions()}};
+  nlohmann::ordered_json json = {{"weft_certificate", 2}, {"made_by", versions()}};
   std::string rows;
   for (const std::filesystem::path& path : files) {
     const InputFile file(path);
-    const std::string name = path.lexically_relative(folder).generic_string(), hash = hash_of(file);
-    json["files"].push_back({{"name", name}, {"bytes", file.bytes()}, {"xxh64", hash}});
+    const std::string name = path.lexically_relative(folder).generic_string(), hash = sha256_of(file);
+    json["files"].push_back({{"name", name}, {"bytes", file.bytes()}, {"sha256", hash}});
     rows += "<tr><td>" + escaped(name) + "<td>" + std::to_string(file.bytes()) + "<td><code>" + hash + "</code>\n";
   }
   json.update(nlohmann::ordered_json::parse(json_of(all, dump)));
@@ -70,7 +70,7 @@ Certificate certificate_of(const std::filesystem::path& folder) {
       "<h1>Distributed gradients: " +
       name(outcome) + "</h1>\n<p>" + versions() + "</p>\n<h2>Verdict</h2>\n<pre>" + escaped(text_of(all, dump)) +
       "</pre>\n<h2>What this dump could not tell</h2>\n<pre>" + escaped(power_of(all, dump)) +
-      "</pre>\n<h2>Files</h2>\n<table>\n<tr><th align='left'>name<th align='left'>bytes<th align='left'>XXH64\n" +
+      "</pre>\n<h2>Files</h2>\n<table>\n<tr><th align='left'>name<th align='left'>bytes<th align='left'>SHA-256\n" +
       rows + "</table>\n</html>\n";
   return {outcome, json.dump(2) + "\n", page};
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What can be shown to others of a dump: its verdict, what it could not have told, and of which files, by their hashes.
-// The same dump gives the same bytes.
+// What can be shown to others of a dump: its verdict, what it could not have told, and of which files, by their
+// SHA-256. The same dump gives the same bytes.
 #include <filesystem>
 
 #include "tools/weft/verdict/verdict.h"

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The standard output of a program that does not wait for it. A terminal that Ctrl-S has stopped and a pipe that nobody
+// reads take nothing: what they do not take is kept, and written at a later call or at the end.
+#include <mutex>
+#include <string>
+
+#include "weft/data/files/descriptor.h"
+
+namespace weft {
+
+class Output {
+ public:
+  explicit Output(int file);
+  Output(const Output&) = delete;
+  ~Output();  // waits until everything is taken
+
+  void write(const std::string& text);
+  void show(const std::string& line);  // which a later one replaces: it is left out while others are kept
+  int file() const { return file_; }
+  int error() const { return error_; }  // of the system, if it has refused anything
+
+ private:
+  bool send();  // whether everything is taken
+
+  std::mutex mutex_;  // ranks may be threads
+  const int file_;
+  const Descriptor own_;  // the same terminal or pipe, opened so that a write never waits
+  std::string kept_;
+  int error_ = 0;
+};
+
+}  // namespace weft

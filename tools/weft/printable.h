@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Shows what a stream prints without control characters, which could move a terminal's cursor, rewrite a verdict or the
+// title: names in a dump are other people's. Ends of lines stay, as long as this object lives.
+#include <ostream>
+#include <streambuf>
+#include <utility>
+
+namespace weft {
+
+class Printable : public std::streambuf {
+ public:
+  explicit Printable(std::ostream& stream) : stream_(stream), to_(stream.rdbuf(this)) {}
+  ~Printable() override { stream_.rdbuf(to_); }
+
+ private:
+  int_type overflow(int_type c) override {
+    if (c == traits_type::eof()) return traits_type::not_eof(c);
+    // Beyond ASCII a control character is 0xc2 and a byte below 0xa0, so the first waits for the second.
+    const bool after_lead = std::exchange(lead_, c == 0xc2);
+    if (after_lead && c >= 0x80 && c < 0xa0) return to_->sputc('?');
+    if (after_lead) to_->sputc('\xc2');
+    if (lead_) return c;
+    const bool harmless = c == '\n' || c == '\t' || (c >= 0x20 && c != 0x7f);
+    return to_->sputc(harmless ? traits_type::to_char_type(c) : '?');
+  }
+  int sync() override { return to_->pubsync(); }
+
+  std::ostream& stream_;
+  std::streambuf* const to_;
+  bool lead_ = false;
+};
+
+}  // namespace weft
