@@ -285,7 +285,7 @@ with tempfile.TemporaryDirectory() as name:
     for wrong in ("../clip again/" + files[0], str(folder / "clip" / ".." / "clip again" / files[0]), "link.safetensors"):
         manifest.write_text(right.replace(files[0], wrong, 1))
         run = weft("verify", folder / "clip")
-        check(f"{wrong} is not read", run.returncode == 65 and "is not in the folder of the manifest" in run.stderr, run)
+        check(f"{wrong} is not read", run.returncode == 65 and "is not in the manifest's folder" in run.stderr, run)
     manifest.write_text(right.replace("{", '{"reducer": "sum", "reducer": "mean", ', 1))
     run = weft("verify", folder / "clip")
     check("a name that comes twice", run.returncode == 65 and '"reducer" comes twice in an object' in run.stderr, run)

@@ -40,20 +40,24 @@ Reducer reducer_named(const std::string& name) {
   return name == "mean" ? Reducer::mean : Reducer::sum;
 }
 
+// What a name leads to, also by a link, is in the folder: a certificate is of a folder.
+std::filesystem::path inside(const std::filesystem::path& folder, const std::string& name) {
+  require(name.find('\0') == std::string::npos, "a name in \"files\" has a zero byte");
+  std::error_code nowhere;
+  const auto from_folder = weakly_canonical(folder / name, nowhere).lexically_relative(canonical(folder, nowhere));
+  require(!nowhere && !from_folder.empty() && *from_folder.begin() != "..", name, " is not in the manifest's folder");
+  return folder / name;
+}
+
 std::vector<std::filesystem::path> files_in(const Json& manifest, const std::filesystem::path& folder) {
+  std::vector<std::string> names;
+  const auto of_rank = [](size_t r) { return "rank" + std::to_string(r) + ".safetensors"; };
+  if (manifest.contains("files"))
+    names = manifest.at("files").get<std::vector<std::string>>();
+  else
+    while (std::filesystem::exists(folder / of_rank(names.size()))) names.push_back(of_rank(names.size()));
   std::vector<std::filesystem::path> files;
-  if (manifest.contains("files")) {
-    for (const Json& each : manifest.at("files")) {
-      const auto name = each.get<std::string>();
-      require(name.find('\0') == std::string::npos, "a name in \"files\" has a zero byte");
-      const auto inside = std::filesystem::weakly_canonical(folder / name).lexically_relative(canonical(folder));
-      require(!inside.empty() && *inside.begin() != "..", "\"files\": ", name, " is not in the folder of the manifest");
-      files.push_back(folder / name);
-    }
-    return files;
-  }
-  const auto of_rank = [&](size_t r) { return folder / ("rank" + std::to_string(r) + ".safetensors"); };
-  while (std::filesystem::exists(of_rank(files.size()))) files.push_back(of_rank(files.size()));
+  for (const std::string& name : names) files.push_back(inside(folder, name));
   return files;
 }
 
