@@ -231,12 +231,12 @@ TEST_CASE("ranks as threads work within a small address space") {
 
 TEST_CASE("an error about insufficient memory states the size that was requested") {
   CHECK(of_a_process([] {
-          const size_t most = limit_address_space(1024 * mebibyte);
+          const size_t more = limit_address_space(1024 * mebibyte) / 4;  // than the eighth that a job takes
           const auto job = Job::create(Memory::of_this_process(size_t{64} << 30), 1, default_deadline());
           try {
-            job->allocate(most);
+            job->allocate(more);
           } catch (const Fault& fault) {
-            const std::string what = std::to_string(most / 1024) + " KiB do not fit into the ";
+            const std::string what = std::to_string(more / 1024) + " KiB do not fit into the ";
             return std::string(fault.what()).find(what) != std::string::npos ? fault.exit_code : 1;
           }
           return 2;
