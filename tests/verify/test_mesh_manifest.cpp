@@ -57,6 +57,21 @@ TEST_CASE("a name of a local gradient may end in its micro-batch, and in the use
   CHECK(read("local/w@head/3") == expected("w", 3, "head"));
 }
 
+TEST_CASE("a local gradient that a manifest names is of the first micro-batch unless it says another") {
+  const ScratchFolder folder;
+  const auto pair = [](double a, double b) { return Tensor::from({2}, {a, b}, DType::f64); };
+  for (const int r : {0, 1}) {
+    const std::vector<NamedTensor> tensors = {{"mine", r == 0 ? pair(1, 20) : pair(300, 4000)},
+                                              {"all", pair(301, 4020)}};
+    write_safetensors(folder / ("rank" + std::to_string(r) + ".safetensors"), tensors, {});
+  }
+  std::ofstream(folder / "manifest.json") << R"({"weft_manifest": 1, "reducer": "sum", "tensors": {
+      "mine": {"role": "local_gradient", "of": "w"}, "all": {"role": "reduced_gradient", "of": "w"}}})";
+  const verify::Dump dump = verify::read_dump(folder.path);
+  REQUIRE(dump.parameters.size() == 1);
+  CHECK(verify::overall(verify::verdicts(dump)) == verify::Outcome::correct);
+}
+
 TEST_CASE("a folder of a job on a mesh gets the verdict of what was written") {
   const ScratchFolder scratch;
   const Layout norm = layout_of(mesh, "Partial(avg) Partial()"), column = layout_of(mesh, "Partial(avg) Shard(1)"),

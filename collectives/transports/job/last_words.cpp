@@ -77,14 +77,14 @@ void add_last_call(Words& words, const Job& job, int r) {
   }
 }
 
-// Finds the job of this thread, and its rank. If the thread is no rank and `other_threads` is set, finds those of the
-// process.
-std::pair<const RegisteredJob*, int> find_this_rank(bool other_threads) {
+// Finds the job of this thread, and its rank. If the thread is no rank, finds those of the process, unless its ranks
+// are threads.
+std::pair<const RegisteredJob*, int> find_this_rank() {
   const int process = getpid(), this_thread = static_cast<int>(syscall(SYS_gettid));
   for (const int thread : {this_thread, 0}) {
     for (const RegisteredJob& each : registered_jobs) {
       const Job* job = each.job;
-      if (!job || (thread == 0 && (!other_threads || each.ranks == LastWords::Ranks::threads))) continue;
+      if (!job || (thread == 0 && each.ranks == LastWords::Ranks::threads)) continue;
       for (int r = 0; r < job->ranks(); ++r)
         if (job->is_rank(r, process, thread)) return {&each, r};
     }
@@ -95,7 +95,7 @@ std::pair<const RegisteredJob*, int> find_this_rank(bool other_threads) {
 void on_crash(int signal, siginfo_t* info, void*) {
   const auto crash =
       std::find_if(crashes.begin(), crashes.end(), [&](const Crash& each) { return each.signal == signal; });
-  if (const auto [found, r] = find_this_rank(true); found) {
+  if (const auto [found, r] = find_this_rank(); found) {
     const Job& job = *found->job;
     Words words;
     words << "weft: " << (found->ranks == LastWords::Ranks::processes_of_threads ? "process " : "rank ")
@@ -109,7 +109,7 @@ void on_crash(int signal, siginfo_t* info, void*) {
 }
 
 void on_exit_of_thread() {
-  const auto [found, r] = find_this_rank(false);
+  const auto [found, r] = find_this_rank();
   if (!found || found->ranks != LastWords::Ranks::threads) return;
   const Job& job = *found->job;
   Words words;
