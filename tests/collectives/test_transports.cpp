@@ -223,7 +223,8 @@ TEST_CASE("two ranks that both receive first are reported as a deadlock") {
     std::vector<std::byte> bytes(4);
     group.receive(checks::call(Verb::receive), {1 - group.rank()}, bytes);
   });
-  CHECK_THAT(said, Contains("87") && Contains("rank 0 waits for rank 1") && Contains("receive from rank 1"));
+  CHECK_THAT(said,
+             Contains("87") && Contains("rank 0 waits for rank 1 in call 1 of") && Contains("receive from rank 1"));
 }
 
 TEST_CASE("a message with another shape, or with no receiver, is a mismatch") {
