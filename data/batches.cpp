@@ -7,6 +7,7 @@
 #include <sstream>
 #include <utility>
 
+#include "weft/data/files/input_file.h"  // MalformedInput
 #include "weft/data/files/json_text.h"
 
 namespace weft {
@@ -75,8 +76,10 @@ void Batches::seek(const std::string& position) {
   std::getline(words, others);
   // Writes the position again to compare, because streams read -1 as a large number and skip leading zeros and spaces.
   const bool as_written = position == position_in(others, number, drawn);
-  require(as_written && drawn >= 0 && drawn <= epoch_.steps(), "batches: ", excerpt(position), " is no position");
-  require(others == description(), "batches: the position is one in ", others, ", not in ", description());
+  if (!as_written || drawn < 0 || drawn > epoch_.steps())
+    throw MalformedInput("batches: " + excerpt(position) + " is no position");
+  if (others != description())
+    throw MalformedInput("batches: the position is one in " + others + ", not in " + description());
   epoch_ = Epoch(samples_, batch_size_, seed_, number);
   number_ = number;
   drawn_ = drawn;

@@ -33,7 +33,7 @@ class Batches {
 
   // The position in words, for a checkpoint: "epoch 2 batch 17 of 60000 samples, 128 at a time, seed 1".
   std::string position() const;
-  void seek(const std::string& position);  // Error if the samples, batch size or seed differ
+  void seek(const std::string& position);  // MalformedInput if it is none, or of other data
 
  private:
   std::string description() const;

@@ -203,14 +203,14 @@ def check_streams(folder):
     """Nothing that a terminal or a pipe does stops a run or gets into its files."""
     out = folder / "stopped terminal"
     user, program = pty.openpty()
-    job = subprocess.Popen(command_of("--timeout", "3", "--pause", "10", ranks=2, out=out), stdin=program, stdout=program, stderr=program)
+    job = subprocess.Popen(command_of("--timeout", "5", "--pause", "10", ranks=2, out=out), stdin=program, stdout=program, stderr=program)
     os.read(user, 1)  # it has begun
     os.write(user, b"\x13")  # Ctrl-S
     deadline = time.monotonic() + 30
     while not (out / "report.html").exists() and time.monotonic() < deadline and job.poll() is None:
         time.sleep(0.05)
     check("a run ends behind a terminal that Ctrl-S has stopped", (out / "report.html").exists())
-    time.sleep(3.5)  # the other rank does not wait for the terminal, either
+    time.sleep(5.5)  # the other rank does not wait for the terminal, either
     os.write(user, b"\x11")
     code = job.wait(timeout=30)
     said = os.read(user, 1 << 16)
@@ -220,7 +220,7 @@ def check_streams(folder):
     reading, writing = os.pipe()
     os.write(writing, b"x" * fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096))
     out = folder / "full pipe"
-    job = subprocess.Popen(command_of("--timeout", "3", ranks=2, out=out), stdout=writing, stderr=subprocess.PIPE, text=True)
+    job = subprocess.Popen(command_of("--timeout", "5", ranks=2, out=out), stdout=writing, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 30
     while not (out / "report.html").exists() and time.monotonic() < deadline and job.poll() is None:
         time.sleep(0.05)

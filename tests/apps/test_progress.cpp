@@ -146,11 +146,19 @@ TEST_CASE("a pipe that nobody reads is not waited for, and what it does not take
   CHECK(count(all, line) == 500);
 }
 
-TEST_CASE("what the system refuses to print is told") {
+TEST_CASE("what the system refuses to print is told, unless the terminal is gone") {
   const Descriptor full(open("/dev/full", O_WRONLY));
   Output output(full.number());
   output.write("a note\n");
   CHECK(output.error() == ENOSPC);
+
+  int user = -1, program = -1;
+  REQUIRE(openpty(&user, &program, nullptr, nullptr, nullptr) == 0);
+  Output closed(program);
+  close(user);
+  closed.write("a note\n");
+  CHECK(closed.error() == 0);
+  close(program);
 }
 
 TEST_CASE("text is wrapped and aligned to its last column, and long words stay whole") {

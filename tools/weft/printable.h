@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Shows what a stream prints without control characters, which could move a terminal's cursor, rewrite a verdict or the
-// title: names in a dump are other people's. Ends of lines stay, as long as this object lives.
+// As long as it lives, a stream prints "?" for each control character but tabs and ends of lines. Names in a dump are
+// other people's, and a control character in one could move a terminal's cursor and rewrite a verdict.
 #include <ostream>
 #include <streambuf>
 #include <utility>

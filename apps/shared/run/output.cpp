@@ -11,8 +11,6 @@
 namespace weft {
 namespace {
 
-constexpr size_t most_kept = size_t{1} << 20;  // more is left out: some hours of lines
-
 // O_NONBLOCK belongs to what was opened, which the shell and other programs share, so it is opened once more.
 int open_without_waiting(int file) {
   struct stat about {};
@@ -41,7 +39,8 @@ bool Output::send() {
     const ssize_t count = ::write(file, kept_.data() + taken, kept_.size() - taken);
     if (count < 0 && errno == EAGAIN) break;
     if (count < 0 && errno != EINTR) {
-      error_ = errno;
+      const bool terminal_is_gone = own_ && errno == EIO;  // its user has closed it, and nothing is wrong
+      if (!terminal_is_gone) error_ = errno;
       taken = kept_.size();
     }
     taken += static_cast<size_t>(std::max<ssize_t>(count, 0));
@@ -52,7 +51,7 @@ bool Output::send() {
 
 void Output::write(const std::string& text) {
   const std::lock_guard lock(mutex_);
-  if (kept_.size() + text.size() <= most_kept) kept_ += text;
+  kept_ += text;
   send();
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The standard output of a program that does not wait for it. A terminal that Ctrl-S has stopped and a pipe that nobody
-// reads take nothing: what they do not take is kept, and written at a later call or at the end.
+// The standard output of a program that does not wait for it. A terminal that Ctrl-S has stopped takes nothing, nor
+// does a pipe that nobody reads. The lines are kept, and written by a later call or at the end.
 #include <mutex>
 #include <string>
 
@@ -16,7 +16,7 @@ class Output {
   ~Output();  // waits until everything is taken
 
   void write(const std::string& text);
-  void show(const std::string& line);  // which a later one replaces: it is left out while others are kept
+  void show(const std::string& line);  // left out while others are kept, since a later one would replace it
   int file() const { return file_; }
   int error() const { return error_; }  // of the system, if it has refused anything
 

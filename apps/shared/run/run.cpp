@@ -119,11 +119,7 @@ void Run::begin(TrainingState& state) {
   });
   if (!saved.empty()) {
     step_ = saved_step_ = first_step_ = std::stoll(saved.at("step"));
-    try {
-      batches_.seek(saved.at("data"));
-    } catch (const Error& error) {
-      throw MalformedInput(std::string("the checkpoint's place in the data: ") + error.what());
-    }
+    batches_.seek(saved.at("data"));
   }
   began_ = std::chrono::steady_clock::now();
   traffic_before_ = rank_.traffic;
@@ -134,10 +130,6 @@ void Run::open_folder(const Latest& latest) {
   std::error_code absent;
   const bool of_this_run = latest.file && std::filesystem::equivalent(latest.file->path().parent_path(),
                                                                       RunFolder::checkpoints(options_.out), absent);
-  if (of_this_run)
-    if (const int64_t last = latest_checkpoint(RunFolder::checkpoints(options_.out)).step; last > latest.step)
-      throw WrongOption("--resume " + options_.resume + ": " + options_.out + " has gone on to step " + grouped(last) +
-                        "; give another --out to go on from step " + grouped(latest.step));
   const auto changes = latest.file ? changes_since(latest.file->path(), config_) : std::vector<std::string>();
   if (of_this_run) sessions_ = sessions_up_to(latest.step, rank_.folder->path() / "sessions.json");
   rank_.folder->begin(config_, metric_names(plan_.charts), of_this_run ? latest.step : 0);

@@ -14,6 +14,7 @@
 #include "apps/shared/launch/config_text.h"
 #include "apps/shared/launch/options.h"
 #include "apps/shared/run/file_text.h"
+#include "apps/shared/run/words.h"
 #include "weft/data/files/durable_file.h"
 #include "weft/data/idx.h"  // MissingInput
 
@@ -123,9 +124,15 @@ Latest checkpoint_to_resume(const std::string& resume, const fs::path& run) {
     if (!latest.file) throw MissingInput(resume + ": no sound checkpoint is in it");
     return latest;
   }
-  Latest latest{open_checkpoint(resume), 0, {}};
-  latest.step = step_in(*latest.file);
-  return latest;
+  Latest chosen{open_checkpoint(resume), 0, {}};
+  chosen.step = step_in(*chosen.file);
+  std::error_code absent;
+  const fs::path here = RunFolder::checkpoints(run);
+  const bool of_this_run = fs::equivalent(chosen.file->path().parent_path(), here, absent);
+  if (const int64_t last = of_this_run ? latest_checkpoint(here).step : 0; last > chosen.step)
+    throw WrongOption("--resume " + resume + ": " + run.string() + " has gone on to step " + grouped(last) +
+                      "; give another --out to go on from step " + grouped(chosen.step));
+  return chosen;
 }
 
 std::vector<std::string> changes_since(const fs::path& checkpoint, const std::string& config) {

@@ -63,10 +63,12 @@ Certificate certificate_of(const std::filesystem::path& folder) {
   json.update(nlohmann::ordered_json::parse(json_of(all, dump)));
 
   const std::string page =
-      "<!doctype html>\n<html lang='en'>\n<meta charset='utf-8'>\n<title>Distributed gradients: " +
+      "<!doctype html>\n<html lang='en'>\n<meta charset='utf-8'>\n"
+      "<meta name='viewport' content='width=device-width'>\n<title>Distributed gradients: " +
       std::string(name(outcome)) +
-      "</title>\n<style>body { font: 16px/1.5 sans-serif; max-width: 75em; margin: 2em auto; padding: 0 1em }\n"
-      "pre { overflow-x: auto; background: #f4f4f4; padding: 1em } td { padding-right: 2em }</style>\n"
+      "</title>\n<style>:root { color-scheme: light dark } code { overflow-wrap: anywhere }\n"
+      "body { font: 16px/1.5 sans-serif; max-width: 75em; margin: 2em auto; padding: 0 1em }\n"
+      "pre { overflow-x: auto; background: #8882; padding: 1em } td { padding-right: 2em }</style>\n"
       "<h1>Distributed gradients: " +
       name(outcome) + "</h1>\n<p>" + versions() + "</p>\n<h2>Verdict</h2>\n<pre>" + escaped(text_of(all, dump)) +
       "</pre>\n<h2>What this dump could not tell</h2>\n<pre>" + escaped(power_of(all, dump)) +

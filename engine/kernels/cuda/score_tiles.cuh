@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What is done with a tile of scores: sums of rows, and slopes in place of the scores. exp_sums.cuh sums columns.
+#include "weft/engine/kernels/cuda/exp_sums.cuh"
+#include "weft/engine/kernels/log_sums.h"
+#include "weft/engine/kernels/scalar_ops.h"
+
+namespace weft::cuda {
+
+template <class C> struct PlusShift {
+  const C* shift;
+  __device__ C operator()(C score) const { return score + *shift; }
+};
+
+template <class C> struct Exclude {
+  int64_t n, per_row;
+  const int64_t* columns;
+  C* z;
+  WEFT_HD void operator()(int64_t i) const {
+    if (columns[i] >= 0) z[i / per_row * n + columns[i]] = -infinity<C>();
+  }
+};
+
+// The sum of a row's scores, without that of its target, which is added last, in f64; see
+// engine/kernels/cpu/scores/score_kernels.h.
+template <ScoreSum kind, class C> struct SumRow {
+  int64_t n;
+  const C* z;
+  const int64_t* targets;            // or null
+  double *sums, *scores_of_targets;  // of the tile's rows
+  template <class Team> __device__ void operator()(Team team, int64_t row) const {
+    const int64_t target = targets ? targets[row] : -1;
+    const C* const own = z + row * n;
+    if constexpr (kind == ScoreSum::softplus) {
+      double sum = 0;
+      const auto add = [&](int64_t j, C score) { sum += double(Softplus().f(j == target ? -score : score)); };
+      for_each_value(team, n, add, own);
+      sum = team.reduce(sum, Add{});
+      if (team.lane() == 0) sums[row] = sum;
+    } else {
+      auto sum = ExpSum<C>::empty();
+      const auto add = [&](int64_t j, C score) { sum.add(j == target ? -infinity<C>() : score); };
+      for_each_value(team, n, add, own);
+      sum = team.reduce(sum, Added{});
+      if (team.lane() != 0) return;
+      sums[row] = sum.log();
+      if (target < 0) return;
+      scores_of_targets[row] = double(own[target]);
+      sums[row] = log_add_exp(sums[row], scores_of_targets[row]);
+    }
+  }
+};
+
+// The derivatives with respect to the scores of a tile, in place.
+template <class C> struct PrepareSlopes {
+  bool shifted;
+  const double *sums, *g;
+  C *shifts, *factors;
+  WEFT_HD void operator()(int64_t i) const {
+    const auto [shift, factor] = shifted_slope<C>(g[i], shifted ? sums[i] : 0);
+    shifts[i] = shift;
+    factors[i] = factor;
+  }
+};
+// Of all rows, or from one on.
+template <class C> struct SumsAndSlopes {
+  const C *shifts, *factors;
+  const double *sums, *g;
+  SumsAndSlopes from(int64_t i) const { return {shifts + i, factors + i, sums + i, g + i}; }
+};
+template <ScoreSum kind, class C, class To> struct Slopes {
+  static constexpr int N = pack_of<C>;
+  static constexpr bool both = kind == ScoreSum::log_sum_exp_both;
+  int64_t n;
+  const int64_t* targets;  // of the tile's rows, or null
+  SumsAndSlopes<C> rows, columns, of_targets;
+  const C* z;
+  To to;
+
+  template <class Team> __device__ void operator()(Team team, int64_t row) const {
+    const int64_t target = targets ? targets[row] : -1;
+    const C shift = rows.shifts[row], factor = rows.factors[row];
+    for (int64_t j = team.lane() * N; j < n; j += Team::size * N) {
+      const int64_t at = row * n + j, count = n - j;
+      Pack<C, N> values = load<N>(z + at, count), column_shifts = {}, column_factors = {};
+      if constexpr (both) {
+        column_shifts = load<N>(columns.shifts + j, count);
+        column_factors = load<N>(columns.factors + j, count);
+      }
+#pragma unroll
+      for (int k = 0; k < N; ++k) {
+        const C value = values.at[k];
+        C slope = factor * (kind == ScoreSum::softplus ? Sigmoid::of(value) : maths::exp(value - shift));
+        if constexpr (both) slope += column_factors.at[k] * maths::exp(value - column_shifts.at[k]);
+        values.at[k] = j + k == target ? of_target(row, target, value) : slope;
+      }
+      to.store(values, at, count);
+    }
+  }
+
+ private:
+  __device__ C of_target(int64_t row, int64_t j, C value) const {
+    if constexpr (kind == ScoreSum::softplus) return -(rows.factors[row] * Sigmoid::of(-value));
+    const double score = of_targets.sums[row];  // nearly zero if the target is nearly the whole sum:
+    double slope = slope_of_sum(rows.g[row], rows.sums[row], score) + of_targets.g[row];
+    if constexpr (both) slope += slope_of_sum(columns.g[j], columns.sums[j], score);
+    return C(slope);
+  }
+};
+
+// Where slopes go: in place of the scores, or as two values of bf16, which together have 16 bits.
+template <class C> struct InPlace {
+  C* z;
+  template <int N> __device__ void store(const Pack<C, N>& slopes, int64_t at, int64_t count) const {
+    cuda::store(slopes, z + at, count);
+  }
+};
+struct InHalves {
+  BFloat16 *rounded, *rest;
+  float* z;  // or null
+  template <int N> __device__ void store(const Pack<float, N>& slopes, int64_t at, int64_t count) const {
+    Pack<BFloat16, N> high, low;
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      high.at[k] = BFloat16(slopes.at[k]);
+      low.at[k] = BFloat16(slopes.at[k] - float(high.at[k]));
+    }
+    cuda::store(high, rounded + at, count);
+    cuda::store(low, rest + at, count);
+    if (z) cuda::store(slopes, z + at, count);
+  }
+};
+
+}  // namespace weft::cuda
