@@ -62,19 +62,6 @@ std::string in_bytes(double bytes) {
   return text(static_cast<int64_t>(bytes)) + units[unit];
 }
 
-template <class Add> void add_halves(const MessageSchedule& schedule, const Add& add) {
-  double half = schedule.bytes;
-  const auto swap = [&](const char* what, int distance) {
-    add(what, [&](int from, int to) { return (from ^ distance) == to ? half : 0; });
-  };
-  const int n = static_cast<int>(schedule.ranks);
-  for (int distance = 1; distance < n; distance *= 2)
-    half /= 2, swap("ranks swap half of what they have, and add", distance);
-  if (schedule.movement != Movement::sum) return;
-  for (int distance = n / 2; distance > 0; distance /= 2, half *= 2)
-    swap("ranks swap the sums that they have", distance);
-}
-
 }  // namespace
 
 MessageSchedule message_schedule(Movement movement, double bytes, int64_t ranks, const Link& link) {
@@ -96,40 +83,6 @@ MessageCost MessageSchedule::cost(const Link& link) const {
   if (movement == Movement::values) return cost_of_copies(link, bytes, 2);
   const bool whole = movement == Movement::copies || movement == Movement::sums;
   return whole ? cost_of_copies(link, bytes, ranks) : cost_of_slices(link, bytes, ranks);
-}
-
-std::vector<MessageSchedule::Step> MessageSchedule::steps(FunctionRef<double(int, int)> reads) const {
-  const int n = static_cast<int>(ranks);
-  std::vector<Step> steps;
-  // A step in which each sender gives each other rank so many bytes.
-  const auto add = [&](const char* what, const auto& bytes_of) {
-    Step& step = steps.emplace_back(Step{what, {}});
-    for (int from = 0; from < n; ++from)
-      for (int to = 0; to < n; ++to)
-        if (const double sent = from == to ? 0 : bytes_of(from, to); sent > 0)
-          step.messages.push_back({from, to, sent});
-  };
-  std::vector<char> is_read(static_cast<size_t>(n)), reads_any(is_read);
-  for (size_t reader = 0; reader < is_read.size(); ++reader)
-    for (size_t source = 0; source < is_read.size(); ++source)
-      if (reads(static_cast<int>(reader), static_cast<int>(source)) > 0) reads_any[reader] = is_read[source] = true;
-  const auto at = [](const std::vector<char>& of, int rank) { return of[static_cast<size_t>(rank)] != 0; };
-  const double slice = bytes / static_cast<double>(ranks);
-  if (way == Way::by_mpi) {
-    add("MPI gathers the tensors of all ranks", [&](int from, int to) { return reads(to, from); });
-  } else if (way == Way::directly) {
-    add("every rank sends each other what that one reads", [&](int from, int to) { return reads(to, from); });
-  } else if (way == Way::in_slices && movement == Movement::copies) {
-    add("the root sends every rank a slice", [&](int from, int) { return at(is_read, from) ? slice : 0; });
-    add("every rank sends its slice to the others", [&](int, int to) { return at(is_read, to) ? 0 : slice; });
-  } else if (way == Way::in_slices) {
-    add("rank r gets the r-th slice of all tensors, and adds",
-        [&](int from, int) { return at(is_read, from) ? slice : 0; });
-    add("rank r sends its sum to all who read it", [&](int, int to) { return at(reads_any, to) ? slice : 0; });
-  } else if (way == Way::in_halves) {
-    add_halves(*this, add);
-  }
-  return steps;
 }
 
 std::string choices_on(const Link& link, int64_t ranks) {

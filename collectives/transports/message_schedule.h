@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // How the data of a collective move by messages. It is chosen once, from what moves, how many bytes and ranks there
-// are, and the link; all ranks of a group know the same link, so they choose alike. MpiGroup carries it out, `weft
-// plan` computes what it takes, and `weft schedule` prints it.
-#include <vector>
-
+// are, and the link; all ranks of a group know the same link, so they choose alike. Each then makes a list of what it
+// does (message_steps.h), and `weft plan` computes what that takes.
 #include "weft/collectives/call.h"
 #include "weft/collectives/transport.h"
 #include "weft/collectives/transports/message_cost.h"
@@ -30,18 +28,6 @@ struct MessageSchedule {
   int64_t ranks;
 
   MessageCost cost(const Link& link) const;
-
-  // Who sends what to whom after the calls, if a rank reads so many bytes of a source. All messages of a step are on
-  // their way at a time, and what they bring is complete before the next step begins.
-  struct Message {
-    int from, to;
-    double bytes;
-  };
-  struct Step {
-    std::string what;
-    std::vector<Message> messages;
-  };
-  std::vector<Step> steps(FunctionRef<double(int reader, int source)> reads) const;
 };
 MessageSchedule message_schedule(Movement movement, double bytes, int64_t ranks, const Link& link);
 

@@ -47,18 +47,6 @@ TEST_CASE("what is chosen takes least time, for any number of ranks and bytes") 
       }
 }
 
-TEST_CASE("a sum in slices goes from each rank to each other twice, however short the slices are") {
-  constexpr int ranks = 100;
-  const MessageSchedule schedule = message_schedule(Movement::sum, ranks, ranks, Link());
-  REQUIRE(schedule.way == Way::in_slices);
-  const auto steps = schedule.steps([](int, int) { return double{ranks}; });
-  REQUIRE(steps.size() == 2);
-  for (const MessageSchedule::Step& step : steps) {
-    CHECK(step.messages.size() == ranks * (ranks - 1));
-    for (const auto& [from, to, bytes] : step.messages) CHECK((from != to && bytes == 1));
-  }
-}
-
 TEST_CASE("a part is what a link carries in a round trip and half a millisecond, within limits") {
   CHECK(bytes_of_part({50e-6, 2.5e8}, 4) == 150000 / 64 * 64);
   CHECK(bytes_of_part({5e-6, 1.25e8}, 4) == 1 << 16);

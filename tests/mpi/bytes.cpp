@@ -14,7 +14,7 @@
 #include "weft/collectives/cases/case_rows.h"
 #include "weft/collectives/communicator.h"
 #include "weft/collectives/run_ranks.h"
-#include "weft/collectives/transports/message_schedule.h"
+#include "weft/collectives/transports/message_steps.h"
 #include "weft/collectives/transports/mpi/mpi_group.h"
 #include "weft/collectives/transports/session.h"
 
@@ -86,34 +86,33 @@ class Law {
 
  private:
   // What this rank has just received is what the schedule says, and the calls, which ranks compare.
-  // Slices are cut at multiples of 64 bytes, so the last may be as much shorter as all others are longer.
   template <LinearCollective C> void expect_schedule(const C& collective, const Tensor& x) {
     const int n = comm_.size(), me = comm_.rank().value;
-    const double row = static_cast<double>(columns_ * 4), unit = C::by_rows ? row : static_cast<double>(x.bytes());
+    const size_t unit = C::by_rows ? static_cast<size_t>(columns_ * 4) : x.bytes();
     const auto reads = [&](int reader, int source) {
-      return static_cast<double>(collective.portion(reader, source).count) * unit;
+      return static_cast<size_t>(collective.portion(reader, source).count) * unit;
     };
-    double longest = 0, received = 0;
+    size_t longest = 0, received = 0;
     bool equal = true;
     for (int r = 0; r < n; ++r) {
-      const double exposed = static_cast<double>(collective.exposed(r)) * unit;
-      longest = std::max(longest, exposed);
+      longest = std::max(longest, static_cast<size_t>(collective.exposed(r)) * unit);
       equal = equal && reads(r, 0) == reads(0, 0);
     }
     Movement movement = adds(collective, n) ? Movement::sums : traits(collective.verb()).movement;
     if (Slicing<C>) movement = equal ? Movement::shares : Movement::uneven_shares;
     if (collective.verb() == Verb::all_reduce) movement = Movement::sum;
-    for (const auto& step : message_schedule(movement, longest, n, link_).steps(reads))
+    for (const auto& step : messages_of(message_schedule(movement, static_cast<double>(longest), n, link_), reads))
       for (const auto& message : step.messages) received += message.to == me ? message.bytes : 0;
-    const double compared = 64.0 * (n - 1), off = std::abs(static_cast<double>(bytes_received) - compared - received);
-    require(off <= 64.0 * n * n, name(collective.verb()), " of rows of ", columns_, " has received ", bytes_received,
-            " bytes, ", compared, " of them to compare calls; its schedule says ", received);
+    const size_t compared = 64 * static_cast<size_t>(n - 1);
+    require(last_received_ == compared + received, name(collective.verb()), " of rows of ", columns_, " has received ",
+            last_received_, " bytes, ", compared, " of them to compare calls; its schedule says ", received);
   }
 
   template <class Collective> Tensor counted(const std::string& what, double best, const Collective& collective) {
     comm_.barrier();
     bytes_received = messages_received = 0;
     const Tensor result = collective();
+    last_received_ = static_cast<size_t>(bytes_received);
     const auto received = static_cast<double>(bytes_received), row = static_cast<double>(columns_ * 4);
     const double headers = 256 * static_cast<double>(messages_received);
     require(received <= 1.05 * best * row + headers, what, " of rows of ", columns_, " has received ", received,
@@ -131,6 +130,7 @@ class Law {
   Communicator& comm_;
   const int64_t columns_;
   const Link link_;
+  size_t last_received_ = 0;
 };
 
 // The best that is known, in rows that a rank receives. Data that only move are received once. A sum for all ranks is

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "weft/collectives/transports/job/last_words.h"
+#include "weft/collectives/transports/mpi/mpi_progress.h"
 #include "weft/engine/kernels/backend.h"
 
 namespace weft {
@@ -57,94 +58,30 @@ GlobalRank MpiGroup::global(GroupRank rank) const {
 
 std::string MpiGroup::description() const { return "mpi (" + text(size()) + (size() == 1 ? " rank)" : " ranks)"); }
 
+MessageSteps MpiGroup::steps_of(Verb verb, std::span<const size_t> sizes, size_t longest, const Ranges& ranges) const {
+  if (longest <= small_call) return steps_with_the_calls(taker(), ranges, longest, sizeof(Announcement));
+  if (ranges.all())
+    return exposing_steps(taker(), sizes, way_of(Movement::gathering, longest * sizes.size()) == Way::by_mpi);
+  if (verb == Verb::broadcast && way_of(Movement::copies, longest) == Way::in_slices)
+    return broadcast_steps(taker(), ranges);
+  return direct_steps(taker(), ranges);
+}
+
 void MpiGroup::exchange(const Call& requested, Bytes mine, size_t longest, Ranges ranges, Read read) {
   Call call = requested;
   call.sequence = ++state_->calls;
   begin(call);
   Agreement agreement(*this, call, false, mine, longest);
   const std::vector<size_t> sizes = agreement.sizes();
-  if (longest <= small_call) {
-    read_announced(agreement, longest, ranges, read);
-  } else if (ranges.all() && way_of(Movement::gathering, longest * sizes.size()) == Way::by_mpi) {
-    expose_all(mine, sizes, longest, read);
-  } else if (ranges.all()) {
-    std::vector<Range> of_peers;
-    for (const size_t size : sizes) of_peers.push_back({0, size});
-    const std::vector<Range> by_peers(of_peers.size(), {0, mine.size()});
-    swap_all(mine, {of_peers, by_peers}, [&](const Part& part) {
-      const size_t first = part.begins[0];  // that of all ranks
-      read({first, first + part.last, part.peers});
-    });
-  } else if (call.verb == Verb::broadcast && way_of(Movement::copies, longest) == Way::in_slices) {
-    broadcast_in_slices(mine, ranges, read);
-  } else {
-    swap_all(mine, ranges, read);
-  }
+  carry_out(steps_of(call.verb, sizes, longest, ranges), agreement, mine, {}, &read);
   end();
 }
 
-// Each rank goes on as long as it has anything left to send or to receive, which others need not know.
-void MpiGroup::swap_all(Bytes mine, const Ranges& ranges, Read read) {
-  const size_t received = ranges.longest_of_peers(), part = part_bytes();
-  Swap* next = &begin_swap(0, mine, ranges, 0, part);
-  for (size_t at = 0; at < ranges.longest(); at += part) {
-    Swap& swap = *next;
-    next = &begin_swap(at / part + 1, mine, ranges, at + part, part);
-    finish(swap.requests);
-    if (at < received) read({0, std::min(part, received - at), swap.peers, swap.begins});
-  }
-}
-
-void MpiGroup::read_announced(const Agreement& agreement, size_t longest, const Ranges& ranges, Read read) {
-  const auto n = static_cast<size_t>(size());
-  peers_.resize(n), begins_.assign(n, 0);
-  for (size_t r = 0; r < n; ++r) {
-    if (!ranges.all()) begins_[r] = ranges.of_peers[r].first;
-    peers_[r] = agreement.bytes_of(r) + begins_[r];
-  }
-  const size_t received = ranges.all() ? longest : ranges.longest_of_peers();
-  if (received > 0) read({0, received, peers_, begins_});
-}
-
-void MpiGroup::expose_all(Bytes mine, std::span<const size_t> sizes, size_t longest, Read read) {
-  const size_t n = sizes.size(), part = std::min(part_bytes(), longest);
-  staging_.resize(std::max(staging_.size(), n * part));
-  std::vector<int> counts(n), places(n);
-  peers_.resize(n);
-  for (size_t first = 0; first < longest; first += part) {
-    for (size_t r = 0; r < n; ++r) {
-      counts[r] = static_cast<int>(std::min(part, sizes[r] - std::min<size_t>(first, sizes[r])));
-      places[r] = r ? places[r - 1] + counts[r - 1] : 0;
-      peers_[r] = staging_.data() + places[r];
-    }
-    Wire::Requests gathering;
-    state_->wire.gather(mine.data() + std::min(first, mine.size()), staging_.data(), counts, places, gather_tag,
-                        gathering);
-    finish(gathering);
-    read({first, std::min(first + part, longest), peers_});
-  }
-}
-
-MpiGroup::Swap& MpiGroup::begin_swap(size_t number, Bytes mine, const Ranges& ranges, size_t skipped, size_t part) {
-  const auto n = static_cast<size_t>(size()), me = static_cast<size_t>(rank());
-  Swap& swap = swaps_[number % swaps_.size()];
-  swap.peers.resize(n), swap.begins.resize(n);
-  size_t total = 0;
-  for (size_t r = 0; r < n; ++r)
-    if (r != me) total += ranges.of_peers[r].piece(skipped, part).size();
-  swap.staging.resize(std::max(swap.staging.size(), total));
-  std::byte* place = swap.staging.data();
-  for (size_t r = 0; r < n; ++r) {
-    const Range in = ranges.of_peers[r].piece(skipped, part), out = ranges.by_peers[r].piece(skipped, part);
-    swap.begins[r] = in.first;
-    swap.peers[r] = r == me ? mine.data() + in.first : place;
-    if (r == me) continue;
-    const int peer = static_cast<int>(r);
-    state_->wire.receive(place, in.size(), peer, swap_tag, swap.requests);
-    state_->wire.send(mine.data() + out.first, out.size(), peer, swap_tag, swap.requests);
-    place += in.size();
-  }
-  return swap;
+void MpiGroup::carry_out(MessageSteps steps, const Agreement& agreement, Bytes mine, std::span<std::byte> result,
+                         const Read* read) {
+  board_.resize(std::max(board_.size(), steps.board));
+  Progress(*this, std::move(steps), {mine.data(), agreement.bytes(), result.data(), board_.data()}, swap_tag)
+      .complete(read);
 }
 
 // What a rank chooses in a split.

@@ -8,8 +8,7 @@
 #include <vector>
 
 #include "weft/collectives/transports/job/job.h"
-#include "weft/collectives/transports/message_schedule.h"
-#include "weft/collectives/transports/mpi/mpi_readers.h"
+#include "weft/collectives/transports/message_steps.h"
 #include "weft/collectives/transports/mpi/mpi_wire.h"
 #include "weft/collectives/unfinished.h"
 
@@ -95,7 +94,7 @@ class MpiGroup : public Transport {
     Agreement(MpiGroup& group, const Call& call, bool started, Bytes mine, size_t longest);
     bool arrived();               // whether `sizes` need not wait
     std::vector<size_t> sizes();  // how many bytes each rank exposes; a Fault if the ranks are in different calls
-    const std::byte* bytes_of(size_t rank) const { return all_[rank].bytes.data(); }  // if no rank exposes many
+    const std::byte* bytes() const { return all_[0].bytes.data(); }  // of rank 0, if no rank exposes many
 
    private:
     [[noreturn]] void report();
@@ -107,9 +106,8 @@ class MpiGroup : public Transport {
     std::unique_ptr<Announcement[]> all_;
     Wire::Requests requests_;
   };
-  class PendingCall;  // a started call
-  class PendingSum;
-  class Halves;
+  class Progress;  // with the steps of a collective
+  class Started;
 
   static constexpr int agreement_tag = Wire::tags() - 4, report_tag = Wire::tags() - 3, swap_tag = Wire::tags() - 2,
                        gather_tag = Wire::tags() - 1;
@@ -118,39 +116,26 @@ class MpiGroup : public Transport {
   void end() { state_->job->end(state_->rank_on_node); }
   void wait_until(const std::function<bool()>& done);
   void finish(Wire::Requests& requests);  // and forgets them
-  size_t part_bytes() const { return static_cast<size_t>(bytes_of_part(state_->link, size())); }
-  struct Choice;
+  StepTaker taker(size_t part) const { return {rank(), size(), part}; }
+  StepTaker taker() const { return taker(static_cast<size_t>(bytes_of_part(state_->link, size()))); }
   Way way_of(Movement movement, size_t bytes) const {
     return message_schedule(movement, static_cast<double>(bytes), size(), state_->link).way;
   }
   Way way_of(size_t bytes, const Reduction& reduction, const Readers* readers) const;
-  void sum_in_halves(Bytes mine, std::span<std::byte> result, const Reduction& reduction);
-  void fold_for_all(Bytes mine, std::span<std::byte> result, const Fold& fold);
-  void fold_for_each(Bytes mine, std::span<std::byte> result, const Readers& readers, const Fold& own_fold);
+  MessageSteps steps_of(Verb verb, std::span<const size_t> sizes, size_t longest, const Ranges& ranges) const;
+  void carry_out(MessageSteps steps, const Agreement& agreement, Bytes mine, std::span<std::byte> result,
+                 const Read* read);
+  std::unique_ptr<Request> started(const Call& requested, Tensor mine, Tensor result, size_t longest,
+                                   MessageSteps steps, bool exposes_all);
   // The number of a call that is started, as a tag for its messages. Messages of send and receive have the tag 0.
   int tag_of_started() { return static_cast<int>(1 + state_->started++ % (agreement_tag - 1)); }
+  struct Choice;
   std::vector<int> members_of(int color, std::span<const Choice> all) const;
   std::vector<int> processes_of(std::span<const int> ranks) const;  // each once
   std::shared_ptr<const MPI_Comm> comm_of(const Call& call, std::span<const Choice> all);
-  void read_announced(const Agreement& agreement, size_t longest, const Ranges& ranges, Read read);
-  void broadcast_in_slices(Bytes mine, const Ranges& ranges, Read read);
-  void expose_all(Bytes mine, std::span<const size_t> sizes, size_t longest, Read read);
-  // What ranks send each other at one time. While one is read, the next is on its way.
-  struct Swap {
-    std::vector<std::byte> staging;
-    std::vector<const std::byte*> peers;  // where the bytes received are
-    std::vector<size_t> begins;
-    Wire::Requests requests;
-  };
-  void swap_all(Bytes mine, const Ranges& ranges, Read read);
-  // Begins to send and to receive the bytes from `skipped` to skipped + part of every range.
-  Swap& begin_swap(size_t number, Bytes mine, const Ranges& ranges, size_t skipped, size_t part);
 
   std::shared_ptr<State> state_;
-  std::vector<std::byte> staging_;
-  std::vector<const std::byte*> peers_;
-  std::vector<size_t> begins_;
-  std::array<Swap, 2> swaps_;
+  std::vector<std::byte> board_;
 };
 
 }  // namespace weft

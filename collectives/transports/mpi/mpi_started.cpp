@@ -1,110 +1,119 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives in two halves by messages. Starting one announces the call, and sends other ranks what they read of this
-// rank's bytes. What this rank reads is received when all ranks are known to be in the same call.
+// Collectives in two halves by messages. Starting one announces the call, and sends what other ranks get of this rank's
+// tensor at first. What this rank gets is received when all ranks are known to be in the same call; that, and the steps
+// after it, happen whenever the rank waits or asks whether the call is ready.
 #include <algorithm>
 #include <exception>
+#include <optional>
 
-#include "weft/collectives/transports/mpi/mpi_group.h"
+#include "weft/collectives/transports/mpi/mpi_progress.h"
 
 namespace weft {
 
-class MpiGroup::PendingCall final : public Transport::Request {
+class MpiGroup::Started final : public Transport::Request {
  public:
-  PendingCall(MpiGroup& group, const Call& call, Tensor mine, size_t longest, const Ranges& ranges);
-  // Bytes that were sent to this rank must be received even if nobody reads them.
-  ~PendingCall() override {
-    group_.unfinished()->remove(*this);
-    if (!received_ && !std::uncaught_exceptions()) receive();
+  // If this rank exposes all bytes to all, it knows only later how many others expose.
+  Started(MpiGroup& group, const Call& call, Tensor mine, Tensor result, size_t longest, MessageSteps steps,
+          bool exposes_all)
+      : group_(group),
+        call_(call),
+        mine_(std::move(mine)),
+        result_(std::move(result)),
+        steps_(std::move(steps)),
+        exposes_all_(exposes_all),
+        tag_(group.tag_of_started()),
+        agreement_(group, call, true, {mine_.data<std::byte>(), mine_.bytes()}, longest) {
+    group.unfinished()->add(*this);
+    if (steps_.steps.empty()) return;
+    for (const auto& [peer, piece] : steps_.steps[0].sends)
+      group.state_->outbox->send(mine_, piece.bytes, peer, tag_, group.state_->wire);
   }
-  bool ready() override;
-  void finish(Read read) override;
+  // Other ranks need what this one folds, and what was sent to it must be received, even if it reads nothing.
+  ~Started() override {
+    if (!done_ && !std::uncaught_exceptions()) complete(nullptr);
+    group_.unfinished()->remove(*this);
+  }
+  // What it calls may wait, and a rank that waits goes on with all unfinished calls, so this must not begin again.
+  bool ready() override {
+    if (busy_) return false;
+    busy_ = true;
+    if (!progress_ && agreement_.arrived()) agree();
+    const bool is_ready = progress_ && progress_->go_on();
+    busy_ = false;
+    return is_ready;
+  }
+  void finish(Read read) override {
+    const bool waits = !ready();  // if not, this may be part of another wait, whose call is the one to report
+    if (waits) group_.begin(call_);
+    complete(&read);
+    if (waits) group_.end();
+  }
 
  private:
-  void post();  // begins to receive, once all ranks have announced the call
-  void receive();
+  void agree() {
+    const std::vector<size_t> sizes = agreement_.sizes();
+    if (exposes_all_)
+      steps_ = exposing_steps(group_.taker(*std::max_element(sizes.begin(), sizes.end())), sizes, false);
+    if (!steps_.steps.empty()) steps_.steps[0].sends.clear();  // these have been sent
+    Tensor board({static_cast<int64_t>(steps_.board)}, DType::u8);
+    std::byte* const result = result_.defined() ? result_.mutate<std::byte>() : nullptr;
+    progress_.emplace(group_, std::move(steps_),
+                      Progress::Memories{mine_.data<std::byte>(), agreement_.bytes(), result, board.mutate<std::byte>(),
+                                         mine_, board},
+                      tag_);
+  }
+  void complete(const Read* read) {
+    busy_ = true;
+    if (!progress_) agree();
+    progress_->complete(read);
+    busy_ = false, done_ = true;
+  }
 
   MpiGroup& group_;
   const Call call_;
   const Tensor mine_;
-  const size_t longest_;
+  Tensor result_;
+  MessageSteps steps_;
+  const bool exposes_all_;
   const int tag_;
   Agreement agreement_;
-  std::vector<Range> of_peers_;  // empty: all bytes, until it is known how many
-  std::vector<std::byte> staging_;
-  std::vector<const std::byte*> peers_;
-  std::vector<size_t> begins_;
-  Wire::Requests requests_;
-  bool posted_ = false, received_ = false;
+  std::optional<Progress> progress_;  // once the ranks are known to be in the same call
+  bool busy_ = false, done_ = false;
 };
 
-MpiGroup::PendingCall::PendingCall(MpiGroup& group, const Call& call, Tensor mine, size_t longest, const Ranges& ranges)
-    : group_(group),
-      call_(call),
-      mine_(std::move(mine)),
-      longest_(longest),
-      tag_(group.tag_of_started()),
-      agreement_(group, call, true, {mine_.data<std::byte>(), mine_.bytes()}, longest),
-      of_peers_(ranges.of_peers.begin(), ranges.of_peers.end()) {
-  Outbox& outbox = *group.state_->outbox;
-  group.unfinished()->add(*this);
-  for (int r = 0; r < group.size() && longest_ > small_call; ++r) {
-    const Range out = of_peers_.empty() ? Range{0, mine_.bytes()} : ranges.by_peers[static_cast<size_t>(r)];
-    if (r != group.rank()) outbox.send(mine_, out, r, tag_, group.state_->wire);
-  }
-}
-
-void MpiGroup::PendingCall::post() {
-  posted_ = true;
-  const std::vector<size_t> sizes = agreement_.sizes();
-  if (of_peers_.empty())
-    for (const size_t size : sizes) of_peers_.push_back({0, size});
-  const auto me = static_cast<size_t>(group_.rank());
-  size_t total = 0;
-  for (size_t r = 0; r < sizes.size(); ++r) total += r == me || longest_ <= small_call ? 0 : of_peers_[r].size();
-  staging_.resize(total);
-  std::byte* place = staging_.data();
-  for (size_t r = 0; r < sizes.size(); ++r) {
-    const Range in = of_peers_[r];
-    begins_.push_back(in.first);
-    if (r == me || longest_ <= small_call) {
-      peers_.push_back(r == me ? mine_.data<std::byte>() + in.first : agreement_.bytes_of(r) + in.first);
-      continue;
-    }
-    peers_.push_back(place);
-    group_.state_->wire.receive(place, in.size(), static_cast<int>(r), tag_, requests_);
-    place += in.size();
-  }
-}
-
-void MpiGroup::PendingCall::receive() {
-  received_ = true;
-  if (!posted_) post();
-  group_.finish(requests_);
-}
-
-bool MpiGroup::PendingCall::ready() {
-  if (!posted_ && agreement_.arrived()) post();
-  int done = posted_;
-  if (done) MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, MPI_STATUSES_IGNORE);
-  return done != 0;
-}
-
-void MpiGroup::PendingCall::finish(Read read) {
-  const bool waits = !ready();  // if not, this may be part of another wait, whose call is the one to report
-  if (waits) group_.begin(call_);
-  receive();
-  read({0, Ranges{of_peers_, {}}.longest_of_peers(), peers_, begins_});
-  if (waits) group_.end();
-}
-
-std::unique_ptr<Transport::Request> MpiGroup::start(const Call& requested, Tensor mine, size_t longest, Ranges ranges) {
+std::unique_ptr<Transport::Request> MpiGroup::started(const Call& requested, Tensor mine, Tensor result, size_t longest,
+                                                      MessageSteps steps, bool exposes_all) {
   Call call = requested;
   call.sequence = ++state_->calls;
   begin(call);
   if (!mine.unshared()) mine = mine.clone();
-  auto pending = std::make_unique<PendingCall>(*this, call, std::move(mine), longest, ranges);
+  auto pending = std::make_unique<Started>(*this, call, std::move(mine), std::move(result), longest, std::move(steps),
+                                           exposes_all);
   end();
   return pending;
+}
+
+std::unique_ptr<Transport::Request> MpiGroup::start(const Call& call, Tensor mine, size_t longest, Ranges ranges) {
+  std::vector<size_t> sizes(static_cast<size_t>(size()), longest);
+  sizes[static_cast<size_t>(rank())] = mine.bytes();
+  const bool announced = longest <= small_call, exposes_all = ranges.all() && !announced;
+  const StepTaker whole = taker(longest);
+  return started(call, std::move(mine), {}, longest,
+                 announced     ? steps_with_the_calls(whole, ranges, longest, sizeof(Announcement))
+                 : exposes_all ? exposing_steps(whole, sizes, false)
+                               : direct_steps(whole, ranges),
+                 exposes_all);
+}
+
+std::unique_ptr<Transport::Request> MpiGroup::start_reduction(const Call& call, Tensor mine, Tensor result,
+                                                              const Reduction& reduction) {
+  const size_t bytes = result.bytes();
+  const Way way = way_of(reduction.to_all ? Movement::sum : Movement::sums, bytes);
+  if (reduction.slices.empty() && (way == Way::in_slices || way == Way::in_halves))
+    if (Readers readers(size(), reduction.reads); readers.add())
+      return started(call, std::move(mine), std::move(result), bytes,
+                     sum_steps(taker(bytes), bytes, std::move(readers), reduction.fold, false), false);
+  return Transport::start_reduction(call, std::move(mine), std::move(result), reduction);
 }
 
 }  // namespace weft

@@ -5,7 +5,7 @@
 
 #include "apps/shared/run/words.h"
 #include "tools/weft/plan/call_cost.h"
-#include "weft/collectives/transports/message_schedule.h"
+#include "weft/collectives/transports/message_steps.h"
 #include "weft/collectives/transports/units.h"
 #include "weft/collectives/verbs.h"
 
@@ -13,14 +13,15 @@ namespace weft::plan {
 namespace {
 
 // What a rank sends in a step: the same to each of some ranks.
-void print_messages(const MessageSchedule::Step& step, std::ostream& out) {
+void print_messages(const SentStep& step, std::ostream& out) {
   for (size_t i = 0; i < step.messages.size();) {
-    const MessageSchedule::Message& first = step.messages[i];
+    const SentStep::Message& first = step.messages[i];
     out << "     " << first.from << " ->";
     for (; i < step.messages.size() && step.messages[i].from == first.from && step.messages[i].bytes == first.bytes;
          ++i)
       out << " " << step.messages[i].to;
-    out << "  " << bytes_in_words(first.bytes) << (step.messages[i - 1].to == first.to ? "" : " each") << "\n";
+    out << "  " << bytes_in_words(static_cast<double>(first.bytes))
+        << (step.messages[i - 1].to == first.to ? "" : " each") << "\n";
   }
 }
 
@@ -34,12 +35,12 @@ template <LinearCollective C> std::string printed(const C& collective, double by
   out << C::op_name << " of " << bytes_in_words(bytes) << " on " << ranks << " ranks, over a link of " << text(link)
       << ", takes about " << in_seconds(cost.seconds(link)) << ":\n";
   const auto reads = [&](int reader, int source) {
-    return static_cast<double>(collective.portion(reader, source).count) * unit;
+    return static_cast<size_t>(static_cast<double>(collective.portion(reader, source).count) * unit);
   };
   out << "  1. ranks compare their calls: 64 bytes of each"
       << (chosen.way == Way::with_the_call ? ", and its tensor" : "") << "\n";
   int number = 1;
-  for (const MessageSchedule::Step& step : chosen.steps(reads)) {
+  for (const SentStep& step : messages_of(chosen, reads)) {
     out << "  " << ++number << ". " << step.what << "\n";
     print_messages(step, out);
   }

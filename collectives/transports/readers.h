@@ -10,11 +10,17 @@ namespace weft {
 
 // Readers of the same ranks have one fold.
 struct Readers {
-  Readers(int ranks, const Transport::Terms& terms) : is_read(static_cast<size_t>(ranks)) {
+  // Every rank reads every rank's.
+  explicit Readers(int ranks)
+      : folds(1), reader_of(1), fold_of(static_cast<size_t>(ranks)), is_read(fold_of.size(), true) {
+    for (int source = 0; source < ranks; ++source) folds[0].push_back(source);
+    most_sources = ranks - 1;
+  }
+  Readers(int ranks, FunctionRef<bool(int reader, int source)> reads) : is_read(static_cast<size_t>(ranks)) {
     for (int reader = 0; reader < ranks; ++reader) {
       std::vector<int> sources;
       for (int source = 0; source < ranks; ++source)
-        if (terms.reads(reader, source)) sources.push_back(source), is_read[static_cast<size_t>(source)] = true;
+        if (reads(reader, source)) sources.push_back(source), is_read[static_cast<size_t>(source)] = true;
       const auto same = std::find(folds.begin(), folds.end(), sources);
       fold_of.push_back(sources.empty() ? -1 : static_cast<int>(same - folds.begin()));
       const bool reads_itself = std::find(sources.begin(), sources.end(), reader) != sources.end();
