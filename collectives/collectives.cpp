@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The differentiable collectives: the linear ones by the table of verbs.h, the others with pullbacks of their own.
-// Their cases are in cases/; composed.cpp has collectives that are composed of these.
+// Their cases are in tests/cases; composed.cpp has collectives that are composed of these.
 #include "weft/collectives/collectives.h"
 
 #include "weft/collectives/linear_collective.h"

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <iostream>
 
-#include "weft/collectives/cases/collective_case.h"
+#include "tests/cases/collectives/collective_case.h"
 #include "weft/collectives/linear_collective.h"
 #include "weft/collectives/share.h"
 #include "weft/engine/ops/reduce.h"

@@ -5,7 +5,6 @@
 #include "weft/engine/ops/matmul.h"
 #include "weft/engine/ops/reduce.h"
 #include "weft/engine/ops/shape_ops.h"
-#include "weft/losses/cases/loss_case.h"
 #include "weft/losses/common/loss_call.h"
 #include "weft/losses/common/moments.h"
 #include "weft/losses/common/precision.h"

@@ -10,7 +10,6 @@
 #include "weft/engine/ops/normalize.h"
 #include "weft/engine/ops/reduce.h"
 #include "weft/engine/ops/shape_ops.h"
-#include "weft/losses/cases/loss_case.h"
 #include "weft/losses/common/loss_call.h"
 #include "weft/losses/common/moments.h"
 #include "weft/losses/common/precision.h"

@@ -4,11 +4,11 @@
 #include <span>
 #include <thread>
 
+#include "tests/cases/collectives/case_rows.h"
 #include "tests/collectives/transport_checks.h"
 #include "tests/support/distributed_checks.h"
 #include "tests/support/on_nodes.h"
 #include "tests/support/on_ranks.h"
-#include "weft/collectives/cases/case_rows.h"
 
 using namespace weft;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every linear collective is a matrix of portions, and its adjoint is the transpose of that matrix.
+#include "tests/cases/collectives/case_rows.h"
 #include "tests/support/catch.h"
-#include "weft/collectives/cases/case_rows.h"
 #include "weft/collectives/verbs.h"
 
 using namespace weft;

@@ -2,7 +2,7 @@
 // CONTRIBUTING's recipe for a linear collective, applied by recipe.py: the files that it changes, and all that includes
 // them. The new collective must meet its specification and finite differences, and one without one of its sides must be
 // refused.
-#include "weft/collectives/cases/collective_cases.cpp"
+#include "tests/cases/collectives/collective_cases.cpp"
 #include "weft/collectives/collectives.cpp"
 
 #include <cstdio>

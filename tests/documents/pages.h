@@ -4,10 +4,10 @@
 #include <iostream>
 
 #include "every_header.h"
+#include "tests/cases/collectives/case_rows.h"
+#include "tests/cases/collectives/collective_case.h"
+#include "tests/cases/losses/loss_case.h"
 #include "tests/documents/test_documents.h"
-#include "weft/collectives/cases/case_rows.h"
-#include "weft/collectives/cases/collective_case.h"
-#include "weft/losses/cases/loss_case.h"
 
 namespace weft::documents {
 

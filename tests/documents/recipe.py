@@ -39,8 +39,9 @@ def main():
     for block in Document(root, "CONTRIBUTING.md").blocks:
         if block.argument.startswith("into "):
             name = block.argument.removeprefix("into ")
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_text(added(name, (root / name).read_text(), "\n".join(block.lines)))
+            at = folder.parent / name if name.startswith("tests/") else folder / name  # as it is included
+            at.parent.mkdir(parents=True, exist_ok=True)
+            at.write_text(added(name, (root / name).read_text(), "\n".join(block.lines)))
     stamp.write_text("")
 
 

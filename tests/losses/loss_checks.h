@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tests/cases/losses/loss_case.h"
 #include "weft/collectives/placement_conversions.h"
 #include "weft/collectives/share.h"
 #include "weft/engine/ops/shape_ops.h"
-#include "weft/losses/cases/loss_case.h"
 
 namespace weft {
 

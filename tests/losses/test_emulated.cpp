@@ -5,14 +5,14 @@
 #include <mutex>
 #include <numeric>
 
+#include "tests/emulated/contrastive.h"
+#include "tests/emulated/modes.h"
 #include "tests/support/catch.h"
 #include "tests/verify/planted.h"
 #include "weft/collectives/run_ranks.h"
 #include "weft/engine/ops/elementwise.h"
 #include "weft/engine/ops/normalize.h"
 #include "weft/engine/ops/reduce.h"
-#include "weft/losses/emulated/contrastive.h"
-#include "weft/losses/emulated/modes.h"
 #include "weft/losses/metrics/regression_metrics.h"
 #include "weft/losses/quantizers/soft_corners.h"
 

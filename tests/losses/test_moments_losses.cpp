@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Losses of global statistics against one process, for ranks with different distributions; their state, refusals and
 // costs.
+#include "tests/cases/losses/loss_case.h"
 #include "tests/support/counted_transport.h"
 #include "tests/support/distributed_checks.h"
 #include "tests/support/unlike_ranks.h"
@@ -8,7 +9,6 @@
 #include "weft/collectives/placement_conversions.h"
 #include "weft/engine/ops/matmul.h"
 #include "weft/engine/ops/reduce.h"
-#include "weft/losses/cases/loss_case.h"
 #include "weft/losses/common/moments.h"
 #include "weft/losses/statistics/barlow_twins.h"
 #include "weft/losses/statistics/koleo.h"

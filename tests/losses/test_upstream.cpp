@@ -2,6 +2,8 @@
 // Our losses against those of other libraries, for the same inputs on the same three ranks (tests/losses/upstream.h).
 // On one process all of them compute what we do. Where a library's gradient on ranks differs, the test states it and
 // reproduces it.
+#include "tests/emulated/contrastive.h"
+#include "tests/emulated/statistics.h"
 #include "tests/losses/upstream.h"
 #include "tests/support/catch.h"
 #include "weft/collectives/collectives.h"
@@ -20,8 +22,6 @@
 #include "weft/losses/contrastive/info_nce.h"
 #include "weft/losses/contrastive/nt_xent.h"
 #include "weft/losses/contrastive/siglip.h"
-#include "weft/losses/emulated/contrastive.h"
-#include "weft/losses/emulated/statistics.h"
 #include "weft/losses/metrics/cross_entropy.h"
 #include "weft/losses/metrics/regression_metrics.h"
 #include "weft/losses/metrics/structural_similarity.h"

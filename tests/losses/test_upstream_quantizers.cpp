@@ -3,6 +3,7 @@
 // test_upstream.cpp.
 #include <cmath>
 
+#include "tests/emulated/statistics.h"
 #include "tests/losses/upstream.h"
 #include "tests/support/catch.h"
 #include "weft/collectives/collectives.h"
@@ -13,7 +14,6 @@
 #include "weft/engine/ops/normalize.h"
 #include "weft/engine/ops/reduce.h"
 #include "weft/engine/ops/shape_ops.h"
-#include "weft/losses/emulated/statistics.h"
 #include "weft/losses/quantizers/binary_spherical.h"
 #include "weft/losses/quantizers/finite_scalar.h"
 #include "weft/losses/quantizers/lookup_free.h"

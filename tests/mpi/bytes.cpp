@@ -10,8 +10,8 @@
 #include <cstdlib>
 #include <numeric>
 
+#include "tests/cases/collectives/case_rows.h"
 #include "tests/collectives/transport_checks.h"
-#include "weft/collectives/cases/case_rows.h"
 #include "weft/collectives/communicator.h"
 #include "weft/collectives/run_ranks.h"
 #include "weft/collectives/transports/message_steps.h"

@@ -4,8 +4,8 @@
 // are in test_regressions_walks.cpp.
 #include <numeric>
 
+#include "tests/cases/collectives/collective_case.h"
 #include "tests/support/on_ranks.h"
-#include "weft/collectives/cases/collective_case.h"
 #include "weft/collectives/collectives.h"
 #include "weft/collectives/placement_conversions.h"
 #include "weft/engine/ops/activation_checkpoint.h"

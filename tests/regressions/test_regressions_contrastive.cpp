@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Contrastive losses whose gradients were wrong in other libraries. Tags such as [r15] are those of README.md; tags
 // such as [S3] are the signatures of docs/losses.md.
+#include "tests/emulated/contrastive.h"
 #include "tests/support/on_ranks.h"
 #include "weft/collectives/placement_conversions.h"
 #include "weft/engine/ops/matmul.h"
@@ -10,7 +11,6 @@
 #include "weft/losses/contrastive/info_nce.h"
 #include "weft/losses/contrastive/nt_xent.h"
 #include "weft/losses/contrastive/siglip.h"
-#include "weft/losses/emulated/contrastive.h"
 
 using namespace weft;
 

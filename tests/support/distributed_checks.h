@@ -2,8 +2,8 @@
 #pragma once
 // The expectations for every distributed case, as checks that each rank makes; a check throws on every rank that sees a
 // fault.
+#include "tests/cases/collectives/collective_case.h"
 #include "tests/support/gradcheck.h"
-#include "weft/collectives/cases/collective_case.h"
 
 namespace weft {
 

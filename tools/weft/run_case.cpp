@@ -7,10 +7,10 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/shared/launch/suggestion.h"
+#include "tests/cases/losses/loss_case.h"
 #include "weft/collectives/run_ranks.h"
 #include "weft/data/files/durable_file.h"
 #include "weft/data/files/safetensors.h"
-#include "weft/losses/cases/loss_case.h"
 
 namespace weft {
 namespace {
