@@ -114,16 +114,21 @@ def check_resuming(folder, ranks, processes):
     kind = f"{ranks} {'processes' if processes else 'threads'}"
     way = dict(ranks=ranks, processes=processes)
     whole = start(out=folder / f"whole-{kind}", **way)
-    for fault in "kill", "stop":
-        out = folder / f"{fault}-{kind}"
-        run = start("--fault", fault, "--at", "27", "--checkpoint-every", "10", out=out, **way)
+    for fault, saving, every in ("kill", "every", "10"), ("stop", "every", "10"), ("kill", "minutes", "1e-5"):
+        out = folder / f"{fault}-{saving}-{kind}"
+        run = start("--fault", fault, "--at", "27", f"--checkpoint-{saving}", every, out=out, **way)
         if fault == "stop":
-            check(f"a stopped run of {kind} ends well", run.returncode == 0, run)
-            check(f"a stopped run of {kind} says how to go on", said_once(run, f"--resume auto --out {out}"), run)
+            stopped = launchers.code_after_signal(arguments.mpiexec if processes else None, 143)
+            check(f"a stopped run of {kind} has the code of its signal", run.returncode == stopped, run)
+            check(f"a stopped run of {kind} says how to go on", said_once(run, "the same command goes on from there"), run)
+            check(f"a stopped run of {kind} has a report", "28 of 40" in (out / "report.html").read_text(), run)
             check(f"a stopped run of {kind} has done a step more", len(rows(out)) == 28, run)
         else:
             check(f"a killed run of {kind} does not end well", run.returncode != 0, run)
+            rarer = "so the next ones come every" in run.stdout + run.stderr
+            check(f"checkpoints by {saving} are made rarer if they take long", rarer == (saving == "minutes"), run)
         run = start("--resume", "auto", out=out, **way)
+        check(f"{kind}, {fault}: goes on from a checkpoint", "resumed from " in run.stdout, run)
         check(f"{kind}, {fault}: the same weights", run.returncode == 0 and weights(run) == weights(whole) is not None, run)
         check(f"{kind}, {fault}: nothing is there twice", [row["step"] for row in rows(out)] == list(range(1, 41)), run)
         losses = [row["loss"] for row in rows(out)]
@@ -167,8 +172,9 @@ def check_signals(folder, ranks, processes):
     nohup = start_and_signal("--pause", "100", "--steps", "20", signals=[hang_up], after="probes before",
                              out=folder / f"nohup-{kind}", **way)
     signal.signal(hang_up, signal.SIG_DFL)
-    check(f"{kind} under nohup do not", nohup.returncode == 0 and "--resume auto" not in nohup.stdout, nohup)
-    check(f"{kind} stop when their terminal does", gone.returncode == 0 and said_once(gone, f"--resume auto --out {out}"), gone)
+    check(f"{kind} under nohup do not", nohup.returncode == 0 and "stopped" not in nohup.stdout, nohup)
+    stopped = gone.returncode == 129 and said_once(gone, "the same command goes on from there")
+    check(f"{kind} stop when their terminal does", stopped, gone)
 
 
 def check_environment(folder):

@@ -45,13 +45,16 @@ damages = (
 )
 
 
+goes_on = "the same command goes on from there"
+
+
 class Programs:
     """The programs, run in one way."""
 
     def __init__(self, options, ranks, processes, folder):
         self.launcher = [options.mpiexec, "-n", str(ranks)] if processes else []
         self.threads = [] if processes else ["--ranks", str(ranks)]
-        self.stopped = code_after_signal(options.mpiexec if processes else None, 0)
+        self.mpiexec = options.mpiexec if processes else None
         self.folder = folder
         self.kind = f"{ranks} {'processes' if processes else 'threads'}"
         self.data = folder.parent / "data"
@@ -97,9 +100,13 @@ class Programs:
         """Expects this exit code, and this message once."""
         run = self.run(program, out, given, **more)
         said = run.stdout + run.stderr
-        told = code in (0, self.stopped) or said.count("weft: rank" if "weft: rank" in said else "error: ") == 1
+        told = code == 0 or text == goes_on or said.count("weft: rank" if "weft: rank" in said else "error: ") == 1
         self.check(f"{code}, {text}", run.returncode == code and said.count(text) == 1 and told, run)
         self.check(f"{text}: what the ranks did is told", "last call" not in said, run)
+
+    def stop(self, program, out, given, disturb, number):
+        """Expects a run to end by this signal, and to say how to go on."""
+        self.expect(code_after_signal(self.mpiexec, 128 + number), goes_on, program, out, given, disturb=disturb)
 
 
 def steps_of(run):
@@ -200,11 +207,39 @@ def check_signals(way, program):
     """A run that is asked to stop saves its state and says how to resume."""
     for number in signal.SIGINT, signal.SIGTERM:
         out = way.folder / number.name
-        way.expect(way.stopped, f"--resume auto --out {out}", program, out.name, {"--steps": 1000000},
-                   disturb=lambda job: job.send_signal(number))
-        steps = len(steps_of(out))
-        way.check(f"{number.name}: a checkpoint", (out / "checkpoints" / f"step-{steps:06}.safetensors").exists())
+        for sessions in 1, 2:  # the same command goes on
+            before = len(steps_of(out))
+            way.stop(program, out.name, {"--steps": 1000000}, lambda job: job.send_signal(number), number)
+            steps = len(steps_of(out))
+            way.check(f"{number.name}: a checkpoint", (out / "checkpoints" / f"step-{steps:06}.safetensors").exists())
+            report = (out / "report.html").read_text()
+            way.check(f"{number.name}: session {sessions} is reported", f"{steps:,} of 1,000,000" in report and steps > before)
+        way.check(f"{number.name}: no step is lost, nor there twice", steps_of(out) == list(range(1, steps + 1)))
         way.expect(0, "weights ", program, out.name, {"--resume": "auto", "--steps": steps + 1})
+        way.check(f"{number.name}: nothing was moved aside", not out.with_name(out.name + "-1").exists())
+
+
+def check_beginnings(way, program):
+    """What the same command does: it goes on with a run that has not ended, and begins anew otherwise."""
+    out, moved = way.folder / "again", way.folder / "again-1"
+    anew = "an earlier run is now in"
+    way.expect(66, "again: there is no checkpoint to go on from", program, "again", {"--resume": "auto"})
+    way.check("nothing was written", not out.exists())
+    way.expect(0, "weights ", program, "again", {})
+    (out / "report.html").unlink()  # as if it had been killed before
+    checkpoint = (out / "checkpoints" / "step-000003.safetensors").stat().st_mtime_ns
+    way.expect(0, "weights ", program, "again", {})
+    way.check("its last steps were not repeated",
+              (out / "checkpoints" / "step-000003.safetensors").stat().st_mtime_ns == checkpoint)
+    way.check("it has a report now", (out / "report.html").exists() and not moved.exists())
+    way.expect(0, "weights ", program, "again", {})
+    way.check("a run that has ended is moved aside", moved.exists())
+    (out / "report.html").unlink()
+    way.expect(0, "weights ", program, "again", {"--fresh": None})
+    (out / "report.html").unlink()
+    way.expect(0, "weights ", program, "again", {"--seed": 2})
+    way.check("so are those of other options, and all if asked", (way.folder / "again-3").exists())
+    way.expect(64, "--fresh begins anew, and --resume auto does not", program, "again", {"--fresh": None, "--resume": "auto"})
 
 
 def check_one_folder(way, program):
@@ -219,7 +254,7 @@ def check_one_folder(way, program):
         held.append(time.monotonic() - begun)
         job.send_signal(signal.SIGINT)
 
-    way.expect(way.stopped, f"--resume auto --out {out}", program, "one", {"--steps": 1000000}, disturb=start_another)
+    way.stop(program, "one", {"--steps": 1000000}, start_another, signal.SIGINT)
     way.check("the second is told at once", held and held[0] < 20)
     way.check("the first has its folder", "seed = 1\n" in (out / "config.toml").read_text())
     way.expect(0, "weights ", program, "one", {"--resume": "auto", "--steps": len(steps_of(out)) + 1})
@@ -280,7 +315,8 @@ def main():
             (folder / f"way {i}").mkdir()
             way = Programs(options, ranks, processes, folder / f"way {i}")
             first = programs[i % len(programs)]
-            for check in check_damages, check_command_lines, check_signals, check_full_disk, check_one_folder, check_lost_folder:
+            for check in (check_damages, check_command_lines, check_signals, check_beginnings, check_full_disk, check_one_folder,
+                          check_lost_folder):
                 check(way, first)
             for program, other in zip(programs, programs[1:] + programs[:1]):
                 check_other_runs(way, program, other)

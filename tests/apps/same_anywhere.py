@@ -117,7 +117,7 @@ def main():
         while killed < options.kills:
             before, after, step, out = draw.choice(ways), draw.choice(ways), draw.randrange(steps), f"kill{killed}"
             if program.kill_at(before, out, step, draw.random() * seconds):
-                result = program.run(after, out, "--resume", "auto")
+                result = program.run(after, out)
                 report(f"killed at {step} on {before[1]} {before[0]}, then {after[1]} {after[0]}", result, expected)
                 killed += 1
     print("all is equal" if bad == 0 else f"{bad} are not equal")

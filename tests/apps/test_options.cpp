@@ -44,7 +44,7 @@ CommandLine::Ending ending(const std::vector<const char*>& words) {
 TEST_CASE("options keep their defaults until they are set") {
   Program program;
   CHECK_FALSE(program.parse({}));
-  CHECK((program.options.epochs == 8 && program.options.out == "runs/train" && program.options.resume == "none"));
+  CHECK((program.options.epochs == 8 && program.options.out == "runs/train" && program.options.resume == "unfinished"));
   CHECK(program.options.init(Device::cpu).dtype == DType::f32);
   Program other;
   CHECK_FALSE(other.parse({"--epochs", "3", "--dtype=bf16", "--hidden", "16", "8", "--temperature", "1e-3", "--json"}));
@@ -153,10 +153,28 @@ TEST_CASE("a bad configuration is refused like a bad command line") {
 TEST_CASE("--help lists every option and exits with success") {
   const CommandLine::Ending help = ending({"--help"});
   CHECK(help.exit_code == 0);
-  for (const char* name : {"--ranks", "--device",  "--dtype",   "--zero",      "--accumulate",
-                           "--steps", "--epochs",  "--seed",    "--resume",    "--checkpoint-every",
-                           "--out",   "--config",  "--dry-run", "--same-bits", "--fast-reductions",
-                           "--tf32",  "--timeout", "--quiet",   "--json",      "--loss"})
+  for (const char* name : {"--ranks",
+                           "--device",
+                           "--dtype",
+                           "--zero",
+                           "--accumulate",
+                           "--steps",
+                           "--epochs",
+                           "--seed",
+                           "--resume",
+                           "--checkpoint-every",
+                           "--fresh",
+                           "--checkpoint-minutes",
+                           "--out",
+                           "--config",
+                           "--dry-run",
+                           "--same-bits",
+                           "--fast-reductions",
+                           "--tf32",
+                           "--timeout",
+                           "--quiet",
+                           "--json",
+                           "--loss"})
     CHECK_THAT(help.text, Contains(name));
   CHECK_THAT(help.text, Contains("--epochs N=8") || Contains("--epochs N [8]"));  // CLI11 2.1, and 2.4 or later
   std::istringstream lines(help.text);

@@ -330,14 +330,43 @@ TEST_CASE("a run resumes from its latest checkpoint, from a given path, or not a
   const NamedTensors state = {{"w", Tensor::zeros({2})}};
   save_checkpoint(RunFolder::checkpoints(scratch.path), 20, state, {});
   save_checkpoint(RunFolder::checkpoints(scratch.path), 40, state, {});
-  CHECK_FALSE(checkpoint_to_resume("none", scratch.path).file);
-  CHECK(checkpoint_to_resume("auto", scratch.path).step == 40);
-  CHECK_FALSE(checkpoint_to_resume("auto", scratch / "elsewhere").file);
-  CHECK(checkpoint_to_resume(scratch.path.string(), "elsewhere").step == 40);
-  CHECK(checkpoint_to_resume((scratch / "checkpoints/step-000020.safetensors").string(), "elsewhere").step == 20);
-  CHECK_THROWS_AS(checkpoint_to_resume((scratch / "none.safetensors").string(), "elsewhere"), MissingInput);
+  const auto resumed = [](const std::string& resume, const fs::path& run) {
+    return checkpoint_to_resume(resume, run, "", 100);
+  };
+  CHECK_FALSE(resumed("none", scratch.path).file);
+  CHECK(resumed("auto", scratch.path).step == 40);
+  CHECK_THROWS_AS(resumed("auto", scratch / "elsewhere"), MissingInput);
+  CHECK(resumed(scratch.path.string(), "elsewhere").step == 40);
+  CHECK(resumed((scratch / "checkpoints/step-000020.safetensors").string(), "elsewhere").step == 20);
+  CHECK_THROWS_AS(resumed((scratch / "none.safetensors").string(), "elsewhere"), MissingInput);
   fs::create_directory(scratch / "empty");
-  CHECK_THROWS_AS(checkpoint_to_resume((scratch / "empty").string(), "elsewhere"), MissingInput);
+  CHECK_THROWS_AS(resumed((scratch / "empty").string(), "elsewhere"), MissingInput);
+  put(scratch / "checkpoints/step-000020.safetensors", "");
+  put(scratch / "checkpoints/step-000040.safetensors", "");
+  CHECK_THROWS_WITH(resumed("auto", scratch.path),
+                    Contains("no sound checkpoint is in it; ") && Contains("step-000040"));
+}
+
+TEST_CASE("a run goes on by itself if it has the same options and has not ended") {
+  const ScratchFolder scratch;
+  const fs::path run = scratch.path, report = run / RunFolder::report;
+  const NamedTensors state = {{"w", Tensor::zeros({2})}};
+  const auto goes_on = [&](const std::string& config, int64_t steps) {
+    return checkpoint_to_resume("unfinished", run, config, steps).step;
+  };
+  CHECK(goes_on("seed = 1\n", 40) == 0);  // nothing is there
+  put(run / "config.toml", "seed = 1\nranks = 2\n");
+  CHECK(goes_on("seed = 1\n", 40) == 0);  // nor a checkpoint
+  const fs::path checkpoint = save_checkpoint(RunFolder::checkpoints(run), 20, state, {});
+  CHECK(goes_on("seed = 1\nranks = 3\nfresh = false\n", 40) == 20);
+  CHECK(goes_on("seed = 2\nranks = 2\n", 40) == 0);
+  put(report, "stopped after step 20");
+  CHECK(goes_on("seed = 1\n", 40) == 20);
+  CHECK(goes_on("seed = 1\n", 20) == 0);  // all steps are done, and reported
+  fs::last_write_time(report, fs::last_write_time(checkpoint) - std::chrono::seconds(1));
+  CHECK(goes_on("seed = 1\n", 20) == 20);  // done, but the report is of an earlier step
+  fs::remove(report);
+  CHECK(goes_on("seed = 1\n", 20) == 20);
 }
 
 TEST_CASE("a resumed run reports options that differ from the earlier run, except where and how it runs") {

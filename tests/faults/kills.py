@@ -31,8 +31,7 @@ steps = 40
 any_number = [("threads", 2), ("threads", 1), ("threads", 3), ("processes", 2), ("processes", 3), ("processes", 4)]
 as_many = [("threads", 3), ("processes", 3)]
 modes = {"--same-bits": any_number, "--zero 0": as_many, "--zero 3": as_many}
-small = ["--steps", str(steps), "--checkpoint-every", "1", "--batch", "24", "--width", "2", "--dtype", "f64",
-         "--resume", "auto"]
+small = ["--steps", str(steps), "--checkpoint-every", "1", "--batch", "24", "--width", "2", "--dtype", "f64"]
 
 
 class Training:
@@ -48,7 +47,8 @@ class Training:
         kind, ranks = way
         launcher = [self.mpiexec, "-n", ranks] if kind == "processes" else []
         threads = ["--ranks", ranks] if kind == "threads" else []
-        return run([*launcher, self.program, *threads, *self.options], {"WEFT_TIMEOUT": "10"}, disturb)
+        ended = ["--resume", "auto"] if (self.out / "report.html").exists() else []  # or it would begin anew
+        return run([*launcher, self.program, *threads, *self.options, *ended], {"WEFT_TIMEOUT": "10"}, disturb)
 
     def losses(self):
         """Losses by step. A line that is cut off by the kill is ignored."""

@@ -103,7 +103,7 @@ def complaints(bench, case, way):
             yield f"left processes {outcome.orphans}"
         if case.code == 0 and weights(outcome) != calm:
             yield "ends in other weights"
-        again = run(command(bench, case, way, out + "/run", ("--resume", "auto")))
+        again = run(command(bench, case, way, out + "/run"))
         if calm is None or weights(again) != calm:
             yield f"goes on to other weights:\n{again.output}"
 
@@ -112,7 +112,7 @@ def full_disk(bench, way, kibibytes):
     """A real file system that is full, and later has room again."""
     with tempfile.TemporaryDirectory(prefix="weft_fault_") as out:
         case = cases[0]
-        training = command(bench, case, way, out + "/run", ("--resume", "auto"))
+        training = command(bench, case, way, out + "/run")
         outcome = bench.note(run(with_mounts({out: f"{kibibytes}k"}, training, script=f"""{{
             "$@"; echo "ends with $?"; mount -o remount,size=4m '{out}'; "$@"; echo "goes on with $?"; }}""")))
         calm = bench.remember("weights of a training", lambda: weights(run(command(bench, case, way, out + "/calm"))))

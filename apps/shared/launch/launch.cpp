@@ -36,7 +36,7 @@ sem_t at_once;
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
 
 constexpr char stopped_at_once[] =
-    "stopped at once by a signal; earlier checkpoints are whole, and --resume auto resumes from the latest\n";
+    "stopped at once by a signal; earlier checkpoints are whole, and the same command goes on from the latest\n";
 
 void leave_at_once(int signal) {
   if (!alone) {
@@ -190,6 +190,11 @@ bool stop_requested() {
   return stop != 0;
 }
 
+void stop_with_others() {
+  int none = 0;
+  stop.compare_exchange_strong(none, SIGTERM);
+}
+
 void stop_at_once() {
   gentle = false;
   if (const int signal = stop) leave_at_once(signal);
@@ -214,11 +219,11 @@ int launch(CommandLine& line, int argc, char** argv, const std::function<void(co
     handle_signals();
     // Checks files before anything that takes time.
     std::optional<RunFolder> folder;
-    if (session.rank() == 0) expect_checkpoint(options.resume);
     if (session.rank() == 0 && !options.dry_run) folder.emplace(options.out);
+    if (session.rank() == 0) expect_checkpoint(options.begins_at(), options.out);
     run(session, line, folder ? &*folder : nullptr, output, body);
     if (output.error()) throw OutputFailure(std::string("standard output: ") + std::strerror(output.error()));
-    return 0;
+    return stop ? 128 + stop : 0;
   } catch (...) {
     const Fault fault = current_fault();
     if (session.size() > 1) session.end(fault.exit_code, fault.what());

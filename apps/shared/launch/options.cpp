@@ -118,6 +118,12 @@ Init Options::init(Device device) const {
           .device = device};
 }
 
+std::string Options::begins_at() const {
+  if (fresh && resume != "unfinished" && resume != "none")
+    throw WrongOption("--fresh begins anew, and --resume " + resume + " does not; leave one of them out");
+  return fresh || (dry_run && resume == "unfinished") ? "none" : resume;
+}
+
 Device Options::chosen_device() const {
   const bool card = available(Device::cuda);
   if (device == "cuda" && !card) throw WrongOption("--device cuda: this machine has no working card; take cpu or auto");
@@ -165,8 +171,13 @@ void CommandLine::add_common() {
   add("--steps", options_.steps, "number of steps; 0: as many as --epochs has", {0, most});
   add("--seed", options_.seed, "seed of the initial weights, the order of the data and all random draws", {0, most});
   add("--out", options_.out, "folder for checkpoints, metrics and the report");
-  add("--resume", options_.resume, "checkpoint to resume from: none, auto (the latest in --out), or a path");
-  add("--checkpoint-every", options_.checkpoint_every, "steps between checkpoints; 0: one at the end", {0, most});
+  add("--resume", options_.resume,
+      "checkpoint to go on from: unfinished (the latest in --out, if a run of the same options has not ended there), "
+      "auto (the latest in --out, whatever the options), none, or a path");
+  add("--fresh", options_.fresh, "begin anew, even if --out has an unfinished run, which is moved aside");
+  add("--checkpoint-minutes", options_.checkpoint_minutes,
+      "minutes between checkpoints, or more where saving one takes over 5 % of the time; 0: none by time", {0, 1e6});
+  add("--checkpoint-every", options_.checkpoint_every, "steps between checkpoints; 0: none by steps", {0, most});
   add("--timeout", options_.timeout, "deadline: seconds that a rank waits for others before the job fails", {0.1, 1e6});
   add("--same-bits", options_.training.same_bits,
       "same weights, to the bit, on any number of ranks, for more work and traffic (with --zero 0 to 2); without it "

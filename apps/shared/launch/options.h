@@ -36,14 +36,17 @@ struct Options {
   double rate = 2e-3;
   int64_t steps = 0, epochs = 1;  // 0 steps: those of the epochs
   int64_t seed = 1;
-  std::string resume = "none";
-  int64_t checkpoint_every = 0;  // steps; 0: at the end only
-  std::string out;               // by default "runs/PROGRAM"
+  std::string resume = "unfinished";
+  bool fresh = false;              // as if `resume` were "none"
+  double checkpoint_minutes = 10;  // of training between checkpoints; 0: any
+  int64_t checkpoint_every = 0;    // steps; 0: any
+  std::string out;                 // by default "runs/PROGRAM"
   bool dry_run = false, fast_reductions = false, tf32 = false, quiet = false, json = false;
   double timeout;  // seconds
 
   Options();
   Init init(Device device) const;  // for parameters; its key is that of all random draws
+  std::string begins_at() const;   // `resume`, or "none" if the run is `fresh`; throws WrongOption if it is both
   Device chosen_device() const;    // throws WrongOption if this machine does not have it
 };
 

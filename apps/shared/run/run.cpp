@@ -94,7 +94,8 @@ Run::Run(const Launch& rank, Batches& batches, Plan plan)
       plan_(std::move(plan)),
       batches_(batches),
       steps_(options_.steps > 0 ? options_.steps : options_.epochs * batches.steps_per_epoch()),
-      progress_(rank.output, Progress::style_for(rank.output, options_.quiet, options_.json), rank.comm.rank().value) {
+      progress_(rank.output, Progress::style_for(rank.output, options_.quiet, options_.json), rank.comm.rank().value),
+      save_after_(60 * options_.checkpoint_minutes) {
   report_.title = plan_.title;
   report_.subtitle = rank.description + ", " + options_.dtype;
   note(report_.title + ": " + report_.subtitle);
@@ -107,7 +108,7 @@ void Run::begin(TrainingState& state) {
   const Metadata saved = state.load([&](const TensorSink& put) {
     const Busy busy(rank_.comm, "reads a checkpoint for " + options_.out);
     return alone([&]() -> Metadata {
-      const Latest latest = checkpoint_to_resume(options_.resume, options_.out);
+      const Latest latest = checkpoint_to_resume(options_.begins_at(), options_.out, config_, steps_);
       for (const std::string& damage : latest.damaged) warn(damage);
       if (latest.file) {
         load_all(*latest.file, state, put);
@@ -132,9 +133,12 @@ void Run::open_folder(const Latest& latest) {
                                                                       RunFolder::checkpoints(options_.out), absent);
   const auto changes = latest.file ? changes_since(latest.file->path(), config_) : std::vector<std::string>();
   if (of_this_run) sessions_ = sessions_up_to(latest.step, rank_.folder->path() / "sessions.json");
+  reported_ = of_this_run && latest.step >= steps_ && is_reported(rank_.folder->path(), *latest.file);
   rank_.folder->begin(config_, metric_names(plan_.charts), of_this_run ? latest.step : 0);
   if (const std::string& damage = rank_.folder->metrics().damage(); !damage.empty())
     warn(damage + "; later measurements are left out");
+  if (latest.file && options_.resume == "unfinished")
+    warn(options_.out + " has an unfinished run of these options, which goes on; --fresh begins anew");
   if (latest.file) note("resumed from " + latest.file->path().string());
   for (const std::string& change : changes) note("changed since then: " + change);
   if (!rank_.folder->moved_to().empty()) note("an earlier run is now in " + rank_.folder->moved_to().string());
@@ -142,7 +146,9 @@ void Run::open_folder(const Latest& latest) {
 
 void Run::step(int64_t images, const std::vector<Value>& shares, const std::vector<Value>& equal) {
   // One collective for all values on which ranks have to agree.
-  std::vector<double> mine = {stop_requested() ? 1.0 : 0.0};
+  constexpr double save_is_due = 1 << 20;  // more than there are ranks that want to stop
+  const bool due = leads() && save_after_ > 0 && seconds() - saved_at_ >= save_after_;
+  std::vector<double> mine = {(stop_requested() ? 1 : 0) + (due ? save_is_due : 0)};
   for (const Value& share : shares) mine.push_back(share.value);
   const auto count = static_cast<int64_t>(mine.size());
   const Tensor sums = rank_.comm.all_reduce(Tensor::from({count}, mine, DType::f64), ReduceOp::sum, Site::here("step"));
@@ -159,11 +165,16 @@ void Run::step(int64_t images, const std::vector<Value>& shares, const std::vect
   if (options_.dry_run) return tell_dry_run();
   measure(values);
   if (leads() && rank_.folder) show(rank_.folder->metrics().last("loss").value_or(std::nan("")));
-  stopped_ = sums.data<double>()[0] > 0;
-  if (stopped_ || !running() || (options_.checkpoint_every > 0 && step_ % options_.checkpoint_every == 0)) save();
+  const double wanted = sums.data<double>()[0];
+  stopped_ = std::fmod(wanted, save_is_due) > 0;
+  const bool by_steps = options_.checkpoint_every > 0 && step_ % options_.checkpoint_every == 0;
+  if (stopped_ || !running() || by_steps || wanted >= save_is_due) save();
   if (!stopped_ && !running()) stop_at_once();  // what follows can be repeated from the checkpoint
-  if (stopped_)
-    progress_.finish("stopped after step " + grouped(step_) + "; to resume, add --resume auto --out " + options_.out);
+  if (!stopped_) return;
+  stop_with_others();
+  const std::string of_all = grouped(step_) + " of " + grouped(steps_);
+  if (leads()) write_report({{"stopped after step", of_all}}, {});
+  progress_.finish("stopped after step " + of_all + "; the same command goes on from there");
 }
 
 void Run::show(double loss) {
@@ -212,15 +223,24 @@ void Run::chart(const std::string& title, const std::string& drawing) { report_.
 void Run::save() {
   if (saved_step_ == step_) return;
   saved_step_ = step_;
+  const double begin = seconds();
   state_->save([&](const TensorSource& get) {
     const Busy busy(rank_.comm, "writes a checkpoint of step " + text(step_) + " in " + options_.out);
     alone([&] { save_checkpoint(RunFolder::checkpoints(options_.out), step_, state_->tensors(), get, position()); });
   });
   RunSession session{first_step_, step_, images_, gather_times(), gather_traffic(traffic_, rank_.comm)};
+  if (leads()) save_less_often((saved_at_ = seconds()) - begin);
   if (!rank_.folder) return;
   if (!sessions_.empty() && sessions_.back().last_step > first_step_) sessions_.pop_back();
   sessions_.push_back(std::move(session));
   alone([&] { write("sessions.json", json(sessions_)); });
+}
+
+// Saving takes a twentieth of the time at most, unless it is asked for by steps.
+void Run::save_less_often(double seconds_of_saving) {
+  if (save_after_ == 0 || 20 * seconds_of_saving <= save_after_) return;
+  save_after_ = 20 * seconds_of_saving;
+  warn("a checkpoint takes " + duration(seconds_of_saving) + ", so the next ones come every " + duration(save_after_));
 }
 
 std::string Run::hash_of_weights() {
@@ -266,27 +286,19 @@ std::vector<Report::RankTime> Run::gather_times() {
   return times;
 }
 
-void Run::finish(const std::vector<Report::Figure>& figures) {
-  save();
-  const std::string hash = hash_of_weights();
-  const double peak = plan_.flops_per_image > 0 ? peak_flops(rank_.device, rank_.comm) : 0;
-  if (!leads()) return;
-
+// All that is known of the run so far, with these figures first and those last.
+void Run::write_report(std::vector<Report::Figure> first, const std::vector<Report::Figure>& last) {
   const RunSession all = whole(sessions_);
+  const Metrics& metrics = rank_.folder->metrics();
   report_.ranks = all.ranks;
   report_.traffic = all.traffic;
   report_.choices = rank_.comm.choices();
   if (sessions_.size() > 1) report_.subtitle += ", in " + text(sessions_.size()) + " sessions";
-  const double seconds = all.ranks.empty() ? 0 : all.ranks[0].seconds, speed = seconds > 0 ? all.images / seconds : 0;
-  const Metrics& metrics = rank_.folder->metrics();
   report_.figures = {{"loss of the last step", short_number(metrics.last("loss").value_or(std::nan("")))}};
-  report_.figures.insert(report_.figures.end(), figures.begin(), figures.end());
-  report_.figures.push_back({"training time", duration(seconds)});
-  report_.figures.push_back({"speed in images/s", short_number(speed)});
-  if (peak > 0 && sessions_.size() == 1)
-    report_.figures.push_back({"share of the cores' peak FLOP/s", percent(plan_.flops_per_image * speed, peak)});
-  report_.figures.push_back({"hash of the weights", hash});
-
+  first.push_back({"training time", duration(all.ranks.empty() ? 0 : all.ranks[0].seconds)});
+  first.push_back({"speed in images/s", short_number(speed())});
+  for (const auto& figures : {first, last})
+    report_.figures.insert(report_.figures.end(), figures.begin(), figures.end());
   std::vector<Report::Chart> charts;
   for (const Chart& chart : plan_.charts) {
     std::vector<Line> lines;
@@ -294,14 +306,28 @@ void Run::finish(const std::vector<Report::Figure>& figures) {
     charts.push_back({chart.title, line_chart(lines, "step")});
   }
   report_.charts.insert(report_.charts.begin(), charts.begin(), charts.end());
-  const std::filesystem::path page = rank_.folder->path() / "report.html";
-  const bool done_before = step_ == first_step_ && std::filesystem::exists(page);
-  if (!done_before) write("report.html", html(report_));
+  if (!reported_) write(RunFolder::report, html(report_));
+}
 
+double Run::speed() const {
+  const RunSession all = whole(sessions_);
+  return all.ranks.empty() || all.ranks[0].seconds <= 0 ? 0 : all.images / all.ranks[0].seconds;
+}
+
+void Run::finish(const std::vector<Report::Figure>& figures) {
+  save();
+  const std::string hash = hash_of_weights();
+  const double peak = plan_.flops_per_image > 0 ? peak_flops(rank_.device, rank_.comm) : 0;
+  if (!leads()) return;
+
+  std::vector<Report::Figure> last = {{"hash of the weights", hash}};
+  if (peak > 0 && sessions_.size() == 1)
+    last.insert(last.begin(), {"share of the cores' peak FLOP/s", percent(plan_.flops_per_image * speed(), peak)});
+  write_report(figures, last);
   std::string summary;
   for (const auto& [name, value] : report_.figures) summary += (summary.empty() ? "" : ", ") + name + " " + value;
-  if (done_before) note("all " + grouped(step_) + " steps were done before; add steps by --epochs or --steps");
-  note("report: " + page.string());
+  if (reported_) note("all " + grouped(step_) + " steps were done before; add steps by --epochs or --steps");
+  note("report: " + (rank_.folder->path() / RunFolder::report).string());
   progress_.finish(summary);
 }
 

@@ -47,7 +47,7 @@ class Run {
   int64_t steps() const { return steps_; }  // of the whole run: --steps, or those of --epochs
   int64_t steps_done() const { return step_; }
   bool running() const { return !stopped_ && step_ < steps_; }
-  bool stopped() const { return stopped_; }  // by a signal, or by --dry-run: do not call `finish`
+  bool stopped() const { return stopped_; }  // by a signal, which is reported, or by --dry-run: do not call `finish`
 
   // Calls `f`, counts its time as time for data, and returns its result.
   template <class F> auto data(F&& f) {
@@ -58,7 +58,8 @@ class Run {
   }
 
   // To be called after each step, with its number of images on all ranks. `shares` are summed over ranks; `equal` are
-  // the same on all ranks. Saves a checkpoint if one is due. Ends the job if a share is not finite.
+  // the same on all ranks. Saves a checkpoint if one is due; rank 0's clock says when. Ends the job if a share is not
+  // finite.
   void step(int64_t images, const std::vector<Value>& shares, const std::vector<Value>& equal = {});
 
   // Further content, the same on all ranks: measurements of the last step, remarks, and parts of the report.
@@ -78,6 +79,9 @@ class Run {
   void open_folder(const Latest& latest);
   void show(double loss);
   void save();
+  void save_less_often(double seconds_of_saving);
+  void write_report(std::vector<Report::Figure> first, const std::vector<Report::Figure>& last);
+  double speed() const;  // of the whole run, in images per second
   void write(const std::string& name, const std::string& contents);
   std::string hash_of_weights();
   Metadata position() const { return {{"data", batches_.position()}}; }
@@ -97,10 +101,12 @@ class Run {
   Report report_;
   int64_t step_ = 0, first_step_ = 0, saved_step_ = -1;
   bool stopped_ = false;
+  bool reported_ = false;  // the report of all steps is there from before
   // Since `begin`, up to the last step.
   std::chrono::steady_clock::time_point began_;
   Traffic traffic_before_, traffic_;
   double images_ = 0, data_seconds_ = 0;
+  double saved_at_ = 0, save_after_;  // seconds; on rank 0
   Report::RankTime time_;
 };
 

@@ -34,6 +34,20 @@ std::map<std::string, std::string> settings_in(const std::string& config) {
   return settings;
 }
 
+// The options that differ from those of a run, but for where and how it runs.
+std::vector<std::string> changes_of(const fs::path& run, const std::string& config) {
+  const std::set<std::string> where_and_how = {
+      "checkpoint-every", "checkpoint-minutes", "data", "dry-run", "fresh", "json", "out", "quiet", "ranks", "resume",
+      "timeout"};
+  const auto before = settings_in(file_text(run / "config.toml", max_config_bytes));
+  std::vector<std::string> changes;
+  for (const auto& [name, value] : settings_in(config))
+    if (const auto old = before.find(name);
+        old != before.end() && old->second != value && where_and_how.count(name) == 0)
+      changes.push_back(name + " was " + old->second + " and is now " + value);
+  return changes;
+}
+
 bool has_a_run(const fs::path& folder) { return fs::exists(folder / "config.toml"); }
 
 void expect_room_for(const fs::path& folder) {
@@ -43,6 +57,23 @@ void expect_room_for(const fs::path& folder) {
     throw OutputFailure(folder.string() + ": cannot be created: " + above.string() + " is a file");
   if (access(above.c_str(), W_OK | X_OK) != 0)
     throw OutputFailure(folder.string() + ": cannot be created in " + above.string() + ": " + std::strerror(errno));
+}
+
+// The latest checkpoint of a run that a command of these options has begun, unless it has ended: then its report is not
+// older.
+Latest unfinished(const fs::path& run, const std::string& config, int64_t steps) {
+  if (!has_a_run(run) || !changes_of(run, config).empty()) return {};
+  Latest latest = latest_checkpoint(RunFolder::checkpoints(run));
+  const bool ended = latest.file && latest.step >= steps && is_reported(run, *latest.file);
+  return ended ? Latest() : std::move(latest);
+}
+
+Latest latest_in(const fs::path& checkpoints) {
+  Latest latest = latest_checkpoint(checkpoints);
+  if (latest.file) return latest;
+  std::string damaged;
+  for (const std::string& each : latest.damaged) damaged += "; " + each;
+  throw MissingInput(checkpoints.string() + ": no sound checkpoint is in it" + damaged);
 }
 
 bool is_free(const fs::path& folder) {
@@ -110,19 +141,27 @@ void RunFolder::write(const std::string& name, const std::string& bytes) const {
   file.commit();
 }
 
-void expect_checkpoint(const std::string& resume) {
-  if (resume != "none" && resume != "auto" && !fs::exists(resume))
-    throw MissingInput(resume + ": there is no such checkpoint; --resume takes auto, none or a path");
+bool is_reported(const fs::path& run, const SafetensorsFile& checkpoint) {
+  const fs::path report = run / RunFolder::report;
+  std::error_code error;
+  return fs::exists(report) && fs::last_write_time(report, error) >= fs::last_write_time(checkpoint.path(), error);
 }
 
-Latest checkpoint_to_resume(const std::string& resume, const fs::path& run) {
+void expect_checkpoint(const std::string& resume, const fs::path& run) {
+  if (resume == "none" || resume == "unfinished") return;
+  if (resume == "auto" && !fs::exists(RunFolder::checkpoints(run)))
+    throw MissingInput(run.string() + ": there is no checkpoint to go on from; leave out --resume auto to begin");
+  if (resume != "auto" && !fs::exists(resume))
+    throw MissingInput(resume + ": there is no such checkpoint; --resume takes unfinished, auto, none or a path");
+}
+
+Latest checkpoint_to_resume(const std::string& resume, const fs::path& run, const std::string& config, int64_t steps) {
   if (resume == "none") return {};
-  if (resume == "auto") return latest_checkpoint(RunFolder::checkpoints(run));
+  if (resume == "unfinished") return unfinished(run, config, steps);
+  if (resume == "auto") return latest_in(RunFolder::checkpoints(run));
   if (fs::is_directory(resume)) {
     const fs::path within = RunFolder::checkpoints(resume);
-    Latest latest = latest_checkpoint(fs::exists(within) ? within : fs::path(resume));
-    if (!latest.file) throw MissingInput(resume + ": no sound checkpoint is in it");
-    return latest;
+    return latest_in(fs::exists(within) ? within : fs::path(resume));
   }
   Latest chosen{open_checkpoint(resume), 0, {}};
   chosen.step = step_in(*chosen.file);
@@ -136,15 +175,7 @@ Latest checkpoint_to_resume(const std::string& resume, const fs::path& run) {
 }
 
 std::vector<std::string> changes_since(const fs::path& checkpoint, const std::string& config) {
-  const std::set<std::string> where_and_how = {"checkpoint-every", "data",   "dry-run", "json", "out", "quiet", "ranks",
-                                               "resume",           "timeout"};
-  const auto before = settings_in(file_text(checkpoint.parent_path().parent_path() / "config.toml", max_config_bytes));
-  std::vector<std::string> changes;
-  for (const auto& [name, value] : settings_in(config))
-    if (const auto old = before.find(name);
-        old != before.end() && old->second != value && where_and_how.count(name) == 0)
-      changes.push_back(name + " was " + old->second + " and is now " + value);
-  return changes;
+  return changes_of(checkpoint.parent_path().parent_path(), config);
 }
 
 }  // namespace weft

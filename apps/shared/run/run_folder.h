@@ -29,6 +29,7 @@ class RunFolder {
   void begin(const std::string& config, std::vector<std::string> metric_names, int64_t resumed_step = 0);
 
   const std::filesystem::path& path() const { return path_; }
+  static constexpr const char* report = "report.html";
   static std::filesystem::path checkpoints(const std::filesystem::path& run) { return run / "checkpoints"; }
   const std::filesystem::path& moved_to() const { return moved_to_; }  // the new place of an earlier run, or empty
   Metrics& metrics() { return *metrics_; }
@@ -44,11 +45,15 @@ class RunFolder {
   std::unique_ptr<Metrics> metrics_;
 };
 
-// The checkpoint that --resume names: none for "none"; for "auto" the latest sound one of the run's folder, if any;
-// else the one at a path, or the latest of the folder at that path.
-Latest checkpoint_to_resume(const std::string& resume, const std::filesystem::path& run);
-// Throws if --resume is a path and nothing is there.
-void expect_checkpoint(const std::string& resume);
+// The checkpoint that --resume names: none for "none"; for "unfinished" the latest sound one of the run's folder, if
+// that run has the same options, and has not reported all its steps; for "auto" the latest one; else the one at a path,
+// or the latest of the folder at that path. Throws if the last two are not there.
+Latest checkpoint_to_resume(const std::string& resume, const std::filesystem::path& run, const std::string& config,
+                            int64_t steps);
+// Whether the report is of this checkpoint, and not of an earlier one.
+bool is_reported(const std::filesystem::path& run, const SafetensorsFile& checkpoint);
+// Throws if --resume names a checkpoint, or a folder of some, and none is there.
+void expect_checkpoint(const std::string& resume, const std::filesystem::path& run);
 
 // The options that differ from those of the run that wrote a checkpoint, except options of where and how it runs:
 // `loss was "nt-xent" and is now "vicreg"`. Empty if that run's config.toml is gone.
