@@ -7,7 +7,7 @@
 namespace weft {
 namespace {
 
-using Messages = std::vector<MessageStep::Message>;
+using Messages = MessageStep::List<MessageStep::Message>;
 
 void add(Messages& messages, size_t peer, Piece piece) {
   if (piece.bytes.size() > 0) messages.push_back({static_cast<int>(peer), piece});
@@ -65,7 +65,7 @@ MessageSteps gatherings(const StepTaker& taker, std::span<const size_t> sizes) {
   for (size_t first = 0; first < longest; first += part) {
     MessageStep& step = made.steps.emplace_back(MessageStep{"MPI gathers the tensors of all ranks", made.steps.size()});
     step.by_mpi = true;
-    step.reading = {first, std::min(first + part, longest), std::vector<size_t>(sizes.size(), first)};
+    step.reading = {first, std::min(first + part, longest), MessageStep::List<size_t>(sizes.size(), first)};
     const auto piece = [&](size_t r) { return ByteRange{0, sizes[r]}.piece(first, part); };
     size_t next = 0;
     for (size_t r = 0; r < sizes.size(); ++r) {
@@ -134,20 +134,6 @@ struct SumPart {
 
 }  // namespace
 
-MessageSteps steps_with_the_calls(const StepTaker& taker, const ByteRanges& ranges, size_t longest, size_t call_bytes) {
-  MessageSteps made;
-  const size_t read = ranges.all() ? longest : ranges.longest_of_peers();
-  if (read == 0) return made;
-  MessageStep& step = made.steps.emplace_back(MessageStep{"", 0});
-  step.reading = {0, read, {}};
-  for (size_t r = 0; r < static_cast<size_t>(taker.ranks); ++r) {
-    const size_t begin = ranges.all() ? 0 : ranges.of_peers[r].first;
-    step.reading->begins.push_back(begin);
-    step.terms.push_back(place(Where::calls, r * call_bytes + begin, read));
-  }
-  return made;
-}
-
 MessageSteps direct_steps(const StepTaker& taker, const ByteRanges& ranges) { return swaps(taker, ranges, false); }
 
 MessageSteps exposing_steps(const StepTaker& taker, std::span<const size_t> sizes, bool by_mpi) {
@@ -182,7 +168,7 @@ MessageSteps broadcast_steps(const StepTaker& taker, const ByteRanges& ranges) {
       if (root != me) add(gathered.receives, r, slice(r));
     }
     if (const ByteRange read = ranges.of_peers[root]; read.size() > 0) {
-      gathered.reading = {0, bytes, std::vector<size_t>(n, 0)};
+      gathered.reading = {0, bytes, MessageStep::List<size_t>(n, 0)};
       gathered.reading->begins[root] = read.first + at;
       gathered.terms.assign(n, {Where::board, {}});
       gathered.terms[root] = root == me ? place(Where::mine, read.first + at, bytes) : place(Where::board, 0, bytes);
@@ -307,7 +293,7 @@ MessageSteps steps_of(const MessageSchedule& schedule, int rank, FunctionRef<siz
 std::vector<SentStep> messages_of(const MessageSchedule& schedule, FunctionRef<size_t(int, int)> reads) {
   std::vector<SentStep> all;
   for (int rank = 0; rank < schedule.ranks; ++rank) {
-    const std::vector<MessageStep> steps = steps_of(schedule, rank, reads).steps;
+    const auto steps = steps_of(schedule, rank, reads).steps;
     for (size_t i = 0; i < steps.size(); ++i) {
       if (i == all.size()) all.push_back({steps[i].what, {}});
       for (const auto& [peer, piece] : steps[i].sends)

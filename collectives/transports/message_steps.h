@@ -9,12 +9,12 @@
 #include "weft/collectives/fold.h"
 #include "weft/collectives/transports/message_schedule.h"
 #include "weft/collectives/transports/readers.h"
+#include "weft/engine/tensor/pool.h"
 
 namespace weft {
 
 enum class Where : uint8_t {
   mine,    // what this rank exposes
-  calls,   // what has come with the calls
   result,  // what this rank gets
   board,   // what is kept while the collective lasts
 };
@@ -24,6 +24,8 @@ struct Piece {
 };
 
 struct MessageStep {
+  template <class T>
+  using List = std::vector<T, pool::Allocator<T>>;  // short messages take little more than allocations
   struct Message {
     int peer;
     Piece piece;
@@ -38,22 +40,22 @@ struct MessageStep {
   // A part of an exchange, which the caller reads.
   struct Reading {
     size_t first, last;
-    std::vector<size_t> begins;
+    List<size_t> begins;
   };
 
   const char* what;
   size_t after;  // how many steps must be done before its messages begin
-  std::vector<Message> sends = {}, receives = {};
+  List<Message> sends = {}, receives = {};
   bool by_mpi = false;  // MPI gathers the pieces of all ranks; they are in rank order, and this rank's is among them
   // When the messages have arrived:
-  std::vector<Piece> terms = {};        // where the bytes of each rank are, ...
+  List<Piece> terms = {};               // where the bytes of each rank are, ...
   std::optional<Reading> reading = {};  // ... for the caller
-  std::vector<Folding> folds = {};      // ... or to be folded
-  std::vector<Copy> copies = {};
+  List<Folding> folds = {};             // ... or to be folded
+  List<Copy> copies = {};
 };
 
 struct MessageSteps {
-  std::vector<MessageStep> steps;
+  MessageStep::List<MessageStep> steps;
   size_t board = 0;                        // its bytes
   std::shared_ptr<const Readers> readers;  // whose ranks are those of the folds
 };
@@ -64,8 +66,6 @@ struct StepTaker {
   size_t part;
 };
 
-// What is read has come with the calls, of so many bytes each.
-MessageSteps steps_with_the_calls(const StepTaker& taker, const ByteRanges& ranges, size_t longest, size_t call_bytes);
 // Each rank sends every other what that one reads.
 MessageSteps direct_steps(const StepTaker& taker, const ByteRanges& ranges);
 // Each rank sends every other all that it exposes.

@@ -42,7 +42,7 @@ struct Rank {
   std::vector<size_t> awaited;  // messages of each step
 
   std::byte* at(const Piece& piece) {
-    Bytes* const memories[] = {&mine, nullptr, in_place ? &mine : &result, &board};
+    Bytes* const memories[] = {&mine, in_place ? &mine : &result, &board};
     Bytes& memory = *memories[static_cast<size_t>(piece.where)];
     REQUIRE(piece.bytes.last <= memory.size());
     return memory.data() + piece.bytes.first;

@@ -59,7 +59,6 @@ GlobalRank MpiGroup::global(GroupRank rank) const {
 std::string MpiGroup::description() const { return "mpi (" + text(size()) + (size() == 1 ? " rank)" : " ranks)"); }
 
 MessageSteps MpiGroup::steps_of(Verb verb, std::span<const size_t> sizes, size_t longest, const Ranges& ranges) const {
-  if (longest <= small_call) return steps_with_the_calls(taker(), ranges, longest, sizeof(Announcement));
   if (ranges.all())
     return exposing_steps(taker(), sizes, way_of(Movement::gathering, longest * sizes.size()) == Way::by_mpi);
   if (verb == Verb::broadcast && way_of(Movement::copies, longest) == Way::in_slices)
@@ -73,15 +72,27 @@ void MpiGroup::exchange(const Call& requested, Bytes mine, size_t longest, Range
   begin(call);
   Agreement agreement(*this, call, false, mine, longest);
   const std::vector<size_t> sizes = agreement.sizes();
-  carry_out(steps_of(call.verb, sizes, longest, ranges), agreement, mine, {}, &read);
+  if (longest <= small_call)
+    read_announced(agreement, longest, ranges, read);
+  else
+    carry_out(steps_of(call.verb, sizes, longest, ranges), mine, {}, &read);
   end();
 }
 
-void MpiGroup::carry_out(MessageSteps steps, const Agreement& agreement, Bytes mine, std::span<std::byte> result,
-                         const Read* read) {
+void MpiGroup::read_announced(const Agreement& agreement, size_t longest, const Ranges& ranges, Read read) {
+  const auto n = static_cast<size_t>(size());
+  peers_.resize(n), begins_.assign(n, 0);
+  for (size_t r = 0; r < n; ++r) {
+    if (!ranges.all()) begins_[r] = ranges.of_peers[r].first;
+    peers_[r] = agreement.bytes_of(r) + begins_[r];
+  }
+  const size_t received = ranges.all() ? longest : ranges.longest_of_peers();
+  if (received > 0) read({0, received, peers_, begins_});
+}
+
+void MpiGroup::carry_out(MessageSteps steps, Bytes mine, std::span<std::byte> result, const Read* read) {
   board_.resize(std::max(board_.size(), steps.board));
-  Progress(*this, std::move(steps), {mine.data(), agreement.bytes(), result.data(), board_.data()}, swap_tag)
-      .complete(read);
+  Progress(*this, std::move(steps), {mine.data(), result.data(), board_.data()}, swap_tag).complete(read);
 }
 
 // What a rank chooses in a split.

@@ -94,7 +94,7 @@ class MpiGroup : public Transport {
     Agreement(MpiGroup& group, const Call& call, bool started, Bytes mine, size_t longest);
     bool arrived();               // whether `sizes` need not wait
     std::vector<size_t> sizes();  // how many bytes each rank exposes; a Fault if the ranks are in different calls
-    const std::byte* bytes() const { return all_[0].bytes.data(); }  // of rank 0, if no rank exposes many
+    const std::byte* bytes_of(size_t rank) const { return all_[rank].bytes.data(); }  // if no rank exposes many
 
    private:
     [[noreturn]] void report();
@@ -108,6 +108,7 @@ class MpiGroup : public Transport {
   };
   class Progress;  // with the steps of a collective
   class Started;
+  struct Beginning;  // of what is started
 
   static constexpr int agreement_tag = Wire::tags() - 4, report_tag = Wire::tags() - 3, swap_tag = Wire::tags() - 2,
                        gather_tag = Wire::tags() - 1;
@@ -123,12 +124,11 @@ class MpiGroup : public Transport {
   }
   Way way_of(size_t bytes, const Reduction& reduction, const Readers* readers) const;
   MessageSteps steps_of(Verb verb, std::span<const size_t> sizes, size_t longest, const Ranges& ranges) const;
-  void carry_out(MessageSteps steps, const Agreement& agreement, Bytes mine, std::span<std::byte> result,
-                 const Read* read);
-  std::unique_ptr<Request> started(const Call& requested, Tensor mine, Tensor result, size_t longest,
-                                   MessageSteps steps, bool exposes_all);
+  void carry_out(MessageSteps steps, Bytes mine, std::span<std::byte> result, const Read* read);
+  std::unique_ptr<Request> started(const Call& requested, Beginning begun);
   // The number of a call that is started, as a tag for its messages. Messages of send and receive have the tag 0.
   int tag_of_started() { return static_cast<int>(1 + state_->started++ % (agreement_tag - 1)); }
+  void read_announced(const Agreement& agreement, size_t longest, const Ranges& ranges, Read read);
   struct Choice;
   std::vector<int> members_of(int color, std::span<const Choice> all) const;
   std::vector<int> processes_of(std::span<const int> ranks) const;  // each once
@@ -136,6 +136,8 @@ class MpiGroup : public Transport {
 
   std::shared_ptr<State> state_;
   std::vector<std::byte> board_;
+  std::vector<const std::byte*> peers_;
+  std::vector<size_t> begins_;
 };
 
 }  // namespace weft

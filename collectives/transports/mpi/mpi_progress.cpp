@@ -6,7 +6,7 @@
 namespace weft {
 
 const std::byte* MpiGroup::Progress::at(const Piece& piece) const {
-  const std::byte* const begins[] = {memories_.mine, memories_.calls, memories_.result, memories_.board};
+  const std::byte* const begins[] = {memories_.mine, memories_.result, memories_.board};
   return begins[static_cast<size_t>(piece.where)] + piece.bytes.first;
 }
 
@@ -64,14 +64,14 @@ bool MpiGroup::Progress::go_on() {
 
 void MpiGroup::Progress::complete(const Read* read) {
   while (done_ < list_.steps.size()) {
-    group_.finish(on_their_way_[done_].requests);
+    if (Wire::Requests& requests = on_their_way_[done_].requests; !requests.empty()) group_.finish(requests);
     do_step(read);
   }
 }
 
 void MpiGroup::Progress::do_step(const Read* read) {
   const MessageStep& step = list_.steps[done_];
-  std::vector<const std::byte*> terms;
+  MessageStep::List<const std::byte*> terms;
   for (const Piece& piece : step.terms) terms.push_back(std::as_const(*this).at(piece));
   if (step.reading && read) (*read)({step.reading->first, step.reading->last, terms, step.reading->begins});
   for (const auto& [fold, to] : step.folds) fold.write({0, to.bytes.size(), terms}, at(to));

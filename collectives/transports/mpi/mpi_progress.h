@@ -9,7 +9,7 @@ class MpiGroup::Progress {
  public:
   // Where the memories of the steps begin.
   struct Memories {
-    const std::byte *mine, *calls;
+    const std::byte* mine;
     std::byte *result, *board;
     // What is sent of `mine` and of the board is kept by these, so that no rank waits until others have received it.
     Tensor kept_mine = {}, kept_board = {};
@@ -47,7 +47,7 @@ class MpiGroup::Progress {
   const MessageSteps list_;
   Memories memories_;
   const int tag_;
-  std::vector<OnTheirWay> on_their_way_;
+  MessageStep::List<OnTheirWay> on_their_way_;
   size_t begun_ = 0, done_ = 0;  // steps
 };
 

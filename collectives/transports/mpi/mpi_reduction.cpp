@@ -36,8 +36,7 @@ void MpiGroup::reduce(const Call& requested, Bytes mine, std::span<std::byte> re
   Call call = requested;
   call.sequence = ++state_->calls;
   begin(call);
-  Agreement agreement(*this, call, false, mine, bytes);
-  agreement.sizes();
+  Agreement(*this, call, false, mine, bytes).sizes();
   if (in_any_order) {
     Wire::Requests reducing{reduce_by_mpi(state_->wire.comm(), call, mine, result)};
     finish(reducing);
@@ -46,11 +45,10 @@ void MpiGroup::reduce(const Call& requested, Bytes mine, std::span<std::byte> re
     std::vector<Range> slices(reduction.slices.begin(), reduction.slices.end());
     for (int r = 0; r < size() && reduction.to_all; ++r)
       slices.push_back(Range{0, bytes}.slice(static_cast<size_t>(r), static_cast<size_t>(size())));
-    carry_out(halving_steps(taker(), slices, reduction.fold, reduction.to_all), agreement, mine, result, nullptr);
+    carry_out(halving_steps(taker(), slices, reduction.fold, reduction.to_all), mine, result, nullptr);
   } else {
     if (!readers) readers.emplace(size());
-    carry_out(sum_steps(taker(), bytes, std::move(*readers), reduction.fold, reduction.to_all), agreement, mine, result,
-              nullptr);
+    carry_out(sum_steps(taker(), bytes, std::move(*readers), reduction.fold, reduction.to_all), mine, result, nullptr);
   }
   end();
 }

@@ -10,23 +10,26 @@
 
 namespace weft {
 
+struct MpiGroup::Beginning {
+  Tensor mine, result;
+  size_t longest;
+  MessageSteps steps;
+  bool exposes_all = false;          // then the rank knows only later how many bytes others expose
+  std::vector<Range> of_peers = {};  // what it reads of bytes that come with the calls; empty: all
+};
+
 class MpiGroup::Started final : public Transport::Request {
  public:
-  // If this rank exposes all bytes to all, it knows only later how many others expose.
-  Started(MpiGroup& group, const Call& call, Tensor mine, Tensor result, size_t longest, MessageSteps steps,
-          bool exposes_all)
+  Started(MpiGroup& group, const Call& call, Beginning begun)
       : group_(group),
         call_(call),
-        mine_(std::move(mine)),
-        result_(std::move(result)),
-        steps_(std::move(steps)),
-        exposes_all_(exposes_all),
+        begun_(std::move(begun)),
         tag_(group.tag_of_started()),
-        agreement_(group, call, true, {mine_.data<std::byte>(), mine_.bytes()}, longest) {
+        agreement_(group, call, true, {begun_.mine.data<std::byte>(), begun_.mine.bytes()}, begun_.longest) {
     group.unfinished()->add(*this);
-    if (steps_.steps.empty()) return;
-    for (const auto& [peer, piece] : steps_.steps[0].sends)
-      group.state_->outbox->send(mine_, piece.bytes, peer, tag_, group.state_->wire);
+    if (begun_.steps.steps.empty()) return;
+    for (const auto& [peer, piece] : begun_.steps.steps[0].sends)
+      group.state_->outbox->send(begun_.mine, piece.bytes, peer, tag_, group.state_->wire);
   }
   // Other ranks need what this one folds, and what was sent to it must be received, even if it reads nothing.
   ~Started() override {
@@ -46,21 +49,21 @@ class MpiGroup::Started final : public Transport::Request {
     const bool waits = !ready();  // if not, this may be part of another wait, whose call is the one to report
     if (waits) group_.begin(call_);
     complete(&read);
+    if (begun_.longest <= small_call) group_.read_announced(agreement_, begun_.longest, {begun_.of_peers, {}}, read);
     if (waits) group_.end();
   }
 
  private:
   void agree() {
     const std::vector<size_t> sizes = agreement_.sizes();
-    if (exposes_all_)
-      steps_ = exposing_steps(group_.taker(*std::max_element(sizes.begin(), sizes.end())), sizes, false);
-    if (!steps_.steps.empty()) steps_.steps[0].sends.clear();  // these have been sent
-    Tensor board({static_cast<int64_t>(steps_.board)}, DType::u8);
-    std::byte* const result = result_.defined() ? result_.mutate<std::byte>() : nullptr;
-    progress_.emplace(group_, std::move(steps_),
-                      Progress::Memories{mine_.data<std::byte>(), agreement_.bytes(), result, board.mutate<std::byte>(),
-                                         mine_, board},
-                      tag_);
+    MessageSteps steps =
+        begun_.exposes_all ? exposing_steps(group_.taker(begun_.longest), sizes, false) : std::move(begun_.steps);
+    if (!steps.steps.empty()) steps.steps[0].sends.clear();  // these have been sent
+    Tensor board({static_cast<int64_t>(steps.board)}, DType::u8);
+    std::byte* const result = begun_.result.defined() ? begun_.result.mutate<std::byte>() : nullptr;
+    progress_.emplace(
+        group_, std::move(steps),
+        Progress::Memories{begun_.mine.data<std::byte>(), result, board.mutate<std::byte>(), begun_.mine, board}, tag_);
   }
   void complete(const Read* read) {
     busy_ = true;
@@ -71,38 +74,36 @@ class MpiGroup::Started final : public Transport::Request {
 
   MpiGroup& group_;
   const Call call_;
-  const Tensor mine_;
-  Tensor result_;
-  MessageSteps steps_;
-  const bool exposes_all_;
+  Beginning begun_;
   const int tag_;
   Agreement agreement_;
   std::optional<Progress> progress_;  // once the ranks are known to be in the same call
   bool busy_ = false, done_ = false;
 };
 
-std::unique_ptr<Transport::Request> MpiGroup::started(const Call& requested, Tensor mine, Tensor result, size_t longest,
-                                                      MessageSteps steps, bool exposes_all) {
+std::unique_ptr<Transport::Request> MpiGroup::started(const Call& requested, Beginning begun) {
   Call call = requested;
   call.sequence = ++state_->calls;
   begin(call);
-  if (!mine.unshared()) mine = mine.clone();
-  auto pending = std::make_unique<Started>(*this, call, std::move(mine), std::move(result), longest, std::move(steps),
-                                           exposes_all);
+  if (!begun.mine.unshared()) begun.mine = begun.mine.clone();
+  auto started = std::make_unique<Started>(*this, call, std::move(begun));
   end();
-  return pending;
+  return started;
 }
 
 std::unique_ptr<Transport::Request> MpiGroup::start(const Call& call, Tensor mine, size_t longest, Ranges ranges) {
-  std::vector<size_t> sizes(static_cast<size_t>(size()), longest);
-  sizes[static_cast<size_t>(rank())] = mine.bytes();
-  const bool announced = longest <= small_call, exposes_all = ranges.all() && !announced;
-  const StepTaker whole = taker(longest);
-  return started(call, std::move(mine), {}, longest,
-                 announced     ? steps_with_the_calls(whole, ranges, longest, sizeof(Announcement))
-                 : exposes_all ? exposing_steps(whole, sizes, false)
-                               : direct_steps(whole, ranges),
-                 exposes_all);
+  Beginning begun{std::move(mine), {}, longest, {}};
+  if (longest <= small_call) {
+    begun.of_peers.assign(ranges.of_peers.begin(), ranges.of_peers.end());
+  } else if (ranges.all()) {
+    std::vector<size_t> sizes(static_cast<size_t>(size()), longest);
+    sizes[static_cast<size_t>(rank())] = begun.mine.bytes();
+    begun.steps = exposing_steps(taker(longest), sizes, false);
+    begun.exposes_all = true;
+  } else {
+    begun.steps = direct_steps(taker(longest), ranges);
+  }
+  return started(call, std::move(begun));
 }
 
 std::unique_ptr<Transport::Request> MpiGroup::start_reduction(const Call& call, Tensor mine, Tensor result,
@@ -111,8 +112,8 @@ std::unique_ptr<Transport::Request> MpiGroup::start_reduction(const Call& call, 
   const Way way = way_of(reduction.to_all ? Movement::sum : Movement::sums, bytes);
   if (reduction.slices.empty() && (way == Way::in_slices || way == Way::in_halves))
     if (Readers readers(size(), reduction.reads); readers.add())
-      return started(call, std::move(mine), std::move(result), bytes,
-                     sum_steps(taker(bytes), bytes, std::move(readers), reduction.fold, false), false);
+      return started(call, {std::move(mine), std::move(result), bytes,
+                            sum_steps(taker(bytes), bytes, std::move(readers), reduction.fold, false)});
   return Transport::start_reduction(call, std::move(mine), std::move(result), reduction);
 }
 

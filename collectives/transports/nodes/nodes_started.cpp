@@ -176,8 +176,9 @@ class Nodes::ExchangeWork final : public Work {
     own_.resize(bytes);
     std::byte* place = own_.data();
     for (size_t i = 0; i < part.peers.size(); ++i) {
-      own_at_.push_back(place - range(i).first);
-      place = std::copy_n(part.peers[i] + range(i).first, range(i).size(), place);
+      const auto [first, last] = range(i);
+      own_at_.push_back(first < last ? place - first : nullptr);
+      if (first < last) place = std::copy(part.peers[i] + first, part.peers[i] + last, place);
     }
   }
 
