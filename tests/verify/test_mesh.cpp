@@ -344,6 +344,7 @@ TEST_CASE("sums in a lower precision are named by their size, and other small di
       for (const Framework& framework : {ring, chain}) {
         const Verdict verdict = named(framework);
         CHECK(found(verdict).starts_with("S28: in " + low));
+        CHECK((verdict.best && 0 < verdict.best->error && verdict.best->error <= 1));  // of all that rounding can do
         CHECK(verdict.remarks.at(0).starts_with("named by the size"));
         CHECK(found(named(framework, {7, 9})) == "unknown");  // a size is no evidence in so few elements
       }
