@@ -96,6 +96,7 @@ TEST_CASE("the ranks of a node share its link") {
 
 TEST_CASE("a link is measured by a few sums, and is no faster than its messages") {
   static constexpr double late = 1e-3;  // seconds that each message takes at least
+  constexpr int64_t bytes = 40'000;
   struct Slow : ForwardingTransport {
     using ForwardingTransport::ForwardingTransport;
     int exchanges = 0;
@@ -109,7 +110,7 @@ TEST_CASE("a link is measured by a few sums, and is no faster than its messages"
   std::vector<Link> links;
   run_ranks(3, [&](std::unique_ptr<Transport> threads) {
     Communicator comm(std::make_unique<Slow>(std::move(threads)));
-    const Link link = measured_link(comm, 40'000);
+    const Link link = measured_link(comm, bytes);
     const std::lock_guard lock(mutex);
     links.push_back(link);
   });
@@ -118,6 +119,7 @@ TEST_CASE("a link is measured by a few sums, and is no faster than its messages"
     CHECK(link.latency >= late / comparison(Verb::all_reduce, 3, link).rounds);
     CHECK(link.latency == links[0].latency);
     CHECK(link.bandwidth > 0);
+    CHECK(link.bandwidth < 4 * bytes / late);
     CHECK(link.bandwidth == links[0].bandwidth);
   }
 }
