@@ -74,3 +74,23 @@ TEST_CASE("gather and scatter of vectors return every gradient, and refuse scala
     if (n > 1) expect_refusal([&] { scatter(odd, root, comm); }, {"scatter: axis 0 of (", "use scatter_v"});
   });
 }
+
+TEST_CASE("a rank that is not in the group is refused, as a root, a source and the other end of a message") {
+  on_ranks([](Communicator& comm) {
+    const Tensor x = data_of(number(comm), {comm.size()});
+    for (const GroupRank absent : {GroupRank{-1}, GroupRank{comm.size()}}) {
+      const std::string said = "there is no rank " + text(absent) + " in a group of " + text(comm.size()) + " ranks";
+      const auto refused = [&](const char* verb, const auto& call) { expect_refusal(call, {verb, said.c_str()}); };
+      refused("broadcast: ", [&] { comm.broadcast(x, absent); });
+      refused("reduce: ", [&] { comm.reduce(x, absent); });
+      refused("gather: ", [&] { comm.gather(x, absent); });
+      refused("scatter: ", [&] { comm.scatter(x, absent); });
+      refused("send: ", [&] { comm.send(x, absent); });
+      refused("receive: ", [&] { comm.receive(x.shape(), x.dtype(), x.device(), absent); });
+    }
+    for (const int64_t source : {-2, comm.size()}) {  // -1 is none
+      const std::string said = "permute: source " + text(source) + " in a group of " + text(comm.size()) + " ranks";
+      expect_refusal([&] { comm.permute(x, Sources(static_cast<size_t>(comm.size()), source)); }, {said.c_str()});
+    }
+  });
+}

@@ -128,6 +128,9 @@ TEST_CASE("a counting transport passes the transport checks") {
   const int n = GENERATE(1, 2, 3);
   run_ranks(n, [](std::unique_ptr<Transport> transport) {
     Traffic traffic;
-    checks::everything_works(*counted(std::move(transport), traffic));
+    const bool of_cards = transport->shows_device_memory(), in_order = transport->keeps_stream_order();
+    const auto counting = counted(std::move(transport), traffic);
+    expect(counting->shows_device_memory() == of_cards && counting->keeps_stream_order() == in_order, "other memory");
+    checks::everything_works(*counting);
   });
 }

@@ -456,4 +456,9 @@ TEST_CASE("calls are described in readable words") {
   const char* const longest = "a name of 27 characters, no";
   CHECK_THAT(sum({4}, DType::f32, longest).text(), Contains("'a name of 27 characters, no'"));
   CHECK_THAT(sum({4}, DType::f32, "a name of 28 characters: cut").text(), Contains("'a name of 2..haracters: cut~"));
+  const auto of_file = [](const char* file) { return describe(Verb::barrier, Site{file, 7, ""}).text(); };
+  CHECK(of_file("a/path/of/fifty/characters/that/is/the/longest.cpp") ==
+        "barrier at a/path/of/fifty/characters/that/is/the/longest.cpp:7");
+  CHECK(of_file("a/path/of/fifty-one/characters/which/loses/some.cpp") ==
+        "barrier at /path/of/fifty-one/characters/which/loses/some.cpp:7");
 }

@@ -5,8 +5,10 @@
 
 #include "tests/emulated_card/communicator.h"
 #include "tests/emulated_card/stream.h"
+#include "tests/support/forwarding_transport.h"
 #include "tests/support/on_cards.h"
 #include "tests/support/on_ranks.h"
+#include "weft/collectives/unfinished.h"
 #include "weft/engine/kernels/backend.h"
 
 using namespace weft;
@@ -237,4 +239,17 @@ TEST_CASE("a rank goes on with what it has started on its card while it waits fo
     }
     expect_same_bits(gathered.wait().to(Device::cpu), all);
   });
+}
+
+TEST_CASE("a card is waited for also when a group over cards is gone with its job") {
+  struct OfAJob : ForwardingTransport {
+    using ForwardingTransport::ForwardingTransport;
+    std::shared_ptr<Unfinished> unfinished() override { return of_job; }
+    std::shared_ptr<Unfinished> of_job = std::make_shared<Unfinished>();
+  };
+  CHECK_NOTHROW(on_ranks_with_cards(1, [](std::unique_ptr<Transport> group) {
+    connect_nccl(std::make_unique<OfAJob>(std::move(group)), 10s);
+    const Tensor x = data_of(0, {4, 3});
+    expect_same_bits(x.to(Device::cuda).to(Device::cpu), x);
+  }));
 }

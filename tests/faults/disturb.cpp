@@ -8,9 +8,10 @@
 //   DISTURB="main 1 exit"      the program leaves with 0
 //   DISTURB="MPI_Comm_dup 1 stop"  the process is stopped before the first call
 //   DISTURB="new 17 fail"      the 17th allocation of main and its threads fails, and no other
+//   DISTURB="clock_gettime 1 boot"  the coarse clock of the machine begins now, as if it had just started
 //
 // The calls are main, MPI_Init, MPI_Comm_split, MPI_Comm_dup, MPI_Finalize, MPI_Abort, pwrite and write (to files on
-// disks), fsync, rename and new.
+// disks), fsync, rename, clock_gettime and new.
 // When it happens, "disturbed" is written to standard error.
 #include <dlfcn.h>
 #include <unistd.h>
@@ -20,6 +21,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <new>
 #include <sstream>
 #include <string>
@@ -161,6 +163,15 @@ int fsync(int file) { return fails(disturbance("fsync")) ? -1 : next("fsync", fs
 
 int rename(const char* from, const char* to) {
   return fails(disturbance("rename")) ? -1 : next("rename", rename)(from, to);
+}
+
+// The clock that deadlines are measured by. A second has passed, since 0 may stand for never.
+int clock_gettime(clockid_t clock, timespec* time) {
+  const int outcome = next("clock_gettime", clock_gettime)(clock, time);
+  if (clock != CLOCK_MONOTONIC_COARSE || !disturbance("clock_gettime")) return outcome;
+  static const time_t boot = time->tv_sec - 1;
+  time->tv_sec -= boot;
+  return outcome;
 }
 
 void* aligned_alloc(size_t alignment, size_t bytes) { return allocated(bytes, alignment); }

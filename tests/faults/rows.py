@@ -74,6 +74,9 @@ rows = [
     # F2: a rank that does not move
     Row("stop", 86, ["deadline: rank .* has waited", "rank {odd}, process \\d+, STOPPED", "finished .*'before' " + site], **stall),
     Row("sleep", 86, late + ["rank {odd}, process \\d+, asleep"], **stall, **both),
+    # A machine that has just started: until its clock says more than a rank may be busy, the other has slept enough.
+    Row("sleep_after_boot", 86, late + ["rank {odd}, process \\d+, asleep"], fault="sleep", waits=3 * deadline, slow=True, **threads,
+        environment={"WEFT_TIMEOUT": str(3 * deadline), "LD_PRELOAD": "{folder}/libdisturb.so", "DISTURB": "clock_gettime 1 boot"}),
     Row("spin", 86, late + ["rank {odd}, process \\d+, running"], **stall, **both),
     # Not a stall: a rank that is busy within bounds and says so, and a suspended job
     Row("busy", 0, [], waits=3, reports=0, **both),
@@ -108,7 +111,7 @@ rows = [
     Row("exit_0 of a thread", 71, ["rank {odd} of", "called exit", "'before' " + site], fault="exit_0", **threads),
     mismatch("skip", r"all_reduce sum f32 \(4\)", r"all_reduce sum f32 \(5\)"),
     # F5: calls that differ
-    mismatch("kind", r"all_reduce sum f32 \(4\)", r"all_gather f32 \(4\)"),
+    mismatch("kind", r"in call 101 of group 0 .*: all_reduce sum f32 \(4\)", r"in call 101 of group 0 .*: all_gather f32 \(4\)"),
     mismatch("count", r"f32 \(4\)", r"f32 \(8\)"),
     mismatch("dtype", r"f32 \(4\)", r"i64 \(4\)"),
     mismatch("operation", "all_reduce sum", "all_reduce product"),
@@ -145,6 +148,10 @@ rows = [
 healthy = Row("none", 0, [])
 
 
+def in_folder(bench, environment):
+    return {name: value.replace("{folder}", str(bench.folder)) for name, value in environment.items()}
+
+
 def command(bench, row, way, ranks, odd):
     program = [bench.program("mpi_transports"), row.fault, str(odd)]
     if way == "threads":
@@ -154,8 +161,7 @@ def command(bench, row, way, ranks, odd):
     if row.missing_program:
         return on_ranks(bench.mpiexec, ranks, program, odd, ["/nowhere/program"])
     if row.odd_environment:
-        environment = {name: value.replace("{folder}", str(bench.folder)) for name, value in row.odd_environment.items()}
-        return on_ranks(bench.mpiexec, ranks, program, odd, with_environment(environment, program))
+        return on_ranks(bench.mpiexec, ranks, program, odd, with_environment(in_folder(bench, row.odd_environment), program))
     return on_ranks(bench.foreign if row.foreign else bench.mpiexec, ranks, program)
 
 
@@ -192,7 +198,8 @@ def complaints(bench, row, way, ranks, odd):
     row = row.by_open_mpi() if bench.by_open_mpi else row
 
     def started(of):
-        return bench.note(run(command(bench, of, way, ranks, odd), {**bench.environment, **of.environment}, of.disturb))
+        environment = {**bench.environment, **in_folder(bench, of.environment)}
+        return bench.note(run(command(bench, of, way, ranks, odd), environment, of.disturb))
 
     outcome, found = outcome_in_time(bench, row, lambda: started(row), lambda: started(healthy))
     bench.last = outcome

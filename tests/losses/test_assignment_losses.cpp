@@ -259,6 +259,18 @@ TEST_CASE("DINO's center changes only in update, and a checkpoint's recomputatio
   });
 }
 
+TEST_CASE("DINO's center counts the only sample of a rank, and stays before any") {
+  on_ranks({1, 2, 3}, [](Communicator& comm) {
+    Dino dino("dino", 4, f64, {.center_momentum = 0.5});
+    dino.update(comm);
+    expect_same_bits(dino.center.value, Tensor::zeros({4}, DType::f64));
+    const Tensor only = data_of(number(comm), {1, 4});
+    dino({only}, {only, only}, training, comm);
+    dino.update(comm);
+    expect_close(dino.center.value, Var(comm.all_reduce(only.reshape({4}), ReduceOp::mean)) * 0.5);
+  });
+}
+
 TEST_CASE("assignment losses refuse bad input and say why") {
   on_ranks({1, 2}, [](Communicator& comm) {
     const Var four = Tensor::zeros({4, 3}, DType::f64), wide = Tensor::zeros({4, 5}, DType::f64),

@@ -204,7 +204,10 @@ TEST_CASE("residual quantization refuses bad input and options") {
     expect_refusal([] { FiniteScalar({3, 1}); }, {"digit 1 has 1 levels"});
     expect_refusal([] { FiniteScalar({1 << 30, 1 << 30}); }, {"more than 2^48 codes"});
     expect_refusal([&] { FiniteScalar({3, 3})(some({2, 3}), {}, comm); }, {"FiniteScalar: (samples, ..., 2)"});
+    expect_refusal([&] { FiniteScalar({3, 3})(some({2}), {}, comm); }, {"FiniteScalar: (samples, ..., 2)", "f64 (2)"});
     expect_refusal([&] { ResidualFiniteScalar({3, 3}, 2)(some({2, 3}), {}, comm); }, {"3 features", "levels for 2"});
+    expect_refusal([] { SimVq("codes", {.dim = 3, .codes = 0}, {}); }, {"SimVq: 'codes' has 0 codes of 3 features"});
+    expect_refusal([] { SimVq("codes", {.dim = 0, .codes = 5}, {}); }, {"SimVq: 'codes' has 5 codes of 0 features"});
     SimVq f32("codes", {.dim = 3, .codes = 5}, {});
     expect_refusal([&] { f32(some({2, 3}), {}, comm); }, {"SimVq: tokens are f64, 'codes.table' is f32"});
     GroupedResidual::Groups groups;

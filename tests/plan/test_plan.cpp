@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // What calls cost, against closed forms, and what follows for steps on other numbers of ranks.
 #include <cmath>
+#include <mutex>
+#include <thread>
 
 #include "apps/shared/run/sessions.h"
 #include "tests/support/catch.h"
+#include "tests/support/forwarding_transport.h"
 #include "tests/support/scratch_folder.h"
+#include "tools/weft/plan/measured_link.h"
 #include "tools/weft/plan/plan.h"
+#include "weft/collectives/run_ranks.h"
 #include "weft/collectives/transports/units.h"
 #include "weft/data/files/input_file.h"
 
@@ -89,6 +94,36 @@ TEST_CASE("the ranks of a node share its link") {
   CHECK(seconds(cost, {{1e-3, 1e6, 0}, 1}, 8) == Approx(3e-3 + 7e-3));
 }
 
+TEST_CASE("a link is measured by a few sums, and is no faster than its messages") {
+  static constexpr double late = 1e-3;  // seconds that each message takes at least
+  constexpr int64_t bytes = 40'000;
+  struct Slow : ForwardingTransport {
+    using ForwardingTransport::ForwardingTransport;
+    int exchanges = 0;
+    void exchange(const Call& call, Bytes mine, size_t longest, Ranges ranges, Read read) override {
+      require(++exchanges < 1000, "the link is measured without end");
+      std::this_thread::sleep_for(std::chrono::duration<double>(late));
+      ForwardingTransport::exchange(call, mine, longest, ranges, read);
+    }
+  };
+  std::mutex mutex;
+  std::vector<Link> links;
+  run_ranks(3, [&](std::unique_ptr<Transport> threads) {
+    Communicator comm(std::make_unique<Slow>(std::move(threads)));
+    const Link link = measured_link(comm, bytes);
+    const std::lock_guard lock(mutex);
+    links.push_back(link);
+  });
+  REQUIRE(links.size() == 3);
+  for (const Link& link : links) {
+    CHECK(link.latency >= late / comparison(Verb::all_reduce, 3, link).rounds);
+    CHECK(link.latency == links[0].latency);
+    CHECK(link.bandwidth > 0);
+    CHECK(link.bandwidth < 4 * bytes / late);
+    CHECK(link.bandwidth == links[0].bandwidth);
+  }
+}
+
 TEST_CASE("a recorded run gives the calls of a step, of its last session") {
   const ScratchFolder scratch;
   const RecordedRun run = run_on(4, scratch / "four");
@@ -102,6 +137,7 @@ TEST_CASE("a recorded run gives the calls of a step, of its last session") {
   CHECK(calls(Verb::all_gather_v).size == 400);
   CHECK(calls(Verb::reduce_scatter_v).size == 400);
   CHECK(calls(Verb::broadcast).large == 0);
+  CHECK(calls(Verb::broadcast).size == 0);  // a number, also where there is no call
 }
 
 TEST_CASE("a plan adds what the calls cost to the computing") {

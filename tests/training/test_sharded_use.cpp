@@ -3,6 +3,8 @@
 #include <future>
 
 #include "tests/support/sharded_network.h"
+#include "weft/collectives/checks/traffic.h"
+#include "weft/collectives/run_ranks.h"
 #include "weft/engine/nn/sequential.h"
 
 namespace weft {
@@ -63,6 +65,26 @@ TEST_CASE("sharded training allocates no system memory after the first steps") {
     const int64_t before = statistic(comm, calls);
     take_steps();
     expect(statistic(comm, calls) == before, "the system was asked for memory");
+  });
+}
+
+TEST_CASE("parameters of a unit that lie side by side are gathered together") {
+  const int n = GENERATE(1, 2, 3);
+  run_ranks(n, [](std::unique_ptr<Transport> transport) {
+    Traffic traffic;
+    Communicator comm(counted(std::move(transport), traffic));
+    Deep network(3, 5);
+    Sharded sharded({{network.parameters(), AdamW{}}}, comm);
+    const auto gathers = [&](const std::vector<Parameter*>& parameters) {
+      const int64_t before = traffic[Verb::all_gather_v].calls;
+      Tape tape;
+      sharded.run(sharded.unit(parameters), tape.constant(data(comm, 5)), [](const Var& x) { return x; });
+      return traffic[Verb::all_gather_v].calls - before;
+    };
+    const std::vector<Parameter*> all = network.parameters();  // a weight and a bias of each layer
+    expect(gathers(all) == 1, "one for all");
+    expect(gathers({all[1], all[0]}) == 1, "one for a layer");
+    expect(gathers({all[0], all[1], all[4], all[5]}) == 2, "two for the first layer and the last");
   });
 }
 

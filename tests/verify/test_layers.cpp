@@ -223,17 +223,20 @@ TEST_CASE("a layer of a dump is found by the names of its tensors") {
   const ScratchFolder scratch;
   const Problem problem({5, 7, 4}, 4, DType::f32, 7);
   std::ofstream(scratch.path / "manifest.json") << R"({"weft_manifest": 1})";
-  const auto write = [&](const ByRank& by_x, const Tensor& epsilon, const char* left_out = "") {
+  const auto write_of = [&](const Problem& of, const ByRank& by_x, const Tensor& epsilon, const char* left_out = "") {
     for (size_t r = 0; r < 3; ++r) {
-      std::vector<NamedTensor> tensors = {{"batch_norm/encoder/bn1/x", problem.x[r]},
-                                          {"batch_norm/encoder/bn1/y.grad", problem.by_y[r]},
+      std::vector<NamedTensor> tensors = {{"batch_norm/encoder/bn1/x", of.x[r]},
+                                          {"batch_norm/encoder/bn1/y.grad", of.by_y[r]},
                                           {"batch_norm/encoder/bn1/x.grad", by_x[r]},
-                                          {"batch_norm/encoder/bn1/weight", problem.weight},
+                                          {"batch_norm/encoder/bn1/weight", of.weight},
                                           {"batch_norm/encoder/bn1/epsilon", epsilon}};
       std::erase_if(tensors, [&](const NamedTensor& each) { return each.name.ends_with(left_out) && *left_out; });
       write_safetensors(scratch.path / ("rank" + std::to_string(r) + ".safetensors"), tensors, {});
     }
     return verify::verdicts(verify::read_dump(scratch.path));
+  };
+  const auto write = [&](const ByRank& by_x, const Tensor& epsilon, const char* left_out = "") {
+    return write_of(problem, by_x, epsilon, left_out);
   };
   const ByRank right = by_layer(problem), own_sums = with_sums(problem, mean_of_own);
   const std::vector<Verdict> all = write(own_sums, scalar(1e-5));
@@ -245,4 +248,7 @@ TEST_CASE("a layer of a dump is found by the names of its tensors") {
   using Catch::Matchers::Contains;
   CHECK_THROWS_WITH(write(right, scalar(1e-5), "y.grad"), Contains("there is no 'batch_norm/encoder/bn1/y.grad'"));
   CHECK_THROWS_WITH(write(right, scalar(-1)), Contains("epsilon of 'encoder/bn1' is zero or more, not -1"));
+  const Problem alone({0, 1, 0}, 4, DType::f32, 7);
+  CHECK_THROWS_WITH(write_of(alone, alone.x, scalar(1e-5)),
+                    Contains("the input of 'encoder/bn1' has 1 rows on all ranks; it needs at least 2"));
 }

@@ -206,13 +206,15 @@ TEST_CASE("ranks may be without some uses of a parameter, as stages of a pipelin
 }
 
 TEST_CASE("tensors of a job that contradict each other are refused") {
-  const auto refused = [](const std::vector<NamedTensor>& tensors, const std::string& said) {
+  using Tensors = std::vector<NamedTensor>;
+  const auto differ = [](const Tensors& first, const Tensors& last, const std::string& said) {
     const ScratchFolder scratch;
     std::ofstream(scratch.path / "manifest.json") << R"J({"weft_manifest": 1})J";
-    for (const char* rank : {"rank0.safetensors", "rank1.safetensors"})
-      write_safetensors(scratch.path / rank, tensors, {});
+    write_safetensors(scratch.path / "rank0.safetensors", first, {});
+    write_safetensors(scratch.path / "rank1.safetensors", last, {});
     CHECK_THROWS_WITH(verify::read_dump(scratch.path), Catch::Matchers::Contains(said));
   };
+  const auto refused = [&](const Tensors& on_each, const std::string& said) { differ(on_each, on_each, said); };
   const Tensor x = data_of(0, {4});
   refused({{"local/w", x}, {"local/w@head", x}, {"reduced/w", x}}, "there are two local gradients of 'w'");
   refused({{"local/w@a", x}, {"local/w@b", data_of(0, {5})}, {"reduced/w", x}}, "there are two local gradients of 'w'");
@@ -222,4 +224,21 @@ TEST_CASE("tensors of a job that contradict each other are refused") {
           "the gradient of 'w' is (5) on rank 0, but by its placements (4)");
   refused({{"local/w", x}, {"reduced/w", x}, {"again/w", data_of(0, {3})}},
           "the repeated gradient of 'w' has 3 elements, not 4");
+  const Tensors right = {{"local/w", x}, {"reduced/w", x}};
+  differ(right, {{"local/w/0", x}, {"local/w/1", x}, {"reduced/w", x}},
+         "rank1.safetensors: 'w' has local gradients of 2 micro-batches, on rank 0 of 1");
+}
+
+TEST_CASE("each rank's norm of all gradients is read from its file") {
+  const ScratchFolder scratch;
+  std::ofstream(scratch.path / "manifest.json") << R"J({"weft_manifest": 1})J";
+  const Tensor x = data_of(0, {4});
+  std::vector<double> norms;
+  for (const int r : {0, 1, 2}) {
+    norms.push_back(1.5 + r);
+    const std::vector<NamedTensor> tensors = {
+        {"local/w", x}, {"reduced/w", x}, {"gradient_norm", Tensor::full({}, norms.back(), DType::f32)}};
+    write_safetensors(scratch.path / ("rank" + std::to_string(r) + ".safetensors"), tensors, {});
+  }
+  CHECK(verify::read_dump(scratch.path).norm.value().by_rank == norms);
 }

@@ -302,6 +302,9 @@ TEST_CASE("what is said of a factor that several mistakes make, and of one that 
              Catch::Matchers::Contains("'encoder': wrong, unknown cause") &&
                  Catch::Matchers::Contains("its gradient is no multiple of what it should be") &&
                  Catch::Matchers::Contains("likely no gradient through a gather"));
+  CHECK_THAT(said(Planted(model, averaged({0, 0, 1})).dump()),
+             Catch::Matchers::Contains("signature S18") &&
+                 Catch::Matchers::Contains("here the same numbers as S1 (of a loss that all ranks hold)"));
   CHECK_THAT(said(Planted(model, averaged({7, 7, 1})).dump()),
              Catch::Matchers::Contains("its gradient is 7 times what it should be"));
 }
@@ -347,6 +350,11 @@ TEST_CASE("gradients that differ between ranks are named by what their mean and 
     CHECK(found(kept(5.5)) == "unknown");
     CHECK_THAT(said(kept(1)), Catch::Matchers::Contains("the ranks have different gradients") &&
                                   !Catch::Matchers::Contains("here the same numbers as"));
+    const Planted forgetful(model, [](const std::vector<LocalGradients>& all, int r) {  // rank 1 has none
+      const double by = r == 1 ? 0 : 1;
+      return averaged({by, by, 1})(all, r);
+    });
+    CHECK(verify::verdicts(forgetful.dump())[0].table.back().cosine == 0);  // of the worst rank
   }
 }
 

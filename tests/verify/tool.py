@@ -197,6 +197,14 @@ with tempfile.TemporaryDirectory() as name:
     run = weft("plan", folder / "run", *link)
     check("a plan up to 16,384 ranks", run.stdout.count("\n") == 15 and " 16,384  " in run.stdout, run)
 
+    for collective in ("all_reduce", "all_gather", "reduce_scatter", "reduce", "broadcast", "gather", "scatter", "all_to_all", "permute", "scan", "exscan"):
+        run = weft("schedule", collective, "--bytes", 3072, "--ranks", 3)
+        check(f"schedule {collective}", run.returncode == 0 and run.stdout.startswith(f"{collective} of 3 KiB on 3 ranks, over a link of "), run)
+        if collective == "reduce":
+            check("who sends what to whom", run.stdout.endswith(
+                "  2. rank r gets the r-th slice of all tensors, and adds\n     0 -> 1 2  1 KiB each\n     1 -> 0 2  1 KiB each\n"
+                "     2 -> 0 1  1 KiB each\n  3. rank r sends its sum to all who read it\n     1 -> 0  1 KiB\n     2 -> 0  1 KiB\n"), run)
+
     for what, words, code, said in (
             ("a certificate by another name", ["certify", folder / "S3", "-o", folder / "proof.txt"], 65, "ends in .json"),
             ("a certificate of nothing", ["certify", folder / "none", "-o", folder / "proof.json"], 66, "manifest.json"),
@@ -214,6 +222,7 @@ with tempfile.TemporaryDirectory() as name:
             ("a time without a unit", ["plan", folder / "run", *link, "--computing", "3"], 64, "--computing: '3' is not a number with a unit"),
             ("a link that carries nothing", ["plan", folder / "run", *link[:2], "--bandwidth", "0Mbit"], 64, "more than 0"),
             ("a plan for no ranks", ["plan", folder / "run", *link, "--ranks", "2,0"], 64, "--ranks"),
+            ("a schedule of nothing", ["schedule", "reduce_all", "--bytes", "1"], 65, "there is no collective 'reduce_all'"),
             ("a link of one process", ["link"], 65, "by mpiexec"),
             ("no subcommand", [], 64, "subcommand")):
         run = weft(*words)

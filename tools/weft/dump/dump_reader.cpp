@@ -130,7 +130,7 @@ void DumpReader::place_scalar(const Role& role, const Tensor& tensor, size_t ran
   require(loss && is_one_of(loss->scalars, role.of), where(rank), ": '", name, "' belongs to the scalar '", role.of,
           "', which ", loss ? loss->name + " does not have" : "needs a loss");
   require(tensor.size() == 1, where(rank), ": '", name, "' is one number, not ", tensor.shape());
-  const double value = tensor.to(DType::f64).values()[0];
+  const double value = tensor.item();
   if (role.kind == Role::Kind::scalar_gradient) {
     auto& of_ranks = dump.seam->scalars[role.of];
     of_ranks.push_back(value);
@@ -147,7 +147,7 @@ void DumpReader::place_norm(const Tensor& tensor, size_t rank, const std::string
   require(tensor.size() == 1, where(rank), ": '", name, "' is one number, not ", tensor.shape());
   if (!dump.norm) dump.norm.emplace();
   lower(dump.norm->precision, tensor.dtype());
-  dump.norm->by_rank.push_back(tensor.to(DType::f64).values()[0]);
+  dump.norm->by_rank.push_back(tensor.item());
   require(dump.norm->by_rank.size() == rank + 1, where(rank), ": an earlier rank has no '", name, "'");
 }
 

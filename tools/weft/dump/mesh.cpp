@@ -133,11 +133,10 @@ void place_dimensions(const std::string& text, const Mesh& mesh, std::vector<Pla
 
 Block slice(const Block& whole, int dimension, int64_t begin, int64_t end) {
   const int64_t outer = whole.shape.product(0, dimension), extent = whole.shape[dimension],
-                inner = whole.shape.product(dimension + 1, whole.shape.rank());
-  Block part{whole.shape.with(dimension, end - begin), Matrix(1, outer * (end - begin) * inner)};
+                inner = whole.shape.product(dimension + 1, whole.shape.rank()), length = (end - begin) * inner;
+  Block part{whole.shape.with(dimension, end - begin), Matrix(1, outer * length)};
   for (int64_t i = 0; i < outer; ++i)
-    part.values.middleCols(i * (end - begin) * inner, (end - begin) * inner) =
-        whole.values.middleCols((i * extent + begin) * inner, (end - begin) * inner);
+    part.values.middleCols(i * length, length) = whole.values.middleCols((i * extent + begin) * inner, length);
   return part;
 }
 

@@ -13,8 +13,8 @@ double noise_of(const MovedValues& values);
 // Slopes along the directions of one parameter, and how far off all of them together may be.
 struct Slopes {
   Eigen::VectorXd along;
-  double rounding = 0;    // of the values
-  double truncation = 0;  // of the rule, since a function is no polynomial
+  double rounding;    // of the values
+  double truncation;  // of the rule, since a function is no polynomial
 
   double tolerance() const { return rounding + truncation; }
 };
