@@ -12,9 +12,6 @@ import sys
 # Parts of losses, which are checked within them.
 parts = {"Quantizer", "counted_once", "mean_over_ranks", "no_loss", "unevenness", "with_decoder"}
 
-# Modes of other libraries, many of them wrong on purpose; tests/losses/test_emulated.cpp compares them.
-tested_otherwise = {"emulated"}
-
 arguments = r"\(((?:[^;{}]|\{\})*)\)"
 function = re.compile(r"^(?:Var|Quantized) (\w+)" + arguments + ";", re.M)
 call_operator = re.compile(r"^  (?:Var|Quantized) (?:operator\(\)|apply)" + arguments + r"[^;{]*[;{]", re.M)
@@ -62,8 +59,8 @@ def expect_to_notice():
 def main():
     expect_to_notice()
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parents[2])
-    files = {str(path.relative_to(root)): path.read_text() for path in sorted((root / "losses").rglob("*"))
-             if path.suffix in (".h", ".cpp") and path.parent.name not in tested_otherwise}
+    files = {str(path.relative_to(root)): path.read_text() for folder in ("losses", "tests/cases/losses")
+             for path in sorted((root / folder).rglob("*")) if path.suffix in (".h", ".cpp")}
     found = list(complaints(files))
     count = sum(1 for name, text in files.items() if name.endswith(".h") for _ in losses_of(text))
     print("\n".join(found) or f"{count} losses and their parts are compared with one process")
