@@ -307,11 +307,14 @@ TEST_CASE("memory that nothing was written to is named if it differs when the st
 }
 
 TEST_CASE("sums in a lower precision are named by their size, and other small differences are not") {
-  using Job = std::pair<Mesh, const char*>;
-  for (const auto& [mesh, placed] :
-       {Job(rectangle, "Partial(avg) Partial()"), Job(line, "Partial(avg)"), Job(line, "Partial()")})
+  struct Job {
+    const Mesh& mesh;
+    const char* placed;
+  };
+  for (const Job& job : {Job{rectangle, "Partial(avg) Partial()"}, Job{line, "Partial(avg)"}, Job{line, "Partial()"}})
     for (const std::string low : {"bf16", "f16"}) {
-      const Layout layout = layout_of(mesh, placed);
+      const Mesh& mesh = job.mesh;
+      const Layout layout = layout_of(mesh, job.placed);
       const auto rounded = [&](const Var& x) -> Var {
         if (low == "bf16") return x.value().to(DType::bf16).to(DType::f32);
         Tensor y = x.value().clone();

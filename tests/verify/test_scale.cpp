@@ -250,7 +250,7 @@ TEST_CASE("the noise of a value is what is left of the fourth differences, which
   CHECK(noise_if([](auto&) {}) == 0);
   const double whole = std::sqrt(1 + 16 + 36 + 16 + 1);
   for (const auto& [column, weight] : {std::pair(0, 1), {1, 4}, {2, 4}, {3, 1}})
-    CHECK(noise_if([=](auto& values) { values.moved(1, column) += 0.5; }) == Approx(0.5 * weight / whole));
+    CHECK(noise_if([at = column](auto& values) { values.moved(1, at) += 0.5; }) == Approx(0.5 * weight / whole));
   CHECK(noise_if([](auto& values) { values.at_rest += 0.5; }) == Approx(3 / whole));
 }
 
