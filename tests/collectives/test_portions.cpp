@@ -39,7 +39,7 @@ struct Portions {
   }
   Verb verb() const { return Verb::custom; }
   static constexpr const char* op_name = "portions";
-  static constexpr bool by_rows = true, divides = false, sums = false;
+  static constexpr bool by_rows = true, sums = false;
   static constexpr Placement result = Placement::varying;
 };
 

@@ -83,13 +83,14 @@ TEST_CASE("a value whose gradients are equal on all ranks cannot pass through a 
     for (const auto& [name, call] : both(both(moves, conversions), vary_it)) {
       Tape tape;
       const Var x = with_placement(tape.watch(data_of(0, {12})), world, I);
-      expect_refusal([&] { call(x, *half); }, {"its input is Invariant over "});
+      expect_refusal([&, &call = call] { call(x, *half); }, {"its input is Invariant over "});
     }
     for (const auto& [name, call] : sums) {
       Tape tape;
       const Var x = with_placement(tape.watch(data_of(number(world), {12})), world, P);
-      expect_refusal([&] { call(x, *half); }, {name, "its input is Partial over ranks {0, 1, 2, 3}, and would not be",
-                                               "first complete the pending sum"});
+      expect_refusal(
+          [&, &call = call] { call(x, *half); },
+          {name, "its input is Partial over ranks {0, 1, 2, 3}, and would not be", "first complete the pending sum"});
     }
   });
 }
@@ -103,8 +104,9 @@ TEST_CASE("a collective over all ranks refuses what is Invariant over half of th
       Tape tape;
       const Var x = with_placement(tape.watch(data_of(number(world) % 2, {12})), *half, I);
       expect(placement_of(x, world) == V, "a half's own");
-      expect_refusal([&] { call(x, world); }, {name == std::string("start all_gather") ? "all_gather" : name,
-                                               refused.c_str(), "first vary() it over ranks"});
+      expect_refusal([&, &call = call] { call(x, world); },
+                     {name == std::string("start all_gather") ? "all_gather" : name, refused.c_str(),
+                      "first vary() it over ranks"});
     }
     for (const auto& [name, call] : sums) {
       Tape tape;
@@ -116,7 +118,7 @@ TEST_CASE("a collective over all ranks refuses what is Invariant over half of th
     for (const auto& [name, call] : moves) {
       Tape tape;
       const Var x = as_partial(tape.watch(data_of(number(world), {12})), *half);
-      expect_refusal([&] { call(x, world); }, {"its input is Partial over ranks"});
+      expect_refusal([&, &call = call] { call(x, world); }, {"its input is Partial over ranks"});
     }
   });
 }
@@ -188,7 +190,7 @@ TEST_CASE("constants without a tape have the placements of what collectives make
         expect_true(on_tape, *half, name);
       }
       for (const auto& [name, call] : sums)
-        expect_refusal([&] { call(x, *comm); }, {name, "all ranks hold this value already"});
+        expect_refusal([&, &call = call] { call(x, *comm); }, {name, "all ranks hold this value already"});
       expect_refusal([&] { padded_rows(x, even(x, *comm), *comm); }, {"padded_rows: its input is Constant"});
     }
     // The rows of a constant are a rank's own, so their losses are shares, with the gradient of the whole.
