@@ -16,16 +16,15 @@ Device exposure_device(const Transport& transport, const Tensor& x) {
   return transport.shows_device_memory() ? x.device() : Device::cpu;
 }
 
-// The origin of the result of this collective on x.
-Origin result_origin(const Tensor& x, const Call& call) {
+}  // namespace
+
+Origin origin_of_result(const Tensor& x, const Call& call) {
   return x.origin_bits() != 0 ? Origin{x.origin().tape, name(call.verb)} : Origin();
 }
 
-}  // namespace
-
 CollectiveCall::CollectiveCall(const Call& call, Tensor x, size_t longest, Tensor y, Moves moves)
     : call_(call),
-      origin_(result_origin(x, call)),
+      origin_(origin_of_result(x, call)),
       x_(std::move(x)),
       longest_(longest),
       y_(std::move(y)),
@@ -41,7 +40,11 @@ CollectiveCall::CollectiveCall(const Call& call, Tensor x, size_t longest, Tenso
 }
 
 CollectiveCall::CollectiveCall(const Call& call, Tensor x, Tensor y, List<int> sources)
-    : call_(call), origin_(result_origin(x, call)), x_(std::move(x)), y_(std::move(y)), sources_(std::move(sources)) {}
+    : call_(call),
+      origin_(origin_of_result(x, call)),
+      x_(std::move(x)),
+      y_(std::move(y)),
+      sources_(std::move(sources)) {}
 
 auto CollectiveCall::Moves::landing(size_t bytes_of_result) const -> Landing {
   const Transport::Range* first = nullptr;

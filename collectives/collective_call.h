@@ -8,6 +8,8 @@
 
 namespace weft {
 
+Origin origin_of_result(const Tensor& x, const Call& call);  // of a collective on x
+
 class CollectiveCall {
  public:
   template <class T> using List = std::vector<T, pool::Allocator<T>>;  // by rank

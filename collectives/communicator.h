@@ -55,7 +55,9 @@ class Communicator {  // must outlive the tapes it is used on, and the collectiv
 
   // Every rank gets the reduction of all x. The second form writes to y, which may be x, or common memory of all ranks.
   Tensor all_reduce(const Tensor& x, ReduceOp op = ReduceOp::sum, Site site = Site::here()) {
-    return run(AllReduce{op}, x, site);
+    Tensor y(x.shape(), x.dtype(), x.device());
+    all_reduce(x, y, op, site);
+    return y;
   }
   void all_reduce(const Tensor& x, Tensor& y, ReduceOp op = ReduceOp::sum, Site site = Site::here());
   // Rank r gets the reduction of its rows only: the r-th of `size` equal parts, or of the parts given.
@@ -146,6 +148,7 @@ class Communicator {  // must outlive the tapes it is used on, and the collectiv
                std::shared_ptr<const Partition> partition);
 
   std::unique_ptr<Transport> transport_;
+  std::vector<int> everyone_;  // all ranks, in order
   Reductions reductions_;
   std::shared_ptr<JobGroups> job_;
   std::shared_ptr<const Partition> partition_;
