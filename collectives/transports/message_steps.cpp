@@ -202,106 +202,70 @@ MessageSteps sum_steps(const StepTaker& taker, size_t bytes, Readers readers, co
   return made;
 }
 
-MessageSteps halving_steps(const StepTaker& taker, std::span<const ByteRange> slices, const Fold& fold, bool to_all) {
-  static constexpr int both[] = {0, 1};
-  MessageSteps made;
-  const size_t n = slices.size(), me = static_cast<size_t>(taker.rank);
-  // On the board, slices are in the order of their numbers' reversed bits: what two ranks swap lies side by side there.
-  std::vector<size_t> begins(1);
-  const auto add_step = [&](const char* what) -> MessageStep& {
-    return made.steps.emplace_back(MessageStep{what, made.steps.size()});
-  };
-  MessageStep& sorting = add_step("");
-  for (size_t i = 0; i < n; ++i) {
-    size_t r = 0;
-    for (size_t bit = 1; bit < n; bit *= 2) r = 2 * r + ((i & bit) != 0);
-    begins.push_back(begins.back() + slices[r].size());
-    sorting.copies.push_back({{Where::mine, slices[r]}, place(Where::board, begins[i], slices[r].size())});
-  }
-  const auto sorted = sorting.copies;
-  const auto on_board = [&](size_t first, size_t count) {
-    return Piece{Where::board, {begins[first], begins[first + count]}};
-  };
-  made.board = 2 * begins.back();
-  size_t held = 0, count = n;  // slices
-  for (size_t distance = 1; distance < n; distance *= 2) {
-    count /= 2;
-    const bool first = (me & distance) == 0;
-    const Piece given = on_board(held + (first ? count : 0), count), own = on_board(held + (first ? 0 : count), count),
-                theirs = place(Where::board, begins.back(), own.bytes.size());
-    held += first ? 0 : count;
-    MessageStep& step = add_step("ranks swap half of what they have, and add");
-    add(step.sends, me ^ distance, given);
-    add(step.receives, me ^ distance, theirs);
-    step.terms = {first ? own : theirs, first ? theirs : own};
-    if (own.bytes.size() > 0)
-      step.folds.push_back({2 * distance == n ? fold.second_stage(both, n) : fold.first_stage(both), own});
-  }
-  if (!to_all) {
-    const Piece own = on_board(held, 1);
-    made.steps.back().copies.push_back({own, place(Where::result, 0, own.bytes.size())});
-    return made;
-  }
-  for (size_t distance = n / 2; distance > 0; distance /= 2) {
-    MessageStep& step = add_step("ranks swap the sums that they have");
-    add(step.sends, me ^ distance, on_board(held, count));
-    add(step.receives, me ^ distance, on_board(held ^ count, count));
-    held &= ~count;
-    count *= 2;
-  }
-  for (const auto& [of_mine, board] : sorted)
-    made.steps.back().copies.push_back({board, {Where::result, of_mine.bytes}});
-  return made;
-}
-
 namespace {
 
-// As MpiGroup makes them, but in one part.
-MessageSteps steps_of(const MessageSchedule& schedule, int rank, FunctionRef<size_t(int, int)> reads) {
-  const int n = static_cast<int>(schedule.ranks);
-  const auto bytes = static_cast<size_t>(schedule.bytes);
-  const StepTaker taker{rank, n, size_t{1} << 40};
-  const bool to_all = schedule.movement == Movement::sum;
-  const Fold fold{{}, ReduceOp::sum, DType::f32, Device::cpu, true};
-  std::vector<ByteRange> of_peers, by_peers;
-  std::vector<size_t> sizes;
-  for (int r = 0; r < n; ++r) {
-    of_peers.push_back({0, reads(rank, r)});
-    by_peers.push_back({0, reads(r, rank)});
-    sizes.push_back(of_peers.back().last);
+// On the board, slices are in the order of their numbers' reversed bits: what two ranks swap lies side by side there.
+struct Halves {
+  const size_t n, me;
+  MessageSteps made = {};
+  std::vector<size_t> begins = {0};                  // of the slices on the board
+  MessageStep::List<MessageStep::Copy> sorted = {};  // the slices of `mine`, and their places there
+  size_t held = 0, count = n;                        // the slices of which this rank has sums
+
+  Piece on_board(size_t first, size_t number) const { return {Where::board, {begins[first], begins[first + number]}}; }
+  MessageStep& add_step(const char* what) { return made.steps.emplace_back(MessageStep{what, made.steps.size()}); }
+
+  void sort(std::span<const ByteRange> slices) {
+    for (size_t i = 0; i < n; ++i) {
+      size_t r = 0;
+      for (size_t bit = 1; bit < n; bit *= 2) r = 2 * r + ((i & bit) != 0);
+      begins.push_back(begins.back() + slices[r].size());
+      sorted.push_back({{Where::mine, slices[r]}, on_board(i, 1)});
+    }
+    add_step("").copies = sorted;
+    made.board = 2 * begins.back();  // what another rank sends comes behind
   }
-  switch (schedule.way) {
-    case Way::with_the_call: return {};
-    case Way::by_mpi: return exposing_steps(taker, sizes, true);
-    case Way::directly: return direct_steps(taker, {of_peers, by_peers});
-    case Way::in_slices:
-      if (schedule.movement == Movement::copies) return broadcast_steps(taker, {of_peers, by_peers});
-      return sum_steps(taker, bytes,
-                       to_all ? Readers(n) : Readers(n, [&](int to, int from) { return reads(to, from) > 0; }), fold,
-                       to_all);
-    case Way::in_halves: {
-      std::vector<ByteRange> slices = slices_of({0, bytes}, sizes.size());
-      for (size_t r = 0; r < slices.size() && !to_all; ++r) slices[r] = {r * sizes[0], (r + 1) * sizes[0]};
-      return halving_steps(taker, slices, fold, to_all);
+  void add(const Fold& fold) {
+    static constexpr int both[] = {0, 1};
+    for (size_t distance = 1; distance < n; distance *= 2) {
+      count /= 2;
+      const bool first = (me & distance) == 0;
+      const Piece given = on_board(held + (first ? count : 0), count);
+      held += first ? 0 : count;
+      const Piece own = on_board(held, count), theirs = place(Where::board, begins.back(), own.bytes.size());
+      MessageStep& step = add_step("ranks swap half of what they have, and add");
+      weft::add(step.sends, me ^ distance, given);
+      weft::add(step.receives, me ^ distance, theirs);
+      step.terms = {first ? own : theirs, first ? theirs : own};
+      if (own.bytes.size() > 0)
+        step.folds.push_back({2 * distance == n ? fold.second_stage(both, n) : fold.first_stage(both), own});
     }
   }
-  return {};
-}
+  void keep_own() {
+    const Piece own = on_board(held, count);
+    made.steps.back().copies.push_back({own, place(Where::result, 0, own.bytes.size())});
+  }
+  void gather() {
+    for (size_t distance = n / 2; distance > 0; distance /= 2) {
+      MessageStep& step = add_step("ranks swap the sums that they have");
+      weft::add(step.sends, me ^ distance, on_board(held, count));
+      weft::add(step.receives, me ^ distance, on_board(held ^ count, count));
+      held &= ~count;
+      count *= 2;
+    }
+    for (const auto& [of_mine, board] : sorted)
+      made.steps.back().copies.push_back({board, {Where::result, of_mine.bytes}});
+  }
+};
 
 }  // namespace
 
-std::vector<SentStep> messages_of(const MessageSchedule& schedule, FunctionRef<size_t(int, int)> reads) {
-  std::vector<SentStep> all;
-  for (int rank = 0; rank < schedule.ranks; ++rank) {
-    const auto steps = steps_of(schedule, rank, reads).steps;
-    for (size_t i = 0; i < steps.size(); ++i) {
-      if (i == all.size()) all.push_back({steps[i].what, {}});
-      for (const auto& [peer, piece] : steps[i].sends)
-        if (peer != rank) all[i].messages.push_back({rank, peer, piece.bytes.size()});
-    }
-  }
-  std::erase_if(all, [](const SentStep& step) { return step.messages.empty(); });
-  return all;
+MessageSteps halving_steps(const StepTaker& taker, std::span<const ByteRange> slices, const Fold& fold, bool to_all) {
+  Halves halves{slices.size(), static_cast<size_t>(taker.rank)};
+  halves.sort(slices);
+  halves.add(fold);
+  to_all ? halves.gather() : halves.keep_own();
+  return std::move(halves.made);
 }
 
 }  // namespace weft

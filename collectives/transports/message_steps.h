@@ -24,8 +24,8 @@ struct Piece {
 };
 
 struct MessageStep {
-  template <class T>
-  using List = std::vector<T, pool::Allocator<T>>;  // short messages take little more than allocations
+  // From the pool, since a short message costs little more than an allocation does.
+  template <class T> using List = std::vector<T, pool::Allocator<T>>;
   struct Message {
     int peer;
     Piece piece;
@@ -81,16 +81,5 @@ MessageSteps sum_steps(const StepTaker& taker, size_t bytes, Readers readers, co
 // so on, and adds what it gets. So ranks add as the tree over rank numbers does, in log2 n messages. Where there are
 // many ranks, that takes less time than a message to each of them. Their number is a power of two.
 MessageSteps halving_steps(const StepTaker& taker, std::span<const ByteRange> slices, const Fold& fold, bool to_all);
-
-// The messages of all ranks, step by step, if a rank reads so many bytes of a source.
-struct SentStep {
-  struct Message {
-    int from, to;
-    size_t bytes;
-  };
-  const char* what;
-  std::vector<Message> messages;
-};
-std::vector<SentStep> messages_of(const MessageSchedule& schedule, FunctionRef<size_t(int reader, int source)> reads);
 
 }  // namespace weft

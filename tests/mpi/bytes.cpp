@@ -14,8 +14,8 @@
 #include "tests/collectives/transport_checks.h"
 #include "weft/collectives/communicator.h"
 #include "weft/collectives/run_ranks.h"
-#include "weft/collectives/transports/message_steps.h"
 #include "weft/collectives/transports/mpi/mpi_group.h"
+#include "weft/collectives/transports/sent_messages.h"
 #include "weft/collectives/transports/session.h"
 
 using namespace weft;

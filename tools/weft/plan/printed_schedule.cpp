@@ -5,7 +5,7 @@
 
 #include "apps/shared/run/words.h"
 #include "tools/weft/plan/call_cost.h"
-#include "weft/collectives/transports/message_steps.h"
+#include "weft/collectives/transports/sent_messages.h"
 #include "weft/collectives/transports/units.h"
 #include "weft/collectives/verbs.h"
 
