@@ -111,7 +111,8 @@ rows = [
     Row("exit_0 of a thread", 71, ["rank {odd} of", "called exit", "'before' " + site], fault="exit_0", **threads),
     mismatch("skip", r"all_reduce sum f32 \(4\)", r"all_reduce sum f32 \(5\)"),
     # F5: calls that differ
-    mismatch("kind", r"in call 101 of group 0 .*: all_reduce sum f32 \(4\)", r"in call 101 of group 0 .*: all_gather f32 \(4\)"),
+    # Calls are counted from 1; built with CUDA, the ranks agree on their cards in a call before the 100 of the program.
+    mismatch("kind", r"in call 10[12] of group 0 .*: all_reduce sum f32 \(4\)", r"in call 10[12] of group 0 .*: all_gather f32 \(4\)"),
     mismatch("count", r"f32 \(4\)", r"f32 \(8\)"),
     mismatch("dtype", r"f32 \(4\)", r"i64 \(4\)"),
     mismatch("operation", "all_reduce sum", "all_reduce product"),
