@@ -7,7 +7,7 @@
 
 namespace weft {
 
-// The messages of all ranks, step by step, if a rank reads so many bytes of a source.
+// The messages of a step.
 struct SentStep {
   struct Message {
     int from, to;
@@ -16,6 +16,13 @@ struct SentStep {
   const char* what;
   std::vector<Message> messages;
 };
-std::vector<SentStep> messages_of(const MessageSchedule& schedule, FunctionRef<size_t(int reader, int source)> reads);
+// Which bytes of a source a rank reads.
+using ReadBytes = FunctionRef<ByteRange(int reader, int source)>;
+
+// Of all ranks, each on a node of its own.
+std::vector<SentStep> messages_of(const MessageSchedule& schedule, ReadBytes reads);
+// Of the leaders of nodes that have so many ranks each, in a reduction of so many bytes, or else an exchange.
+std::vector<SentStep> messages_of_leaders(int ranks, int ranks_per_node, size_t bytes,
+                                          const Transport::Reduction* reduction, ReadBytes reads);
 
 }  // namespace weft

@@ -9,6 +9,8 @@
 #include "tests/support/distributed_checks.h"
 #include "tests/support/on_nodes.h"
 #include "tests/support/on_ranks.h"
+#include "weft/collectives/fold.h"
+#include "weft/collectives/transports/sent_messages.h"
 
 using namespace weft;
 
@@ -140,6 +142,26 @@ TEST_CASE("a group on nodes has what a transport promises") {
     }));
 }
 
+// What the steps of all nodes send to the leader `me` in a collective on tensors like x.
+template <LinearCollective C>
+size_t bytes_scheduled_for(int me, const C& collective, int ranks, int ranks_per_node, const Tensor& x) {
+  const size_t unit = C::by_rows ? x.bytes() / static_cast<size_t>(x.shape()[0]) : x.bytes();
+  const auto reads = [&](int reader, int source) {
+    const auto [from, count, to] = collective.portion(reader, source);
+    return ByteRange{static_cast<size_t>(from) * unit, static_cast<size_t>(from + count) * unit};
+  };
+  const auto reads_any = [&](int reader, int source) { return reads(reader, source).size() > 0; };
+  std::vector<ByteRange> slices;
+  for (int r = 0; r < ranks && Slicing<C>; ++r) slices.push_back(reads(r, 0));
+  const Fold fold{{}, ReduceOp::sum, x.dtype(), Device::cpu, true, FoldOrder::of(collective.verb(), 0)};
+  const Transport::Reduction reduction{{reads_any, slices, collective.verb() == Verb::all_reduce}, fold};
+  size_t bytes = 0;
+  for (const SentStep& step :
+       messages_of_leaders(ranks, ranks_per_node, x.bytes(), adds(collective, ranks) ? &reduction : nullptr, reads))
+    for (const SentStep::Message& message : step.messages) bytes += message.to == me ? message.bytes : 0;
+  return bytes;
+}
+
 // In rows that a node receives. Data come to a node once, and a sum for it as one term from each other node.
 TEST_CASE("a node receives what the best algorithm for nodes does") {
   const int nodes = GENERATE(2, 3, 4, 8), each = GENERATE(1, 2, 4);
@@ -161,6 +183,9 @@ TEST_CASE("a node receives what the best algorithm for nodes does") {
       else
         comm.run(verb, x);
       require(received.bytes == 0 || me % each == 0, "only the leader of a node receives");
+      const size_t scheduled = me % each == 0 ? bytes_scheduled_for(me, verb, n, each, x) : 0;
+      require(received.bytes == scheduled, name(verb.verb()), " brings ", received.bytes, " bytes to rank ", me,
+              ", its schedule says ", scheduled);
       const double bytes = static_cast<double>(received.bytes);
       require(bytes <= 1.05 * best * columns * 4 + 256 * static_cast<double>(received.messages), name(verb.verb()),
               " brings ", bytes / columns / 4, " rows to a node, the best algorithm ", best);

@@ -90,13 +90,14 @@ class Law {
     const int n = comm_.size(), me = comm_.rank().value;
     const size_t unit = C::by_rows ? static_cast<size_t>(columns_ * 4) : x.bytes();
     const auto reads = [&](int reader, int source) {
-      return static_cast<size_t>(collective.portion(reader, source).count) * unit;
+      const auto [from, count, to] = collective.portion(reader, source);
+      return ByteRange{static_cast<size_t>(from) * unit, static_cast<size_t>(from + count) * unit};
     };
     size_t longest = 0, received = 0;
     bool equal = true;
     for (int r = 0; r < n; ++r) {
       longest = std::max(longest, static_cast<size_t>(collective.exposed(r)) * unit);
-      equal = equal && reads(r, 0) == reads(0, 0);
+      equal = equal && reads(r, 0).size() == reads(0, 0).size();
     }
     Movement movement = adds(collective, n) ? Movement::sums : traits(collective.verb()).movement;
     if (Slicing<C>) movement = equal ? Movement::shares : Movement::uneven_shares;

@@ -1,96 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weft/collectives/transports/nodes/crossing.h"
-
 #include <algorithm>
 
+#include "weft/collectives/transports/nodes/node_steps.h"
+
 namespace weft {
+namespace {
 
-Crossing::Table Crossing::table_of(Transport::Bytes mine, const Transport::Ranges& ranges) {
-  Table table{{0, mine.size()}};
-  table.insert(table.end(), ranges.of_peers.begin(), ranges.of_peers.end());
-  table.insert(table.end(), ranges.by_peers.begin(), ranges.by_peers.end());
-  return table;
-}
-
-Crossing::Crossing(const NodeMap& map, size_t longest, std::vector<Table> tables)
-    : map_(map), longest_(longest), tables_(std::move(tables)), all_(tables_[0].size() == 1), came_from_(map.ranks()) {
-  size_t at = (all_ ? 1 : map_.nodes()) * stride();  // what leaves comes first
-  for (size_t node = 0; node < map_.nodes(); ++node) {
-    node_came_.push_back({at, at});
-    if (node == map_.node) continue;
-    for (const int source : map_.ranks_of[node]) {
-      std::vector<Range> each;
-      for (size_t i = 0; i < map_.here().size(); ++i) each.push_back(read_by(i, source));
-      Pieces& pieces = came_from_[static_cast<size_t>(source)];
-      pieces = {at, merged(std::move(each))};
-      at += pieces.bytes();
-    }
-    node_came_[node].last = at;
-  }
-  board_bytes_ = at;
-}
-
-void Crossing::pack(size_t me, const std::byte* bytes, std::byte* board) const {
-  const size_t exposed = tables_[me][0].size();
-  for (size_t node = 0; node < map_.nodes(); ++node) {
-    if (node == map_.node) continue;
-    std::byte* place = board + out(node).first;
-    for (size_t i = 0; i <= me; ++i)
-      for (const Range& piece : leaving(i, node)) {
-        if (const size_t last = std::min(piece.last, exposed); i == me && piece.first < last)
-          std::copy_n(bytes + piece.first, last - piece.first, place);
-        place += piece.size();
-      }
-    if (all_) return;  // one place for all nodes
-  }
-}
-
-NodeSwap Crossing::swap() const {
-  const size_t nodes = map_.nodes(), bytes = (all_ ? 1 : nodes) * stride();
-  NodeSwap swap{{0, bytes}, bytes, std::vector<Range>(nodes), std::vector<Range>(nodes)};
-  for (size_t node = 0; node < nodes; ++node) {
-    if (node == map_.node) continue;
-    const size_t theirs = all_ ? 0 : map_.node * stride();
-    swap.of_peers[node] = {theirs, theirs + node_came_[node].size()};
-    swap.by_peers[node] = {out(node).first, out(node).first};
-    for (size_t i = 0; i < map_.here().size(); ++i)
-      for (const Range& piece : leaving(i, node)) swap.by_peers[node].last += piece.size();
-  }
-  return swap;
-}
-
-void Crossing::unpack(const Transport::Part& part, std::byte* board) const {
-  for (size_t node = 0; node < map_.nodes(); ++node) {
-    const size_t theirs = all_ ? 0 : map_.node * stride();
-    copy_common(part.of(node), part.peers[node], {theirs, theirs + node_came_[node].size()},
-                board + node_came_[node].first);
-  }
-}
-
-const std::byte* Crossing::bytes_of(size_t source, size_t i, const std::byte* board) const {
-  const Range mine = read_by(i, static_cast<int>(source));
-  const std::byte* place = board + came_from_[source].at;
-  for (const Range& piece : came_from_[source].pieces) {
-    if (mine.first <= piece.last && mine.first >= piece.first) return place - piece.first;
-    place += piece.size();
-  }
-  return place;
-}
-
-Transport::Range Crossing::read_here(size_t i, size_t reader) const {
-  const Range read = read_by(reader, map_.here()[i]);
-  const size_t exposed = tables_[i][0].size();
-  return {std::min(read.first, exposed), std::min(read.last, exposed)};
-}
-
-size_t Crossing::Pieces::bytes() const {
-  size_t sum = 0;
-  for (const Range& piece : pieces) sum += piece.size();
-  return sum;
-}
+using Range = ByteRange;
 
 // The union of ranges, in pieces that do not touch.
-std::vector<Transport::Range> Crossing::merged(std::vector<Range> ranges) {
+std::vector<Range> merged(std::vector<Range> ranges) {
   std::erase_if(ranges, [](const Range& range) { return range.size() == 0; });
   std::sort(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) { return a.first < b.first; });
   std::vector<Range> pieces;
@@ -101,16 +20,58 @@ std::vector<Transport::Range> Crossing::merged(std::vector<Range> ranges) {
   return pieces;
 }
 
-// What the ranks of a node read of the i-th rank of this one.
-std::vector<Transport::Range> Crossing::leaving(size_t i, size_t node) const {
-  std::vector<Range> each;
-  for (const int reader : map_.ranks_of[node]) each.push_back(read_of(i, reader));
-  return merged(std::move(each));
+}  // namespace
+
+Crossing::Table Crossing::table_of(Transport::Bytes mine, const Transport::Ranges& ranges) {
+  Table table{{0, mine.size()}};
+  table.insert(table.end(), ranges.of_peers.begin(), ranges.of_peers.end());
+  table.insert(table.end(), ranges.by_peers.begin(), ranges.by_peers.end());
+  return table;
 }
 
-Transport::Range Crossing::out(size_t node) const {
-  const size_t first = all_ ? 0 : node * stride();
-  return {first, first + stride()};
+NodeSteps Crossing::steps(const NodeMap& map, size_t me, size_t longest, const std::vector<Table>& tables) {
+  const bool all = tables[0].size() == 1;
+  const auto read_by = [&](size_t i, int source) { return all ? Range{0, longest} : tables[i][1 + size_t(source)]; };
+  const auto read_of = [&](size_t i, int reader) {
+    return all ? Range{0, longest} : tables[i][1 + map.ranks() + size_t(reader)];
+  };
+  const auto exposed = [&](size_t i, const Range& range) {
+    return Range{std::min(range.first, tables[i][0].last), std::min(range.last, tables[i][0].last)};
+  };
+  const size_t for_a_node = map.most_ranks() * longest, out = all ? for_a_node : map.nodes() * for_a_node;
+  NodeSteps made{out};
+  made.swap = {{0, out}, out, std::vector<Range>(map.nodes()), std::vector<Range>(map.nodes())};
+  made.begins.resize(map.ranks());
+  for (size_t node = 0; node < map.nodes(); ++node) {
+    if (node == map.node) continue;
+    const bool copied = all && !made.swap.arrivals.empty();  // one place for all nodes
+    Range& leaves = made.swap.by_peers[node];
+    leaves.first = leaves.last = all ? 0 : node * for_a_node;
+    for (size_t i = 0; i < map.here().size(); ++i) {
+      std::vector<Range> read;
+      for (const int reader : map.ranks_of[node]) read.push_back(read_of(i, reader));
+      for (const Range& piece : merged(std::move(read))) {
+        if (!copied) made.copies.push_back({i, exposed(i, piece), leaves.last});
+        leaves.last += piece.size();
+      }
+    }
+    const size_t arrives_at = made.board;
+    for (const int source : map.ranks_of[node]) {
+      std::vector<Range> read;
+      for (size_t i = 0; i < map.here().size(); ++i) read.push_back(read_by(i, source));
+      for (const Range& piece : merged(std::move(read))) {
+        if (const size_t first = read_by(me, source).first; piece.first <= first && first <= piece.last)
+          made.begins[size_t(source)] =
+              static_cast<std::ptrdiff_t>(made.board) - static_cast<std::ptrdiff_t>(piece.first);
+        made.board += piece.size();
+      }
+    }
+    const size_t theirs = all ? 0 : map.node * for_a_node;
+    made.swap.of_peers[node] = {theirs, theirs + made.board - arrives_at};
+    made.swap.arrivals.push_back({node, made.swap.of_peers[node], arrives_at});
+  }
+  for (size_t i = 0; i < map.here().size(); ++i) made.read_here.push_back(exposed(i, read_by(me, map.here()[i])));
+  return made;
 }
 
 }  // namespace weft

@@ -6,9 +6,6 @@
 #include <cstring>
 #include <string>
 
-#include "weft/collectives/transports/nodes/crossing.h"
-#include "weft/collectives/transports/nodes/node_sum.h"
-
 namespace weft {
 namespace {
 
@@ -81,8 +78,15 @@ void Nodes::step(const Call& call) {
   state_->local->expose(call, {}, 0, [](const Part&) {});
 }
 
-void Nodes::swap(const Call& call, const NodeSwap& swap, const std::byte* board, Read read) {
-  state_->network->exchange(call, {board + swap.out.first, swap.out.size()}, swap.longest, swap.ranges(), read);
+void Nodes::lead(const Call& call, const NodeSteps& steps, std::byte* board) {
+  if (!state_->network) return;
+  const auto swap = [&](const NodeSteps::Swap& swap) {
+    state_->network->exchange(call, {board + swap.out.first, swap.out.size()}, swap.longest, swap.ranges(),
+                              [&](const Part& part) { swap.put(part, board); });
+  };
+  swap(steps.swap);
+  steps.fold_sums(board);
+  if (steps.gathering) swap(*steps.gathering);
 }
 
 void Nodes::exchange(const Call& call, Bytes mine, size_t longest, Ranges ranges, Read read) {
@@ -100,15 +104,14 @@ void Nodes::exchange(const Call& call, Bytes mine, size_t longest, Ranges ranges
     for (size_t i = 0; i < tables.size(); ++i)
       std::memcpy(reinterpret_cast<std::byte*>(tables[i].data()) + part.first, part.peers[i], part.last - part.first);
   });
-  const Crossing crossing(state.map, longest, std::move(tables));
-  std::byte* const board = this->board(crossing.board_bytes());
   const auto me = static_cast<size_t>(state.local->rank());
-  crossing.pack(me, mine.data(), board);
+  const NodeSteps steps = Crossing::steps(state.map, me, longest, tables);
+  std::byte* const board = this->board(steps.board);
+  for (const auto& [rank, bytes, at] : steps.copies)
+    if (rank == me) std::copy_n(mine.data() + bytes.first, bytes.size(), board + at);
   step(call);
-  if (state.network) swap(call, crossing.swap(), board, [&](const Part& part) { crossing.unpack(part, board); });
-  std::vector<const std::byte*> peers(state.map.ranks());
-  for (size_t r = 0; r < peers.size(); ++r)
-    if (state.map.node_of[r] != state.map.node) peers[r] = crossing.bytes_of(r, me, board);
+  lead(call, steps, board);
+  const std::vector<const std::byte*> peers = steps.peers(board);
   std::vector<const std::byte*> at(peers);
   state.local->expose(call, mine, longest, [&](const Part& part) {
     for (size_t r = 0; r < peers.size(); ++r) at[r] = peers[r] + part.first;
@@ -122,25 +125,20 @@ void Nodes::reduce(const Call& call, Bytes mine, std::span<std::byte> result, co
     return state_->flat->reduce(call, mine, result, reduction);
   if (state_->map.nodes() == 1) return state_->local->reduce(call, mine, result, reduction);
   const size_t bytes = std::max(mine.size(), result.size());
-  const NodeSum sum(state_->map, reduction, bytes);
-  if (!sum.plan().adds()) return Transport::reduce(call, mine, result, reduction);
-  std::byte* const board = this->board(sum.board_bytes());
+  const std::optional<NodeSteps> steps = reduction_steps(state_->map, rank(), reduction, bytes);
+  if (!steps) return Transport::reduce(call, mine, result, reduction);
+  std::byte* const board = this->board(steps->board);
   Transport& local = *state_->local;
   std::vector<const std::byte*> peers(state_->map.here().size());
   local.expose(call, mine, bytes, [&](const Part& part) {  // each rank folds a share of the elements
     const Range share = Range{part.first, part.last}.slice(static_cast<size_t>(local.rank()), peers.size());
     for (size_t i = 0; i < peers.size(); ++i) peers[i] = part.peers[i] + (share.first - part.first);
-    sum.fold_subtrees(peers, share, board);
+    steps->fold_subtrees(state_->map, peers, share, board);
   });
   step(call);
-  if (state_->network) {
-    swap(call, sum.swap(), board, [&](const Part& part) { sum.unpack(part, board); });
-    sum.fold_slice(board);
-    if (sum.plan().gathers)
-      swap(call, sum.gathering(), board, [&](const Part& part) { sum.unpack_gathered(part, board); });
-  }
+  lead(call, *steps, board);
   step(call);
-  sum.take(rank(), board, result);
+  steps->take(board, result);
 }
 
 std::shared_ptr<Unfinished> Nodes::unfinished() { return state_->flat->unfinished(); }

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "weft/collectives/transport.h"
-#include "weft/collectives/transports/nodes/node_map.h"
+#include "weft/collectives/transports/nodes/node_steps.h"
 #include "weft/collectives/unfinished.h"
 
 namespace weft {
@@ -48,15 +48,13 @@ class Nodes : public Transport {
   StorageHandle allocate_shown(size_t bytes) override;
 
  private:
-  class StartedCall;
-  class Work;  // what differs between the calls in two halves
-  class ExchangeWork;
-  class SumWork;
+  struct Beginning;
+  class Started;
 
   std::byte* board(size_t bytes);  // at least so many, at this rank's address of them
   void step(const Call& call);     // waits for the ranks of this node
-  // On the leader.
-  void swap(const Call& call, const NodeSwap& swap, const std::byte* board, Read read);
+  // On the leader, what it does with those of other nodes.
+  void lead(const Call& call, const NodeSteps& steps, std::byte* board);
 
   std::shared_ptr<State> state_;
 };
@@ -75,7 +73,7 @@ struct Nodes::State {
   struct Later {
     std::unique_ptr<Transport> tables, terms, results;  // of this node: what its ranks expose, and the boards
     std::unique_ptr<Transport> first, second;           // between the leaders
-    std::vector<StartedCall*> begun;                    // by this rank as a leader, and not shown yet
+    std::vector<Started*> begun;                        // by this rank as a leader, and not shown yet
     bool stepping = false;                              // a step is being taken
     std::shared_ptr<Unfinished> unfinished;
   } later;

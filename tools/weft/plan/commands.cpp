@@ -95,7 +95,7 @@ void add_schedule(CLI::App& app, int& code) {
     std::string verb;
     uint64_t bytes = 0;
     int ranks = 4;
-    Link link;
+    NodeLink link;
   };
   const auto wanted = std::make_shared<Wanted>();
   CLI::App& command = *app.add_subcommand("schedule", "prints who sends what to whom in a collective between nodes");
@@ -105,7 +105,10 @@ void add_schedule(CLI::App& app, int& code) {
           [](const std::string& text) { return text[0] == '-' ? "there are no tensors of " + text + " bytes" : ""; })
       ->transform(CLI::AsSizeValue(false))
       ->required();
-  command.add_option("--ranks", wanted->ranks, "each on a node")->check(CLI::Range(2, 64))->capture_default_str();
+  command.add_option("--ranks", wanted->ranks, "in all")->check(CLI::Range(2, 64))->capture_default_str();
+  command.add_option("--ranks-per-node", wanted->link.ranks_per_node, "which share memory")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
   add_link_options(command, wanted->link);
   command.callback([wanted, &code] {
     std::cout << printed_schedule(wanted->verb, static_cast<int64_t>(wanted->bytes), wanted->ranks, wanted->link);

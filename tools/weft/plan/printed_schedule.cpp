@@ -5,6 +5,7 @@
 
 #include "apps/shared/run/words.h"
 #include "tools/weft/plan/call_cost.h"
+#include "weft/collectives/fold.h"
 #include "weft/collectives/transports/sent_messages.h"
 #include "weft/collectives/transports/units.h"
 #include "weft/collectives/verbs.h"
@@ -25,31 +26,74 @@ void print_messages(const SentStep& step, std::ostream& out) {
   }
 }
 
-template <LinearCollective C> std::string printed(const C& collective, double bytes, int ranks, const Link& link) {
-  double unit = bytes, all = bytes;  // of a portion, and of the result of a gathering
-  if constexpr (C::by_rows) (C::divides ? unit /= ranks : all *= ranks);
-  const Movement movement = Slicing<C> ? Movement::shares : traits(collective.verb()).movement;
-  const MessageSchedule chosen = message_schedule(movement, all, ranks, link);
-  const MessageCost cost = comparison(collective.verb(), ranks, link) += chosen.cost(link);
-  std::ostringstream out;
-  out << C::op_name << " of " << bytes_in_words(bytes) << " on " << ranks << " ranks, over a link of " << text(link)
-      << ", takes about " << in_seconds(cost.seconds(link)) << ":\n";
-  const auto reads = [&](int reader, int source) {
-    return static_cast<size_t>(static_cast<double>(collective.portion(reader, source).count) * unit);
-  };
-  out << "  1. ranks compare their calls: 64 bytes of each"
-      << (chosen.way == Way::with_the_call ? ", and its tensor" : "") << "\n";
+void print_steps(const std::vector<SentStep>& steps, std::ostream& out) {
   int number = 1;
-  for (const SentStep& step : messages_of(chosen, reads)) {
+  for (const SentStep& step : steps) {
     out << "  " << ++number << ". " << step.what << "\n";
     print_messages(step, out);
   }
+}
+
+// A collective on ranks that all give `bytes`, and what moves in it.
+template <LinearCollective C> struct Moving {
+  const C& collective;
+  int ranks;
+  double bytes;
+
+  double unit() const {  // of a portion
+    if constexpr (C::by_rows) return C::divides ? bytes / ranks : bytes;
+    return bytes;
+  }
+  ByteRange reads(int reader, int source) const {
+    const Portion portion = collective.portion(reader, source);
+    const auto at = [&](int64_t units) { return static_cast<size_t>(static_cast<double>(units) * unit()); };
+    return {at(portion.from), at(portion.from + portion.count)};
+  }
+  bool reduces() const { return (Slicing<C> || !C::by_rows) && adds(collective, ranks); }
+};
+
+template <LinearCollective C> std::string over_link(const Moving<C>& moving, const Link& link) {
+  double all = moving.bytes;  // of the result of a gathering
+  if constexpr (C::by_rows) all = moving.unit() == all ? all * moving.ranks : all;
+  const Verb verb = moving.collective.verb();
+  const Movement movement = Slicing<C> ? Movement::shares : traits(verb).movement;
+  const MessageSchedule chosen = message_schedule(movement, all, moving.ranks, link);
+  const MessageCost cost = comparison(verb, moving.ranks, link) += chosen.cost(link);
+  std::ostringstream out;
+  out << ", over a link of " << text(link) << ", takes about " << in_seconds(cost.seconds(link)) << ":\n"
+      << "  1. ranks compare their calls: 64 bytes of each"
+      << (chosen.way == Way::with_the_call ? ", and its tensor" : "") << "\n";
+  print_steps(messages_of(chosen, [&](int reader, int source) { return moving.reads(reader, source); }), out);
   return out.str();
+}
+
+template <LinearCollective C> std::string over_nodes(const Moving<C>& moving, int ranks_per_node) {
+  const auto reads = [&](int reader, int source) { return moving.reads(reader, source); };
+  std::vector<ByteRange> slices;
+  for (int r = 0; r < moving.ranks && Slicing<C>; ++r) slices.push_back(moving.reads(r, 0));
+  const auto reads_any = [&](int reader, int source) { return Slicing<C> || reads(reader, source).size() > 0; };
+  const Fold fold{{}, ReduceOp::sum, DType::f32, Device::cpu, true, FoldOrder::of(moving.collective.verb(), 0)};
+  const Transport::Reduction reduction{{reads_any, slices, std::is_same_v<C, AllReduce>}, fold};
+  std::ostringstream out;
+  out << ", " << ranks_per_node << " on each node:\n  1. the ranks of a node "
+      << (moving.reduces() ? "add, each a share of their tensors," : "put what other nodes read")
+      << " in memory that they share\n";
+  print_steps(messages_of_leaders(moving.ranks, ranks_per_node, static_cast<size_t>(moving.bytes),
+                                  moving.reduces() ? &reduction : nullptr, reads),
+              out);
+  return out.str();
+}
+
+template <LinearCollective C> std::string printed(const C& collective, double bytes, int ranks, const NodeLink& link) {
+  const Moving<C> moving{collective, ranks, bytes};
+  const auto on_each = static_cast<int>(link.ranks_per_node);
+  return C::op_name + (" of " + bytes_in_words(bytes) + " on " + text(ranks) + " ranks") +
+         (on_each == 1 ? over_link(moving, link) : over_nodes(moving, on_each));
 }
 
 }  // namespace
 
-std::string printed_schedule(const std::string& name, int64_t bytes, int ranks, const Link& link) {
+std::string printed_schedule(const std::string& name, int64_t bytes, int ranks, const NodeLink& link) {
   const auto print = [&](const auto& collective) {
     return printed(collective, static_cast<double>(bytes), ranks, link);
   };
