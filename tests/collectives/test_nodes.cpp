@@ -10,6 +10,7 @@
 #include "tests/support/on_nodes.h"
 #include "tests/support/on_ranks.h"
 #include "weft/collectives/fold.h"
+#include "weft/collectives/transports/nodes/node_steps.h"
 #include "weft/collectives/transports/sent_messages.h"
 
 using namespace weft;
@@ -140,6 +141,18 @@ TEST_CASE("a group on nodes has what a transport promises") {
       checks::everything_works(*group);
       checks::groups_come_and_go(*group, 20);
     }));
+}
+
+TEST_CASE("what arrives at a node in parts lies side by side on its board") {
+  std::vector<std::byte> theirs(32), board(24), expected(24);
+  for (size_t i = 0; i < theirs.size(); ++i) theirs[i] = static_cast<std::byte>(i + 1);
+  std::copy(theirs.begin() + 8, theirs.begin() + 26, expected.begin() + 4);
+  const NodeSteps::Swap swap{.arrivals = {{1, {8, 26}, 4}}};
+  for (size_t first = 0; first < 32; first += 16) {
+    const std::byte* const peers[] = {nullptr, theirs.data() + first};
+    swap.put({first, first + 16, peers}, board.data());
+  }
+  CHECK(board == expected);
 }
 
 // What the steps of all nodes send to the leader `me` in a collective on tensors like x.
