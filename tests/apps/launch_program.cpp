@@ -51,6 +51,8 @@ void fail_if_asked(const Settings& settings, const Launch& rank, int64_t step) {
   if (settings.at != step) return;
   const bool last = is_last(rank);
   if (settings.fault == "missing") throw MissingInput("data are missing: apt-get install data");
+  if (settings.fault == "missing_on_one" && last) throw MissingInput("data are missing on one rank");
+  if (settings.fault == "missing_on_one") std::this_thread::sleep_for(std::chrono::seconds(2));
   if (settings.fault == "one" && last) throw std::runtime_error("one rank has had enough");
   if (settings.fault == "kill" && last) std::raise(SIGKILL);
   if (settings.fault == "crash" && last) std::raise(SIGSEGV);
@@ -113,8 +115,8 @@ int main(int argc, char** argv) {
   settings.steps = 40;
   CommandLine line("sums", "Learns to add.", settings);
   line.add("--fault", settings.fault, "what goes wrong",
-           {"none", "missing", "one", "one_in_hook", "kill", "kill_in_hook", "kill_in_collective", "stop", "nan",
-            "crash", "crash_of_no_rank", "memory", "before", "after"});
+           {"none", "missing", "missing_on_one", "one", "one_in_hook", "kill", "kill_in_hook", "kill_in_collective",
+            "stop", "nan", "crash", "crash_of_no_rank", "memory", "before", "after"});
   line.add("--at", settings.at, "the steps done before", {0, 1000});
   line.add("--pause", settings.pause, "milliseconds before each step", {0, 1000});
   return launch(line, argc, argv, [&](const Launch& rank) { train(rank, settings); });

@@ -88,7 +88,7 @@ rows = [
     Row("crash_8", None, crashed + ["SIGFPE"], reports=0, **both),
     Row("overflow", None, crashed + ["SIGSEGV"], reports=0, **both),
     # F12: out of memory
-    Row("memory", 89, ["memory: .* \\d+ bytes"], **both),
+    Row("memory", 89, ["memory: .* \\d+ bytes", "rank {odd}", "its last call was .*'before' " + site], **both),
     # A rank that cannot start
     Row("start", None, ["starting the job \\(MPI_Init\\) has not ended after 5 s"], waits=5, fault="none", reports=0,
         missing_program=True, slow=True, open_mpi_says=["could not access\\s+or execute an executable"]),

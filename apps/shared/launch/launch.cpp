@@ -129,8 +129,13 @@ void run_rank(std::unique_ptr<Transport> transport, const CommandLine& line, Dev
   Traffic traffic;
   Communicator comm(counted(std::move(transport), traffic),
                     line.options().fast_reductions ? Reductions::fast : Reductions::ordered);
-  body({comm, traffic, device, description + ", " + text_of(device, comm), comm.rank().value == 0 ? folder : nullptr,
-        output, line});
+  RunFolder* const own = comm.rank().value == 0 ? folder : nullptr;
+  const Launch launch{comm, traffic, device, description + ", " + text_of(device, comm), own, output, line};
+  try {
+    body(launch);
+  } catch (...) {  // here, where its exit code is known: a report about other ranks may need it
+    throw current_fault();
+  }
 }
 
 // The number of ranks of each process: --ranks, else one if a launcher has started the processes, else one per core, or

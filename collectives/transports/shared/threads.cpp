@@ -62,9 +62,20 @@ class Ranks {
   // A rank whose wait ended because another rank failed was not the first to fail, even if it calls this first.
   void fail(int r, const std::exception_ptr& failure) {
     const std::lock_guard lock(mutex_);
-    if (job_->record(r, fault_of(failure)) || job_->first_to_fail() == r) first_failure_ = failure;
+    if (job_->record(r, fault_of(failure)) || job_->first_to_fail() == r) first_failure_ = with_place(r, failure);
     failed_ = true;
     change_.notify_one();
+  }
+
+  // Memory ends anywhere, so only the place of the rank tells what it was for. Other exceptions say what they are
+  // about.
+  std::exception_ptr with_place(int r, const std::exception_ptr& failure) const try {
+    const Fault fault = fault_of(failure);
+    if (fault.exit_code != exit_codes::out_of_memory) return failure;
+    const std::string where = "\n  on rank " + text(first_ + r) + "; its last call was " + job_->doing(r);
+    return std::make_exception_ptr(Fault(fault.exit_code, fault.what() + where));
+  } catch (const std::bad_alloc&) {
+    return failure;
   }
 
   static Fault fault_of(const std::exception_ptr& failure) try { std::rethrow_exception(failure); } catch (...) {
