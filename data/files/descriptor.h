@@ -2,8 +2,10 @@
 #pragma once
 // A file descriptor of the operating system, which the destructor closes.
 #include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <utility>
 
 namespace weft {
@@ -25,6 +27,14 @@ class Descriptor {
  private:
   int number_;
 };
+
+// Locks a file for this process, unless another has it. If it cannot, errno says why.
+inline bool try_lock(const Descriptor& file) {
+  int outcome = 0;
+  do outcome = flock(file.number(), LOCK_EX | LOCK_NB);
+  while (outcome != 0 && errno == EINTR);
+  return outcome == 0;
+}
 
 // Opens /dev/null for those of the standard input, output and error that are closed: the next file that is opened would
 // become one of them, and get what is printed.

@@ -2,7 +2,6 @@
 #include "weft/data/files/durable_file.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 
 #include <cerrno>
@@ -19,7 +18,7 @@ constexpr const char* temporary_suffix = ".weft-tmp";
 // A writer holds a lock on its temporary file as long as it lives. On file systems without locks writing works, too,
 // but sweep() removes nothing.
 bool locked_by_another(const Descriptor& file) {
-  return flock(file.number(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  return !try_lock(file) && errno == EWOULDBLOCK;
 }
 bool unlinked(const Descriptor& file) {
   struct stat state;
@@ -86,7 +85,7 @@ void DurableFile::sweep(const fs::path& folder) {
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
     if (!entry.path().string().ends_with(temporary_suffix)) continue;
     const Descriptor file(open(entry.path().c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-    if (file && flock(file.number(), LOCK_EX | LOCK_NB) == 0) unlink(entry.path().c_str());
+    if (file && try_lock(file)) unlink(entry.path().c_str());
   }
 }
 

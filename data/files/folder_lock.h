@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// An exclusive lock of a folder for one process, held until the object or the process ends, on network disks, too. On
-// file systems without locks every process gets it.
+// An exclusive lock of a folder for one process, held until the object or the process ends, on network disks, too. On a
+// file system without locks, the lock file itself is one: then a process that was killed leaves it behind, and another
+// one takes it only if it can see that the first is gone.
 #include <filesystem>
 #include <string>
 

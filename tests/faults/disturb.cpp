@@ -3,6 +3,8 @@
 //
 // DISTURB="fsync 2 kill"     SIGKILL in place of the second call
 //   DISTURB="pwrite 3 ENOSPC"  the third call and all after it fail; likewise with EIO
+//   DISTURB="flock 1 ENOLCK"   no file can be locked, as on some network disks
+//   DISTURB="open 4 EMFILE once"  the fourth call fails, and no other; EINTR always does so once
 //   DISTURB="pwrite 1 short"   every call writes a byte less than it is asked to, but at least one
 //   DISTURB="fsync 1 700ms"    every call takes that much longer
 //   DISTURB="main 1 exit"      the program leaves with 0
@@ -10,15 +12,20 @@
 //   DISTURB="new 17 fail"      the 17th allocation of main and its threads fails, and no other
 //   DISTURB="clock_gettime 1 boot"  the coarse clock of the machine begins now, as if it had just started
 //
-// The calls are main, MPI_Init, MPI_Comm_split, MPI_Comm_dup, MPI_Finalize, MPI_Abort, pwrite and write (to files on
-// disks), fsync, rename, clock_gettime and new.
+// The calls are main, MPI_Init, MPI_Comm_split, MPI_Comm_dup, MPI_Finalize, MPI_Abort, clock_gettime, new, and those to
+// files on disks: open, read, pread, pwrite, write, flock, ftruncate, fsync, rename, mkdir and unlink. With DISTURB_IN,
+// only to those in that folder.
 // When it happens, "disturbed" is written to standard error.
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
@@ -26,18 +33,19 @@
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace {
 
 struct Plan {
-  std::string call, what;
+  std::string call, what, once;
   long number = 0;
 };
 
 Plan given_plan() {
   Plan plan;
   const char* given = std::getenv("DISTURB");
-  std::istringstream(given ? given : "") >> plan.call >> plan.number >> plan.what;
+  std::istringstream(given ? given : "") >> plan.call >> plan.number >> plan.what >> plan.once;
   return plan;
 }
 
@@ -57,7 +65,7 @@ const char* disturbance(const char* call) {
   const Plan* now = plan;
   if (!now || now->call != call) return nullptr;
   const long number = ++calls;
-  const bool continues = now->what != "fail" && now->what != "kill" && now->what != "stop";
+  const bool continues = now->once.empty() && now->what != "fail" && now->what != "kill" && now->what != "stop";
   if (number < now->number || (number > now->number && !continues)) return nullptr;
   if (number == now->number) say();
   if (now->what == "kill") raise(SIGKILL);
@@ -67,22 +75,27 @@ const char* disturbance(const char* call) {
   return now->what.c_str();
 }
 
-// For a write; pipes, terminals and shared memory are never disturbed.
+// Of a file on a disk; pipes, terminals and shared memory are never disturbed.
+const char* disturbance(const char* call, std::string_view path) {
+  const char* folder = std::getenv("DISTURB_IN");
+  const bool on_disk = path.starts_with("/") && !path.starts_with("/dev/");
+  return on_disk && (!folder || path.starts_with(folder)) ? disturbance(call) : nullptr;
+}
 const char* disturbance(const char* call, int file) {
   char link[40], path[4096];
   std::snprintf(link, sizeof link, "/proc/self/fd/%d", file);
   const ssize_t length = readlink(link, path, sizeof path);
-  const std::string_view target(path, static_cast<size_t>(length < 0 ? 0 : length));
-  const bool on_disk = target.starts_with("/") && !target.starts_with("/dev/");
-  return on_disk ? disturbance(call) : nullptr;
+  return disturbance(call, std::string_view(path, static_cast<size_t>(length < 0 ? 0 : length)));
 }
 
 // Whether this call fails; if so, errno is set.
 bool fails(const char* what) {
   if (!what) return false;
   const std::string error = what;
-  if (error == "ENOSPC") errno = ENOSPC;
-  if (error == "EIO") errno = EIO;
+  constexpr std::pair<const char*, int> errors[] = {{"EDQUOT", EDQUOT}, {"EINTR", EINTR},   {"EIO", EIO},
+                                                    {"EMFILE", EMFILE}, {"ENOLCK", ENOLCK}, {"ENOSPC", ENOSPC}};
+  for (const auto& [name, number] : errors)
+    if (error == name) errno = number;
   return error[0] == 'E';
 }
 
@@ -159,10 +172,45 @@ ssize_t write(int file, const void* bytes, size_t count) {
   return next("write", write)(file, bytes, shortened(what, count));
 }
 
-int fsync(int file) { return fails(disturbance("fsync")) ? -1 : next("fsync", fsync)(file); }
+ssize_t pread(int file, void* bytes, size_t count, off_t offset) {
+  const char* what = disturbance("pread", file);
+  if (fails(what)) return -1;
+  return next("pread", pread)(file, bytes, shortened(what, count), offset);
+}
+
+ssize_t read(int file, void* bytes, size_t count) {
+  const char* what = disturbance("read", file);
+  if (fails(what)) return -1;
+  return next("read", read)(file, bytes, shortened(what, count));
+}
+
+int open(const char* path, int flags, ...) {
+  if (fails(disturbance("open", std::string_view(path)))) return -1;
+  va_list more;
+  va_start(more, flags);
+  const auto mode = static_cast<mode_t>(flags & (O_CREAT | O_TMPFILE) ? va_arg(more, int) : 0);
+  va_end(more);
+  return next("open", open)(path, flags, mode);
+}
+
+int ftruncate(int file, off_t length) {
+  return fails(disturbance("ftruncate", file)) ? -1 : next("ftruncate", ftruncate)(file, length);
+}
+
+int mkdir(const char* path, mode_t mode) {
+  return fails(disturbance("mkdir", std::string_view(path))) ? -1 : next("mkdir", mkdir)(path, mode);
+}
+
+int unlink(const char* path) {
+  return fails(disturbance("unlink", std::string_view(path))) ? -1 : next("unlink", unlink)(path);
+}
+
+int flock(int file, int how) { return fails(disturbance("flock", file)) ? -1 : next("flock", flock)(file, how); }
+
+int fsync(int file) { return fails(disturbance("fsync", file)) ? -1 : next("fsync", fsync)(file); }
 
 int rename(const char* from, const char* to) {
-  return fails(disturbance("rename")) ? -1 : next("rename", rename)(from, to);
+  return fails(disturbance("rename", std::string_view(from))) ? -1 : next("rename", rename)(from, to);
 }
 
 // The clock that deadlines are measured by. A second has passed, since 0 may stand for never.

@@ -3,10 +3,14 @@
 disturb.cpp makes its calls fail. After each fault the run resumes, and ends with the weights of an undisturbed one."""
 import dataclasses
 import itertools
+import os
+import pathlib
 import re
+import signal
 import tempfile
+import time
 
-from job import on_ranks, run, with_environment, with_mounts
+from job import on_ranks, processes_with, run, with_environment, with_mounts
 
 steps, every, ranks = 20, 5, 3
 saves = steps // every
@@ -122,8 +126,56 @@ def full_disk(bench, way, kibibytes):
         yield "does not go on when there is room"
 
 
+def slow_disk(bench, way):
+    """Steps go on while a checkpoint is written, and end in the same weights."""
+    with tempfile.TemporaryDirectory(prefix="weft_fault_") as out:
+        case = Case("", 0, disturb="fsync 1 250ms", odd=0)
+        rows, first = pathlib.Path(out) / "run/metrics.jsonl", pathlib.Path(out) / f"run/checkpoints/step-{every:06}.safetensors"
+        seen = []
+
+        def disturb(_):
+            while not first.exists():
+                seen.append(rows.read_text().count("\n") if rows.exists() else 0)
+                time.sleep(0.01)
+
+        outcome = bench.note(run(command(bench, case, way, out + "/run", disturbed=True), disturb=disturb, limit=60))
+        calm = bench.remember("weights of a training", lambda: weights(run(command(bench, case, way, out + "/calm"))))
+    if weights(outcome) != calm:
+        yield f"ends with {outcome.code}, in other weights"
+    if max(seen) < every + 2:
+        yield f"only {max(seen)} steps are done before the checkpoint of step {every} is there"
+
+
+def disk_without_locks(bench, way):
+    """Then the lock file tells a second run that the first one lives, and a third one that it does not."""
+    with tempfile.TemporaryDirectory(prefix="weft_fault_") as out:
+        case = Case("", None, disturb="flock 1 ENOLCK", odd=0)
+        again = command(bench, case, way, out + "/run", ("--pause", "150"), disturbed=True)
+        seconds = []
+
+        def disturb(token):
+            while not (pathlib.Path(out) / "run/metrics.jsonl").exists():
+                time.sleep(0.01)
+            seconds.append(run(again))
+            for each in processes_with(token):
+                os.kill(each, signal.SIGKILL)
+
+        first = bench.note(run(again, disturb=disturb))
+        third = bench.note(run(again))
+        calm = bench.remember("weights of a training", lambda: weights(run(command(bench, case, way, out + "/calm"))))
+    if first.code == 0:
+        yield "the first run has ended too early"
+    if seconds[0].code != 64 or not re.search(r"another run has it, process \d+ on .* \(this disk has no locks", seconds[0].output):
+        yield f"a second run ends with {seconds[0].code}:\n{seconds[0].output}"
+    if weights(third) != calm:
+        yield "a third run does not take the place of the first"
+
+
 def checks(bench):
     for case, way in ((case, way) for case in cases for way in case.ways):
         yield f"{case.name}", way, case.quick, lambda case=case, way=way: complaints(bench, case, way)
+    for way in ("processes", "threads"):
+        yield "a slow disk", way, way == "threads", lambda way=way: slow_disk(bench, way)
+        yield "a disk without locks", way, True, lambda way=way: disk_without_locks(bench, way)
     for kibibytes, way in itertools.product(range(4, 40, 4) if bench.may_mount else (), ("processes", "threads")):
         yield f"a disk of {kibibytes} KiB", way, kibibytes == 24, lambda way=way, size=kibibytes: full_disk(bench, way, size)
