@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/shared/run/run.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <ctime>
 #include <set>
+#include <thread>
 
 #include "apps/shared/report/picture.h"
 #include "apps/shared/run/peak_flops.h"
@@ -74,6 +77,15 @@ void load_all(const SafetensorsFile& file, const TrainingState& state, const Ten
   } catch (const MalformedInput& error) {
     throw MalformedInput(first_lines(error.what(), 7));
   }
+}
+
+// Calls `work` on a thread of its own, which gives way to all others. If the system has no thread left, whoever gets
+// the result does the work.
+std::future<void> beside(std::function<void()> work) {
+  return std::async([caller = std::this_thread::get_id(), work = std::move(work)] {
+    if (std::this_thread::get_id() != caller) setpriority(PRIO_PROCESS, 0, 19);  // in Linux of this thread alone
+    work();
+  });
 }
 
 // Does file work of rank 0, and throws failures as faults that end the job.
@@ -164,6 +176,7 @@ void Run::step(int64_t images, const std::vector<Value>& shares, const std::vect
   }
   if (options_.dry_run) return tell_dry_run();
   measure(values);
+  if (writing_.valid() && writing_.wait_for(std::chrono::seconds(0)) == std::future_status::ready) finish_writing();
   if (leads() && rank_.folder) show(rank_.folder->metrics().last("loss").value_or(std::nan("")));
   const double wanted = sums.data<double>()[0];
   stopped_ = std::fmod(wanted, save_is_due) > 0;
@@ -220,20 +233,35 @@ void Run::write(const std::string& name, const std::string& contents) {
 
 void Run::chart(const std::string& title, const std::string& drawing) { report_.charts.push_back({title, drawing}); }
 
+// The steps go on while a copy of the state is written. The next save waits until that has ended.
 void Run::save() {
   if (saved_step_ == step_) return;
   saved_step_ = step_;
   const double begin = seconds();
+  finish_writing();
+  NamedTensors copies;
   state_->save([&](const TensorSource& get) {
-    const Busy busy(rank_.comm, "writes a checkpoint of step " + text(step_) + " in " + options_.out);
-    alone([&] { save_checkpoint(RunFolder::checkpoints(options_.out), step_, state_->tensors(), get, position()); });
+    for (size_t i = 0; i < state_->tensors().size(); ++i) {
+      const Tensor whole = get(i).to(Device::cpu);
+      copies.push_back({state_->tensors()[i].name, whole.unshared() ? whole : whole.clone()});
+    }
   });
   RunSession session{first_step_, step_, images_, gather_times(), gather_traffic(traffic_, rank_.comm)};
-  if (leads()) save_less_often((saved_at_ = seconds()) - begin);
-  if (!rank_.folder) return;
+  if (!leads()) return;
   if (!sessions_.empty() && sessions_.back().last_step > first_step_) sessions_.pop_back();
   sessions_.push_back(std::move(session));
-  alone([&] { write("sessions.json", json(sessions_)); });
+  writing_ = beside([this, copies = std::move(copies), step = step_, place = position(), sessions = json(sessions_)] {
+    save_checkpoint(RunFolder::checkpoints(options_.out), step, copies, place, static_cast<int>(options_.keep));
+    rank_.folder->write("sessions.json", sessions);
+  });
+  if (stopped_ || !running()) finish_writing();
+  save_less_often((saved_at_ = seconds()) - begin);
+}
+
+void Run::finish_writing() {
+  if (!writing_.valid()) return;
+  const Busy busy(rank_.comm, "writes a checkpoint in " + options_.out);
+  alone([&] { writing_.get(); });
 }
 
 // Saving takes a twentieth of the time at most, unless it is asked for by steps.
@@ -265,7 +293,7 @@ void Run::tell_dry_run() {
     if (is_weight(name, names)) note(name + "  " + text(dtype) + " " + text(shape));
     values += shape.product(0, shape.rank());
   }
-  note(grouped(values) + " values in a checkpoint");
+  note(grouped(values) + " values in a checkpoint, of which rank 0 has a copy while it is written");
   const double peak = static_cast<double>(backend(rank_.device).memory().peak_bytes);
   note(bytes_in_words(peak) + " of memory at most in this process");
   for (size_t v = 0; v < Traffic::verbs; ++v) {

@@ -14,6 +14,7 @@
 //   run.measure({{"accuracy", accuracy}});
 //   run.finish({{"test accuracy", "87.6 %"}});
 #include <chrono>
+#include <future>
 
 #include "apps/shared/launch/launch.h"
 #include "apps/shared/report/report.h"
@@ -79,6 +80,7 @@ class Run {
   void open_folder(const Latest& latest);
   void show(double loss);
   void save();
+  void finish_writing();
   void save_less_often(double seconds_of_saving);
   void write_report(std::vector<Report::Figure> first, const std::vector<Report::Figure>& last);
   double speed() const;  // of the whole run, in images per second
@@ -107,6 +109,7 @@ class Run {
   Traffic traffic_before_, traffic_;
   double images_ = 0, data_seconds_ = 0;
   double saved_at_ = 0, save_after_;  // seconds; on rank 0
+  std::future<void> writing_;         // a checkpoint, on rank 0
   Report::RankTime time_;
 };
 

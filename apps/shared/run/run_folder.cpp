@@ -36,9 +36,18 @@ std::map<std::string, std::string> settings_in(const std::string& config) {
 
 // The options that differ from those of a run, but for where and how it runs.
 std::vector<std::string> changes_of(const fs::path& run, const std::string& config) {
-  const std::set<std::string> where_and_how = {
-      "checkpoint-every", "checkpoint-minutes", "data", "dry-run", "fresh", "json", "out", "quiet", "ranks", "resume",
-      "timeout"};
+  const std::set<std::string> where_and_how = {"checkpoint-every",
+                                               "checkpoint-minutes",
+                                               "data",
+                                               "dry-run",
+                                               "fresh",
+                                               "json",
+                                               "keep",
+                                               "out",
+                                               "quiet",
+                                               "ranks",
+                                               "resume",
+                                               "timeout"};
   const auto before = settings_in(file_text(run / "config.toml", max_config_bytes));
   std::vector<std::string> changes;
   for (const auto& [name, value] : settings_in(config))
