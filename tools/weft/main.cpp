@@ -11,6 +11,7 @@
 #include "tools/weft/dump/tensor_files.h"
 #include "tools/weft/plan/commands.h"
 #include "tools/weft/printable.h"
+#include "tools/weft/record/record.h"
 #include "tools/weft/run_case.h"
 #include "tools/weft/verdict/certificate.h"
 #include "tools/weft/verdict/compare.h"
@@ -176,6 +177,21 @@ void add_run(CLI::App& app, weft::CaseRun& run, int& code) {
   command.callback([&] { code = run_and_say(run); });
 }
 
+struct Recorded {
+  std::vector<std::filesystem::path> places;
+  int calls = 3;
+};
+void add_record(CLI::App& app, Recorded& recorded, int& code) {
+  CLI::App& command = *app.add_subcommand("record", "after a fault, tells the last calls of all ranks, and who waited");
+  command.add_option("PLACE", recorded.places, "files that reports have named, one of each node, or folders of them")
+      ->required();
+  command.add_option("--calls", recorded.calls, "of each rank")->check(CLI::Range(1, 64))->capture_default_str();
+  command.callback([&] {
+    std::cout << weft::printed_record(recorded.places, recorded.calls);
+    code = 0;
+  });
+}
+
 int list_signatures() {
   for (const Signature& each : signatures()) {
     std::cout << each.id << "  " << each.name << "\n      " << each.effect << "\n";
@@ -223,6 +239,8 @@ int run(int argc, char** argv) {
   cases.add_flag("--json", json, "for programs");
   cases.callback([&] { code = list_cases(json); });
   app.add_subcommand("signatures", "the mistakes that have a name")->callback([&] { code = list_signatures(); });
+  Recorded recorded;
+  add_record(app, recorded, code);
   weft::plan::add_plan(app, code);
   weft::plan::add_schedule(app, code);
   weft::plan::add_link(app, argc, argv, code);
@@ -248,6 +266,9 @@ int main(int argc, char** argv) {
   } catch (const weft::MissingInput& error) {
     std::cerr << "weft: " << error.what() << "\n";
     return 66;
+  } catch (const weft::OutputFailure& error) {
+    std::cerr << "weft: " << error.what() << "\n";
+    return 74;
   } catch (const std::exception& error) {
     std::cerr << "weft: " << error.what() << "\n";
     return 65;

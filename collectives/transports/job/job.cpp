@@ -102,6 +102,17 @@ std::shared_ptr<Job> Job::open(Memory memory, std::chrono::milliseconds deadline
   return job;
 }
 
+std::shared_ptr<Job> Job::recorded(const std::string& path) {
+  Memory memory = Memory::recorded_file(path);
+  const bool has_header = memory.size() >= Memory::first + sizeof(Header);
+  const auto* header = has_header ? reinterpret_cast<const Header*>(memory.base() + Memory::first) : nullptr;
+  require(header && header->layout == layout && header->ranks > 0 &&
+              memory.size() / sizeof(Rank) >= static_cast<size_t>(header->ranks) &&
+              memory.size() >= end_of_logs(header->ranks),
+          path, ": it is cut, or of another version of Weft");
+  return std::shared_ptr<Job>(new Job(std::move(memory), {}));
+}
+
 Job::Rank& Job::rank(int r) const { return *at<Rank>(end_of_logs(r)); }
 
 int Job::ranks() const { return header().ranks; }
@@ -158,6 +169,16 @@ void Job::end(int r) { rank(r).ended.store(milliseconds_now(), std::memory_order
 Job::Entry Job::last(int r) const {
   const uint64_t calls = rank(r).calls.load(std::memory_order_acquire);
   return calls ? rank(r).log[(calls - 1) % log_length].load() : Entry{};
+}
+
+Job::Log Job::log(int r) const {
+  const Rank& theirs = rank(r);
+  const uint64_t calls = theirs.calls, kept = std::min<uint64_t>(calls, log_length);
+  const std::array<char, 256> busy_with = theirs.busy_with.load();
+  Log all{{}, theirs.ended != 0, ""};
+  if (theirs.busy_since) all.busy_with = std::string(busy_with.data(), strnlen(busy_with.data(), busy_with.size()));
+  for (uint64_t i = calls - kept; i < calls; ++i) all.calls.push_back(theirs.log[i % log_length].load());
+  return all;
 }
 
 std::string Job::busy_with(int r, const std::string& what) {

@@ -51,6 +51,8 @@ class Job {
   // Makes a new job in fresh memory, or opens one that a peer has made.
   static std::shared_ptr<Job> create(Memory memory, int ranks, std::chrono::milliseconds deadline);
   static std::shared_ptr<Job> open(Memory memory, std::chrono::milliseconds deadline);
+  // Opens the file of a job that has ended, for its logs. An Error if it is none.
+  static std::shared_ptr<Job> recorded(const std::string& path);
 
   // Adds the calling thread as a rank. `rank` is its number on this node, `global` its number in the whole job, which
   // reports show.
@@ -88,6 +90,12 @@ class Job {
   void begin(int rank, const Call& call, int group, int group_size);
   void end(int rank);
   Entry last(int rank) const;
+  struct Log {
+    std::vector<Entry> calls;  // the last ones, in order
+    bool ended;                // the last of them
+    std::string busy_with;
+  };
+  Log log(int rank) const;
 
   // Sets what a rank does outside of calls, and returns what it did before. See Busy.
   std::string busy_with(int rank, const std::string& what);

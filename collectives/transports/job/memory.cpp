@@ -122,6 +122,20 @@ Memory Memory::existing_file(const std::string& path) {
   return map(static_cast<size_t>(status.st_size), file, path);
 }
 
+Memory Memory::recorded_file(const std::string& path) {
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  require(file >= 0, path, ": cannot be opened: ", std::strerror(errno));
+  std::vector<std::byte> bytes(max_kept);
+  const ssize_t count = pread(file, bytes.data(), bytes.size(), 0);
+  close(file);
+  const Mark ours;
+  require(count >= static_cast<ssize_t>(sizeof ours) && std::memcmp(bytes.data(), &ours.magic, sizeof ours.magic) == 0,
+          path, ": it is no file of a job of Weft, as a report names it");
+  Memory memory = map(static_cast<size_t>(count), -1, "");
+  std::copy_n(bytes.begin(), count, memory.base_);
+  return memory;
+}
+
 Memory::~Memory() {
   if (base_) munmap(base_, bytes_);
   if (file_ >= 0) close(file_);

@@ -23,6 +23,7 @@ class Memory {
   static Memory of_this_process(size_t at_most);
   static Memory new_file(size_t at_most);  // readable by this user only; in /dev/shm, or else in $TMPDIR
   static Memory existing_file(const std::string& path);
+  static Memory recorded_file(const std::string& path);  // a copy, of a job that has ended; an Error if it is none
   Memory(Memory&& other) noexcept
       : base_(std::exchange(other.base_, nullptr)),
         bytes_(other.bytes_),
