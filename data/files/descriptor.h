@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
 #include <utility>
 
 namespace weft {
@@ -28,12 +29,21 @@ class Descriptor {
   int number_;
 };
 
+// Calls the system again while it says that a signal has interrupted it, as network disks do.
+template <class F> auto uninterrupted(const F& call) {
+  auto outcome = call();
+  while (outcome < 0 && errno == EINTR) outcome = call();
+  return outcome;
+}
+
+// If it cannot be opened, errno says why.
+inline Descriptor open_file(const std::filesystem::path& path, int flags, mode_t mode = 0) {
+  return Descriptor(uninterrupted([&] { return open(path.c_str(), flags | O_CLOEXEC, mode); }));
+}
+
 // Locks a file for this process, unless another has it. If it cannot, errno says why.
 inline bool try_lock(const Descriptor& file) {
-  int outcome = 0;
-  do outcome = flock(file.number(), LOCK_EX | LOCK_NB);
-  while (outcome != 0 && errno == EINTR);
-  return outcome == 0;
+  return uninterrupted([&] { return flock(file.number(), LOCK_EX | LOCK_NB); }) == 0;
 }
 
 // Opens /dev/null for those of the standard input, output and error that are closed: the next file that is opened would

@@ -17,9 +17,7 @@ constexpr const char* temporary_suffix = ".weft-tmp";
 
 // A writer holds a lock on its temporary file as long as it lives. On file systems without locks writing works, too,
 // but sweep() removes nothing.
-bool locked_by_another(const Descriptor& file) {
-  return !try_lock(file) && errno == EWOULDBLOCK;
-}
+bool locked_by_another(const Descriptor& file) { return !try_lock(file) && errno == EWOULDBLOCK; }
 bool unlinked(const Descriptor& file) {
   struct stat state;
   return fstat(file.number(), &state) == 0 && state.st_nlink == 0;
@@ -27,13 +25,10 @@ bool unlinked(const Descriptor& file) {
 
 // Returns 0, or -1 and sets errno.
 int sync(const Descriptor& file) {
-  int result;
-  do result = fsync(file.number());
-  while (result != 0 && errno == EINTR);
-  return result;
+  return uninterrupted([&] { return fsync(file.number()); });
 }
 int sync_folder(const fs::path& path) {
-  const Descriptor folder(open(path.empty() ? "." : path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const Descriptor folder = open_file(path.empty() ? "." : path, O_RDONLY | O_DIRECTORY);
   if (!folder) return -1;
   return sync(folder) == 0 || errno == EINVAL ? 0 : -1;  // EINVAL: this file system cannot sync folders
 }
@@ -50,7 +45,7 @@ DurableFile::DurableFile(fs::path place) : place_(std::move(place)) {
   for (int attempt = 0;; ++attempt) {
     temporary_ = place_;
     temporary_ += "." + std::to_string(getpid()) + "-" + std::to_string(attempt) + temporary_suffix;
-    file_ = Descriptor(open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    file_ = open_file(temporary_, O_WRONLY | O_CREAT | O_EXCL, 0666);
     if (!file_ && errno == EEXIST) continue;
     if (!file_) report(place_, "cannot be created", errno);
     if (!locked_by_another(file_) && !unlinked(file_)) return;  // otherwise swept before it was locked
@@ -84,7 +79,7 @@ void DurableFile::sweep(const fs::path& folder) {
   std::error_code ignored;  // a folder that cannot be listed is not swept
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
     if (!entry.path().string().ends_with(temporary_suffix)) continue;
-    const Descriptor file(open(entry.path().c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    const Descriptor file = open_file(entry.path(), O_WRONLY | O_NOFOLLOW | O_NONBLOCK);
     if (file && try_lock(file)) unlink(entry.path().c_str());
   }
 }

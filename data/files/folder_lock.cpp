@@ -67,7 +67,7 @@ std::string holder_of(const Descriptor& file, const std::filesystem::path& place
 
 FolderLock::FolderLock(const std::filesystem::path& folder) : place_(folder / name) {
   do {  // repeats if the previous holder removed the file before it was locked here
-    file_ = Descriptor(open(place_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+    file_ = open_file(place_, O_RDWR | O_CREAT | O_NOFOLLOW, 0600);
     if (!file_) throw OutputFailure(place_.string() + ": cannot be created: " + std::strerror(errno));
     holder_ = holder_of(file_, place_);
     if (!holder_.empty()) {
@@ -76,7 +76,8 @@ FolderLock::FolderLock(const std::filesystem::path& folder) : place_(folder / na
     }
   } while (!is_at(file_, place_));
   const std::string mine = this_process();
-  if (ftruncate(file_.number(), 0) != 0 || pwrite(file_.number(), mine.data(), mine.size(), 0) < 0)
+  if (uninterrupted([&] { return ftruncate(file_.number(), 0); }) != 0 ||
+      uninterrupted([&] { return pwrite(file_.number(), mine.data(), mine.size(), 0); }) < 0)
     throw OutputFailure(place_.string() + ": cannot be written: " + std::strerror(errno));
 }
 

@@ -10,7 +10,7 @@
 namespace weft {
 
 InputFile::InputFile(std::filesystem::path path) : path_(std::move(path)) {
-  file_ = Descriptor(open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  file_ = open_file(path_, O_RDONLY | O_NONBLOCK);
   if (!file_) throw MissingInput(path_.string() + ": cannot be opened: " + std::strerror(errno));
   struct stat state;
   if (fstat(file_.number(), &state) != 0 || !S_ISREG(state.st_mode)) malformed("not a file");

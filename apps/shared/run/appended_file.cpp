@@ -12,12 +12,12 @@
 namespace weft {
 
 AppendedFile::AppendedFile(std::filesystem::path path, uint64_t kept_bytes)
-    : path_(std::move(path)),
-      file_(open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666)) {
+    : path_(std::move(path)), file_(open_file(path_, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK, 0666)) {
   if (!file_ && errno == ELOOP) throw OutputFailure(path_.string() + ": is a link, which is not followed");
   if (!file_) fail_to("created");
   // What cannot be cut is not a regular file.
-  if (ftruncate(file_.number(), static_cast<off_t>(kept_bytes)) != 0 && errno != EINVAL) fail_to("cut");
+  const auto cut = [&] { return ftruncate(file_.number(), static_cast<off_t>(kept_bytes)); };
+  if (uninterrupted(cut) != 0 && errno != EINVAL) fail_to("cut");
 }
 
 void AppendedFile::append(std::string_view bytes) {

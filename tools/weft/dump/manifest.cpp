@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads a dump, by what its manifest says of it (docs/manifest.md) or its caller.
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -15,11 +14,11 @@ namespace {
 using Json = nlohmann::json;
 
 Json parsed(const std::filesystem::path& file) {
-  std::error_code absent;
-  if (std::filesystem::exists(file) && !std::filesystem::is_regular_file(file, absent))
-    throw MalformedInput(file.string() + ": not a file");
-  std::ifstream in(file);
-  if (!in) throw MissingInput(file.string() + ": there is no such file; docs/manifest.md says what it holds");
+  if (!std::filesystem::exists(file))
+    throw MissingInput(file.string() + ": there is no such file; docs/manifest.md says what it holds");
+  const InputFile in(file);
+  std::string text(in.bytes(), '\0');
+  in.read(0, text.data(), text.size());
   std::vector<std::set<std::string>> names;  // in the objects around
   const auto once = [&](int, Json::parse_event_t event, const Json& value) {
     if (event == Json::parse_event_t::object_start) names.emplace_back();
@@ -29,7 +28,7 @@ Json parsed(const std::filesystem::path& file) {
     return true;
   };
   try {
-    return Json::parse(in, once);
+    return Json::parse(text, once);
   } catch (const Json::exception& error) {
     throw MalformedInput(file.string() + ": " + error.what());
   }
