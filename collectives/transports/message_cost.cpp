@@ -6,8 +6,8 @@
 #include <cmath>
 #include <vector>
 
-#include "weft/collectives/transports/units.h"
 #include "weft/engine/tensor/error.h"
+#include "weft/engine/text/units.h"
 
 namespace weft {
 namespace {

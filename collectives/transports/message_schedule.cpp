@@ -4,8 +4,8 @@
 #include <bit>
 #include <cmath>
 
-#include "weft/collectives/transports/units.h"
 #include "weft/engine/tensor/error.h"
+#include "weft/engine/text/units.h"
 
 namespace weft {
 namespace {

@@ -3,11 +3,11 @@
 #include <sstream>
 
 #include "apps/shared/launch/options.h"
-#include "apps/shared/launch/suggestion.h"
 #include "tests/support/catch.h"
 #include "tests/support/scratch_folder.h"
 #include "weft/collectives/transport.h"
 #include "weft/engine/kernels/backend.h"
+#include "weft/engine/text/suggestion.h"
 
 using namespace weft;
 using Catch::Contains;

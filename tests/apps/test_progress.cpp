@@ -9,8 +9,8 @@
 #include <thread>
 
 #include "apps/shared/run/progress.h"
-#include "apps/shared/run/words.h"
 #include "tests/support/catch.h"
+#include "weft/engine/text/words.h"
 
 using namespace weft;
 using Catch::Contains;

@@ -2,7 +2,6 @@
 // The memory that readers take for maliciously expensive files: at most eight times the file, or what their headers
 // state.
 #include "apps/shared/launch/options.h"
-#include "apps/shared/run/file_text.h"
 #include "apps/shared/run/metrics_rows.h"
 #include "apps/shared/run/sessions.h"
 #include "tests/data/checkpoint_checks.h"
@@ -11,6 +10,7 @@
 #include "tests/support/peak_memory.h"
 #include "weft/data/files/safetensors.h"
 #include "weft/data/numpy/npz.h"
+#include "weft/engine/text/file_text.h"
 
 namespace weft {
 namespace {

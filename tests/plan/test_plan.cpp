@@ -11,8 +11,8 @@
 #include "tools/weft/plan/measured_link.h"
 #include "tools/weft/plan/plan.h"
 #include "weft/collectives/run_ranks.h"
-#include "weft/collectives/transports/units.h"
 #include "weft/data/files/input_file.h"
+#include "weft/engine/text/units.h"
 
 using namespace weft;
 using namespace weft::plan;

@@ -6,11 +6,11 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "apps/shared/launch/suggestion.h"
 #include "tests/cases/losses/loss_case.h"
 #include "weft/collectives/run_ranks.h"
 #include "weft/data/files/durable_file.h"
 #include "weft/data/files/safetensors.h"
+#include "weft/engine/text/suggestion.h"
 
 namespace weft {
 namespace {

@@ -9,11 +9,11 @@
 #include <sstream>
 
 #include "apps/shared/launch/config_text.h"
-#include "apps/shared/launch/suggestion.h"
-#include "apps/shared/run/words.h"
 #include "weft/collectives/run_ranks.h"
 #include "weft/data/files/json_text.h"
 #include "weft/engine/kernels/cpu_kinds.h"
+#include "weft/engine/text/suggestion.h"
+#include "weft/engine/text/words.h"
 
 namespace weft {
 namespace {

@@ -7,9 +7,9 @@
 #include <limits>
 #include <numbers>
 
-#include "apps/shared/run/words.h"
 #include "weft/engine/maths/maths.h"
 #include "weft/engine/tensor/error.h"
+#include "weft/engine/text/words.h"
 
 namespace weft {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstdio>
 
 #include "apps/shared/report/report_style.h"
-#include "apps/shared/run/words.h"
+#include "weft/engine/text/words.h"
 
 namespace weft {
 namespace {

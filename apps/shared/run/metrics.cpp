@@ -6,8 +6,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "apps/shared/run/file_text.h"
 #include "weft/engine/tensor/error.h"
+#include "weft/engine/text/file_text.h"
 
 namespace weft {
 namespace {

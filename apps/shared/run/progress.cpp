@@ -8,7 +8,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "apps/shared/run/words.h"
+#include "weft/engine/text/words.h"
 
 namespace weft {
 namespace {

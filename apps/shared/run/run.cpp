@@ -12,12 +12,12 @@
 
 #include "apps/shared/report/picture.h"
 #include "apps/shared/run/peak_flops.h"
-#include "apps/shared/run/words.h"
 #include "weft/collectives/busy.h"
 #include "weft/collectives/checks/agreement.h"
 #include "weft/data/files/checksum.h"
 #include "weft/data/idx.h"  // MalformedInput
 #include "weft/engine/kernels/backend.h"
+#include "weft/engine/text/words.h"
 
 namespace weft {
 namespace {

@@ -13,10 +13,10 @@
 
 #include "apps/shared/launch/config_text.h"
 #include "apps/shared/launch/options.h"
-#include "apps/shared/run/file_text.h"
-#include "apps/shared/run/words.h"
 #include "weft/data/files/durable_file.h"
 #include "weft/data/idx.h"  // MissingInput
+#include "weft/engine/text/file_text.h"
+#include "weft/engine/text/words.h"
 
 namespace weft {
 

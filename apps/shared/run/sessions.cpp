@@ -5,11 +5,11 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "apps/shared/run/file_text.h"
 #include "weft/data/files/json_text.h"
 #include "weft/data/idx.h"  // MalformedInput
+#include "weft/engine/text/file_text.h"
 
-#include "apps/shared/run/words.h"
+#include "weft/engine/text/words.h"
 
 namespace weft {
 namespace {

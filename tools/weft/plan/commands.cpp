@@ -9,7 +9,7 @@
 #include "tools/weft/plan/printed_schedule.h"
 #include "weft/collectives/transports/factory.h"
 #include "weft/collectives/transports/session.h"
-#include "weft/collectives/transports/units.h"
+#include "weft/engine/text/units.h"
 
 namespace weft::plan {
 namespace {

@@ -4,8 +4,8 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "apps/shared/run/words.h"
-#include "weft/collectives/transports/units.h"
+#include "weft/engine/text/units.h"
+#include "weft/engine/text/words.h"
 
 namespace weft::plan {
 namespace {

@@ -3,12 +3,12 @@
 
 #include <sstream>
 
-#include "apps/shared/run/words.h"
 #include "tools/weft/plan/call_cost.h"
 #include "weft/collectives/fold.h"
 #include "weft/collectives/transports/sent_messages.h"
-#include "weft/collectives/transports/units.h"
 #include "weft/collectives/verbs.h"
+#include "weft/engine/text/units.h"
+#include "weft/engine/text/words.h"
 
 namespace weft::plan {
 namespace {

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "apps/shared/run/file_text.h"
 #include "apps/shared/run/sessions.h"
 #include "tools/weft/plan/call_cost.h"
 #include "weft/data/files/input_file.h"
+#include "weft/engine/text/file_text.h"
 
 namespace weft::plan {
 namespace {

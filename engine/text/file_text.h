@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The text of a file of a run: at most its first `max_bytes`. Empty if the file cannot be read.
+// The text of a file: at most its first `max_bytes`. Empty if the file cannot be read.
 #include <filesystem>
 #include <limits>
 #include <string>

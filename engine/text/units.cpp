@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weft/collectives/transports/units.h"
+#include "weft/engine/text/units.h"
 
 #include <algorithm>
 #include <charconv>
@@ -30,7 +30,7 @@ double parsed(const std::string& given, std::span<const Unit> units, const char*
 }
 
 // In the largest unit that leaves a number of at least 1, with three digits.
-std::string print(double value, std::span<const Unit> units) {
+std::string in_largest_unit(double value, std::span<const Unit> units) {
   const auto larger = [&](const Unit& unit) { return unit.value > value; };
   const auto end = std::ranges::find_if(units, larger);
   const Unit& unit = *(end == units.begin() ? end : end - 1);
@@ -43,7 +43,7 @@ std::string print(double value, std::span<const Unit> units) {
 
 double parsed_seconds(const std::string& text) { return parsed(text, times, "50us, 1ms or 2s"); }
 double parsed_bytes_per_second(const std::string& text) { return parsed(text, rates, "100Mbit, 25Gbit or 3GB"); }
-std::string in_seconds(double seconds) { return print(seconds, times); }
-std::string in_bits_per_second(double rate) { return print(rate, std::span(rates).first(3)); }
+std::string in_seconds(double seconds) { return in_largest_unit(seconds, times); }
+std::string in_bits_per_second(double rate) { return in_largest_unit(rate, std::span(rates).first(3)); }
 
 }  // namespace weft

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/shared/run/words.h"
+#include "weft/engine/text/words.h"
 
 #include <charconv>
 #include <cmath>
@@ -9,7 +9,7 @@
 namespace weft {
 namespace {
 
-template <class... Arguments> std::string print(const char* format, Arguments... arguments) {
+template <class... Arguments> std::string formatted(const char* format, Arguments... arguments) {
   char line[64];
   std::snprintf(line, sizeof line, format, arguments...);
   return line;
@@ -19,7 +19,7 @@ template <class... Arguments> std::string print(const char* format, Arguments...
 std::string scaled(double number, double base, const char* const* units, int count) {
   int unit = 0;
   for (; unit + 1 < count && std::abs(number) >= 999.5; ++unit) number /= base;
-  return print(unit == 0 ? "%.4g%s" : "%.3g%s", number, units[unit]);
+  return formatted(unit == 0 ? "%.4g%s" : "%.3g%s", number, units[unit]);
 }
 
 }  // namespace
@@ -48,16 +48,17 @@ std::string bytes_in_words(double bytes) {
 
 std::string duration(double seconds) {
   if (!std::isfinite(seconds)) return "?";
-  if (seconds > 0 && seconds < 0.0000995) return print("%.2g us", 1e6 * seconds);
-  if (seconds > 0 && seconds < 0.0995) return print("%.2g ms", 1000 * seconds);
-  if (seconds < 9.95) return print("%.1f s", seconds);
+  if (seconds > 0 && seconds < 0.0000995) return formatted("%.2g us", 1e6 * seconds);
+  if (seconds > 0 && seconds < 0.0995) return formatted("%.2g ms", 1000 * seconds);
+  if (seconds < 9.95) return formatted("%.1f s", seconds);
   const int64_t whole = std::llround(seconds);
-  if (whole < 3600) return print("%d:%02d", static_cast<int>(whole / 60), static_cast<int>(whole % 60));
-  return grouped(whole / 3600) + print(":%02d:%02d", static_cast<int>(whole / 60 % 60), static_cast<int>(whole % 60));
+  if (whole < 3600) return formatted("%d:%02d", static_cast<int>(whole / 60), static_cast<int>(whole % 60));
+  return grouped(whole / 3600) +
+         formatted(":%02d:%02d", static_cast<int>(whole / 60 % 60), static_cast<int>(whole % 60));
 }
 
-std::string percent(double part) { return print("%.2f %%", 100 * part); }
-std::string percent(double part, double whole) { return whole > 0 ? print("%.0f %%", 100 * part / whole) : "0 %"; }
+std::string percent(double part) { return formatted("%.2f %%", 100 * part); }
+std::string percent(double part, double whole) { return whole > 0 ? formatted("%.0f %%", 100 * part / whole) : "0 %"; }
 
 std::string wrapped(const std::string& text, size_t most) {
   std::string all;

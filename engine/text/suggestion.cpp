@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/shared/launch/suggestion.h"
+#include "weft/engine/text/suggestion.h"
 
 #include <algorithm>
 #include <numeric>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/shared/run/file_text.h"
+#include "weft/engine/text/file_text.h"
 
 #include <algorithm>
 #include <fstream>
