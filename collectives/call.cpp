@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/collectives/call.h"
 
+#include "weft/engine/tensor/origin.h"
+
 #include <algorithm>
 #include <charconv>
 #include <cstddef>
@@ -118,7 +120,7 @@ Call describe(Verb verb, const Tensor& x, Site site, ReduceOp op, int root, bool
   call.op = op;
   call.device = x.device();
   call.axes = x.shape().rank();
-  call.has_origin = x.origin_bits() != 0;
+  call.has_origin = Origin::bits_of(x) != 0;
   std::copy(x.shape().begin(), x.shape().end(), call.extents.begin());
   if (uneven && call.axes > 0) call.extents[0] = -1;
   return call;

@@ -19,7 +19,7 @@ Device exposure_device(const Transport& transport, const Tensor& x) {
 }  // namespace
 
 Origin origin_of_result(const Tensor& x, const Call& call) {
-  return x.origin_bits() != 0 ? Origin{x.origin().tape, name(call.verb)} : Origin();
+  return Origin::bits_of(x) != 0 ? Origin{Origin::of(x).tape, name(call.verb)} : Origin();
 }
 
 CollectiveCall::CollectiveCall(const Call& call, Tensor x, size_t longest, Tensor y, Moves moves)
@@ -111,7 +111,7 @@ Tensor CollectiveCall::result() {
     staging_ = std::move(result);
   }
   if (!sources_.empty() && y_.device() != staging_.device()) y_.copy_from(staging_);
-  y_.set_origin(origin_);
+  Origin::set(y_, origin_);
   return std::move(y_);
 }
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "weft/collectives/transport.h"
+#include "weft/engine/tensor/origin.h"
 #include "weft/engine/tensor/pool.h"
 
 namespace weft {

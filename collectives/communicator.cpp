@@ -12,6 +12,7 @@
 #include "weft/collectives/fold.h"
 #include "weft/collectives/run_ranks.h"
 #include "weft/engine/kernels/backend.h"
+#include "weft/engine/tensor/origin.h"
 
 namespace weft {
 
@@ -44,7 +45,7 @@ Communicator::Communicator(std::unique_ptr<Transport> transport, const Communica
 
 Tensor nothing_like(const Tensor& x) {
   Tensor nothing({0}, x.dtype(), x.device());
-  nothing.set_origin(x.origin());
+  Origin::set(nothing, Origin::of(x));
   return nothing;
 }
 
@@ -115,7 +116,7 @@ void Communicator::all_reduce(const Tensor& x, Tensor& y, ReduceOp op, Site site
   } else {
     CollectiveCall(call, x, y, {everyone_.begin(), everyone_.end()}).run(*transport_, &terms);
   }
-  y.set_origin(origin);
+  Origin::set(y, origin);
 }
 
 void Communicator::send(const Tensor& x, GroupRank to, Site site) {
@@ -129,7 +130,7 @@ Tensor Communicator::receive(const Shape& shape, DType dtype, Device device, Gro
   Tensor host(shape, dtype);
   const Call call = describe(Verb::receive, host, site, ReduceOp::sum, from.value);
   const Call sent = transport_->receive(call, from, {host.mutate<std::byte>(), host.bytes()});
-  if (sent.has_origin) host.set_origin({Origin::any_tape, name(call.verb)});
+  if (sent.has_origin) Origin::set(host, {Origin::any_tape, name(call.verb)});
   return host.to(device);
 }
 

@@ -3,6 +3,7 @@
 #include "weft/engine/ops/activation_checkpoint.h"
 
 #include "weft/engine/ops/elementwise.h"
+#include "weft/engine/tensor/origin.h"
 
 namespace weft {
 
@@ -49,7 +50,7 @@ Vars checkpoint(PooledFunction<Vars(std::span<const Var>)> f, Vars inputs) {
     tape->nodes_.push_back({&op, nullptr, std::exchange(piece, nullptr), result.placements(), Tape::Kind::checkpoint,
                             value.dtype(), value.device(), value.shape()});
     const bool tracked = value.defined() && is_floating(value.dtype());
-    value.set_origin({tracked ? tape->number_ : 0});
+    Origin::set(value, {tracked ? tape->number_ : 0});
     result = Var(tape->slot_, tracked ? static_cast<int>(tape->nodes_.size()) - 1 : -1, value, result.placements());
   }
   return results;

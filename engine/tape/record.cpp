@@ -2,6 +2,7 @@
 #include "weft/engine/tape/record.h"
 
 #include "weft/engine/tape/observer.h"
+#include "weft/engine/tensor/origin.h"
 
 namespace weft {
 
@@ -32,7 +33,7 @@ struct Recording::Inputs {
   Inputs(const Op& op, std::span<const Var* const> inputs, size_t terms) {
     for (size_t i = 0; i < inputs.size(); ++i) {
       const Var& input = *inputs[i];
-      if (i < terms) origins |= input.value_.origin_bits();
+      if (i < terms) origins |= Origin::bits_of(input.value_);
       if (!input.slot_) continue;
       if (input.stale() || (tape && tape != input.slot_->tape)) [[unlikely]]
         reject(op, inputs, i);
@@ -91,9 +92,9 @@ void Recording::add_node(const Op& op, const Tensor& value, Tape& tape) {
 void Recording::set_origin(const Inputs& common, bool recording, std::span<const Var* const> terms) {
   Tensor& y = output_.value_;
   if (!recording || (active_ && (common.tracked || !common.passed_a_plain_collective())))
-    y.set_origin({active_ ? common.tape->number_ : 0});
+    Origin::set(y, {active_ ? common.tape->number_ : 0});
   else if (common.origins != 0)
-    for (const Var* term : terms) y.set_origin(newest(y.origin(), term->value_.origin()));
+    for (const Var* term : terms) Origin::set(y, newest(Origin::of(y), Origin::of(term->value_)));
 }
 
 void Recording::reject(const Op& op, std::span<const Var* const> inputs, size_t number) {

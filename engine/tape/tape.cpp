@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "weft/engine/tape/walk.h"
+#include "weft/engine/tensor/origin.h"
 
 namespace weft {
 
@@ -30,7 +31,7 @@ void Tape::require_walkable(const char* what) const {
 }
 
 void Tape::reject_exchanged(const Tensor& x, const std::string& who) const {
-  const Origin origin = x.origin();
+  const Origin origin = Origin::of(x);
   if (!origin.collective || (origin.tape != number_ && origin.tape != Origin::any_tape)) return;
   const std::string collective = origin.collective;
   fail({who, ", ", text(x.dtype()), " ", text(x.shape()), ", is what comm.", collective,
@@ -59,7 +60,7 @@ Var Tape::leaf(Tensor value, const Parameter* parameter, Placement placement) {
           value.dtype());
   nodes_.push_back(
       {nullptr, parameter, nullptr, Placements(placement), Kind::leaf, value.dtype(), value.device(), value.shape()});
-  value.set_origin({number_});
+  Origin::set(value, {number_});
   Var leaf(slot_, static_cast<int>(nodes_.size()) - 1, std::move(value), Placements(placement));
   leaf.leaf_ = parameter ? Var::Leaf::parameter : Var::Leaf::tensor;
   return leaf;

@@ -6,7 +6,7 @@
 #include <mutex>
 #include <utility>
 
-#include "weft/engine/tensor/tensor.h"
+#include "weft/engine/tensor/origin.h"
 
 namespace weft {
 namespace {

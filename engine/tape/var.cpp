@@ -2,6 +2,7 @@
 #include "weft/engine/tape/var.h"
 
 #include "weft/engine/tape/observer.h"
+#include "weft/engine/tensor/origin.h"
 
 namespace weft {
 
@@ -39,7 +40,7 @@ Var constant_like(Tensor value, const Var& source) {
 
 Var detach(const Var& x) {
   Tensor value = x.value();
-  value.set_origin({});
+  Origin::set(value, {});
   return constant_like(std::move(value), x);
 }
 

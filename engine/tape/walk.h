@@ -8,6 +8,7 @@
 #include "weft/engine/tape/add.h"
 #include "weft/engine/tape/observer.h"
 #include "weft/engine/tape/record.h"
+#include "weft/engine/tensor/origin.h"
 
 namespace weft {
 
@@ -86,7 +87,7 @@ class Walk {
   // Only this sum changes cotangents, and only if nothing else holds them.
   void add(int id, Var&& term) {
     put_on_tape(term, id);
-    if (graph_ == Graph::none) term.value_.set_origin({});
+    if (graph_ == Graph::none) Origin::set(term.value_, {});
     Var& sum = at(id);
     if (!sum.defined()) {
       sum = std::move(term);

@@ -21,7 +21,7 @@ struct Storage {
   void* context = nullptr;    // for `release`
   Device device;
   std::atomic<uint32_t> version{0};  // increases when the contents may have changed, so that a tape can detect it
-  std::atomic<const char*> collective{nullptr};  // see Tensor::origin
+  std::atomic<const char*> collective{nullptr};  // see origin.h
 
   Storage(void* data, size_t bytes, Device device, void (*release)(Storage*), void* context = nullptr)
       : data(data), bytes(bytes), release(release), context(context), device(device) {}

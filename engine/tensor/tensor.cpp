@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/engine/tensor/tensor.h"
 
+#include "weft/engine/tensor/origin.h"
 #include "weft/engine/tensor/tensor_device.h"
 
 namespace weft {
@@ -89,14 +90,14 @@ Tensor Tensor::to(DType dtype) const {
   if (dtype == dtype_) return *this;
   Tensor t(shape_, dtype, device());
   tensor_device(device()).cast(*this, t);
-  if (is_floating(dtype)) t.set_origin(origin());
+  if (is_floating(dtype)) Origin::set(t, Origin::of(*this));
   return t;
 }
 
 void Tensor::copy_from(const Tensor& source) {
   require(source.shape_ == shape_ && source.dtype_ == dtype_, "copy: ", source.dtype_, " ", source.shape_, " into ",
           dtype_, " ", shape_);
-  set_origin(source.origin());
+  Origin::set(*this, Origin::of(source));
   if (size_ == 0) return;
   const Device from = source.device(), to = device();
   if (from == to) return tensor_device(to).copy(mutate(), source.data(), bytes());

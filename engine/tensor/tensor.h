@@ -12,16 +12,6 @@
 
 namespace weft {
 
-// Records whether values were computed from tracked values of a tape. Views, copies and casts have the origin of their
-// source, and results of ops that are not recorded have that of their inputs. A plain collective returns no gradients
-// to any rank, so the tape rejects its result as the input of an op where gradients flow. detach() gives values without
-// an origin.
-struct Origin {
-  static constexpr uint32_t any_tape = ~uint32_t{0} >> 1;
-  uint32_t tape = 0;                 // the number of the tape; 0 if the values depend on no tracked ones
-  const char* collective = nullptr;  // the plain collective that the values have passed since, if any
-};
-
 class Tensor {
  public:
   Tensor() = default;                                                                          // undefined
@@ -67,22 +57,12 @@ class Tensor {
   Tensor to(DType dtype) const;          // rounded to nearest even; f to i truncates
   void copy_from(const Tensor& source);  // same shape and dtype, any device
 
-  Origin origin() const {
-    return {origin_ >> 1, origin_ & 1 ? storage_->collective.load(std::memory_order_relaxed) : nullptr};
-  }
-  void set_origin(Origin origin) {
-    origin_ = origin.tape << 1;
-    if (!origin.collective || !storage_) return;
-    origin_ |= 1;
-    storage_->collective.store(origin.collective, std::memory_order_relaxed);
-  }
-  // A quicker test: 0 if there is no origin, odd if it has a collective.
-  uint32_t origin_bits() const { return origin_; }
-
   std::vector<double> values() const;  // a host copy, for tests and logs
   double item() const;                 // the value of a one-element tensor
 
  private:
+  friend struct Origin;
+
   char* address() const { return storage_ ? static_cast<char*>(storage_->data) + first_byte_ : nullptr; }
 
   StorageHandle storage_;
@@ -90,7 +70,7 @@ class Tensor {
   int64_t size_ = 0;
   Shape shape_;
   DType dtype_ = DType::f32;
-  uint32_t origin_ = 0;  // the tape's number; the lowest bit is set if the values come from the storage's collective
+  uint32_t origin_ = 0;  // which tape the values come from; only origin.h knows what it means
 };
 
 // "f32 (2, 3) on cpu [[1, 2, 3], [4, 5, 6]]", long axes shortened in the middle.
