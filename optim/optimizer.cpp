@@ -41,16 +41,16 @@ Optimizer::Optimizer(const std::vector<Parameter*>& parameters, const Rule& rule
     : Optimizer(std::vector<ParameterGroup>{{parameters, rule}}) {}
 
 Optimizer::Optimizer(FlatParameters parameters, const std::vector<ParameterGroup>& groups)
-    : Optimizer(parameters, groups, {parameters.layout().all()}) {}
+    : Optimizer(parameters, groups, parameters.layout().all()) {}
 
-Optimizer::Optimizer(FlatParameters parameters, const std::vector<ParameterGroup>& groups, Share share)
+Optimizer::Optimizer(FlatParameters parameters, const std::vector<ParameterGroup>& groups, Range owned, Combine combine)
     : parameters_(std::move(parameters)),
-      owned_(share.owned),
+      owned_(owned),
       group_of_(parameters_.layout().places().size(), no_group),
       kind_of_(group_of_.size(), no_group),
       steps_(group_of_.size(), 0),
       factors_(group_of_.size()),
-      norms_(parameters_.layout(), std::move(share.combine)) {
+      norms_(parameters_.layout(), std::move(combine)) {
   const int64_t block = FlatLayout::block, size = parameters_.layout().padded_size();
   require(0 <= owned_.first && owned_.first <= owned_.last && owned_.last <= size && owned_.first % block == 0 &&
               owned_.last % block == 0,

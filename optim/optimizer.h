@@ -30,12 +30,6 @@ std::vector<Parameter*> parameters_of(const std::vector<ParameterGroup>& groups)
 // whole are indivisible.
 FlatLayout layout_of(const std::vector<ParameterGroup>& groups);
 
-// The part of flat memory that this rank updates, and how norms are summed over the ranks.
-struct Share {
-  Range owned;  // begins and ends at multiples of 1024
-  Combine combine = {};
-};
-
 class Optimizer {
  public:
   // Moves the parameters to flat memory of its own.
@@ -43,7 +37,8 @@ class Optimizer {
   Optimizer(const std::vector<Parameter*>& parameters, const Rule& rule);
   // Parameters in the memory that are in no group are not updated.
   Optimizer(FlatParameters parameters, const std::vector<ParameterGroup>& groups);
-  Optimizer(FlatParameters parameters, const std::vector<ParameterGroup>& groups, Share share);
+  // This rank updates the elements `owned` only, which begin and end at multiples of 1024.
+  Optimizer(FlatParameters parameters, const std::vector<ParameterGroup>& groups, Range owned, Combine combine = {});
 
   // The update multiplies gradients by `scale`, for clipping or a mean over ranks.
   void step(const Gradients& gradients, double rate, double scale = 1);

@@ -14,7 +14,7 @@ class DataParallel::Replica final : public Bundle {
         parameters_(lay_out(layout_of(plan.groups))),
         sync_(parameters_.layout(), *comm_,
               {.when = options.when, .bucket = options.bucket, .sharded = sharded_, .frees = options.stage == 2}),
-        optimizer_(parameters_, plan.groups, share()) {}
+        optimizer_(parameters_, plan.groups, sync_.owned(), combine_norms()) {}
 
   GradientSync& sync() { return sync_; }
   Communicator& comm() { return *comm_; }
@@ -64,9 +64,9 @@ class DataParallel::Replica final : public Bundle {
     if (first) comm_->barrier();
     return result;
   }
-  Share share() {
-    if (!sharded_) return {sync_.owned()};
-    return {sync_.owned(), [this](Tensor& sums) { comm_->all_reduce(sums, sums); }};
+  Combine combine_norms() {
+    if (!sharded_) return {};
+    return [this](Tensor& sums) { comm_->all_reduce(sums, sums); };
   }
 
   const std::shared_ptr<Communicator> comm_;

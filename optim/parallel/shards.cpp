@@ -10,7 +10,7 @@ Shards::Shards(BundlePlan plan, const FlatLayout& layout)
     : comm_(std::move(plan.comm)),
       owned_(layout.part(comm_->rank().value, comm_->size())),
       parameters_(layout, owned_),
-      optimizer_(parameters_, plan.groups, {owned_, [this](Tensor& sums) { comm_->all_reduce(sums, sums); }}),
+      optimizer_(parameters_, plan.groups, owned_, [this](Tensor& sums) { comm_->all_reduce(sums, sums); }),
       gradient_(layout, optimizer_.values().dtype(), owned_),
       summed_(*comm_) {
   in_use.resize(layout.places().size());

@@ -28,7 +28,7 @@ struct Rank {
     }
     FlatParameters flat(all);
     const Range range = owned.value_or(flat.layout().all());
-    optimizer.emplace(flat, groups, Share{range, std::move(combine)});
+    optimizer.emplace(flat, groups, range, std::move(combine));
   }
   const FlatLayout& layout() const { return optimizer->parameters().layout(); }
   Tensor owned_values() const {

@@ -178,7 +178,7 @@ TEST_CASE(
     expect_common_refusal(comm, [&] { state.save([](const TensorSource&) {}); },
                           {"rank 1 has added other tensors than rank 0, or in another order"});
     const FlatParameters flat({&c});
-    Optimizer partial(flat, {{{&c}, Adam{}}}, {{0, 1024 * (1 + number(comm))}});
+    Optimizer partial(flat, {{{&c}, Adam{}}}, {0, 1024 * (1 + number(comm))});
     expect_common_refusal(comm, [&] { state.add(partial); }, {"what the ranks own is not all of c.adam.m"});
   });
 }
