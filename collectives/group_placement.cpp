@@ -19,20 +19,6 @@ Var same_values(const Op& op, const Var& x) {
   return record(op, x.value(), from(x, [](const Var& g) { return g; }));
 }
 
-// The group's index on this tape, which learns of all groups when it meets the first, and uses this one from now on.
-int index_of(Tape& tape, const Communicator& comm) {
-  int index = tape.group(*comm.partition());
-  if (index < 0) {
-    index = tape.learn(comm.partition());
-    const std::vector<Tape::Group> others = comm.job_groups().all();
-    if (tape.groups() + static_cast<int>(others.size()) <= Placements::max_groups)
-      for (const Tape::Group& other : others)
-        if (tape.group(*other) < 0) tape.learn(other);
-  }
-  tape.use_group(index);
-  return index;
-}
-
 // The table in the header, for one group among `others` and a collective over `called`.
 enum class Relation : uint8_t { axis, inside, other };
 Relation relation(const Partition& others, const Partition& called) {
@@ -53,7 +39,7 @@ bool passes(Placement placement, Relation relation, Placement over_called, Passa
 
 void expect_to_pass(const std::string& op, const Var& x, const Communicator& comm, Passage passage) {
   const Tape& tape = *x.tape();
-  const int called = tape.group(*comm.partition());
+  const int called = tape.find_group(*comm.partition());
   for (int group = 0; group < tape.groups(); ++group) {
     const Placement placement = x.placements().in(group);
     const Partition& partition = tape.partition(group);
@@ -69,19 +55,30 @@ void expect_to_pass(const std::string& op, const Var& x, const Communicator& com
 
 }  // namespace
 
-void declare_group(Tape& tape, const Communicator& comm) { index_of(tape, comm); }
+int declare_group(Tape& tape, const Communicator& comm) {
+  int index = tape.find_group(*comm.partition());
+  if (index < 0) {
+    index = tape.learn(comm.partition());
+    const std::vector<Tape::Group> others = comm.job_groups().all();
+    if (tape.groups() + static_cast<int>(others.size()) <= Placements::max_groups)
+      for (const Tape::Group& other : others)
+        if (tape.find_group(*other) < 0) tape.learn(other);
+  }
+  tape.use_group(index);
+  return index;
+}
 
 bool has_placements(const Var& x) {
   return x.tape() ? x.tape()->follows_placements() : x.placements().elsewhere() != unknown;
 }
 
 Placement placement_of(const Var& x, const Communicator& comm) {
-  const int index = x.tape() ? x.tape()->group(*comm.partition()) : -1;
+  const int index = x.tape() ? x.tape()->find_group(*comm.partition()) : -1;
   return index < 0 ? x.placements().elsewhere() : x.placements().in(index);
 }
 
 Var with_placement(const Var& x, const Communicator& comm, Placement placement) {
-  if (x.tape()) index_of(*x.tape(), comm);
+  if (x.tape()) declare_group(*x.tape(), comm);
   return placement_of(x, comm) == placement ? x : collective_result(x, comm, placement);
 }
 
@@ -96,7 +93,7 @@ Var collective_result(const Var& y, const Communicator& comm, Placement placemen
                                                           : beyond(before.elsewhere());
   Placements after(elsewhere);
   if (Tape* tape = y.tape()) {
-    const int index = index_of(*tape, comm);
+    const int index = declare_group(*tape, comm);
     for (int group = 0; group < tape->groups(); ++group) {
       const Relation to_called = group == index ? Relation::inside : relation(tape->partition(group), called);
       after = after.with(group, to_called == Relation::inside ? placement
@@ -110,7 +107,7 @@ Var collective_result(const Var& y, const Communicator& comm, Placement placemen
 void expect_placement(const std::string& op, const Var& x, const Communicator& comm,
                       std::initializer_list<Placement> allowed, const char* advice, Passage passage) {
   if (!has_placements(x)) return;
-  if (x.tape()) index_of(*x.tape(), comm);
+  if (x.tape()) declare_group(*x.tape(), comm);
   const Placement placement = placement_of(x, comm);
   const bool fits = std::any_of(allowed.begin(), allowed.end(),
                                 [&](Placement s) { return s == placement || (placement == C && (s == R || s == I)); });

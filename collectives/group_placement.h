@@ -21,8 +21,8 @@ namespace weft {
 
 // Makes the group known to the tape before any collective over it, for programs that communicate only after backward.
 // From here on the tape needs the placement of a loss to seed backward, and a loss that every rank holds, such as a
-// penalty on parameters alone, counts once over the group.
-void declare_group(Tape& tape, const Communicator& comm);
+// penalty on parameters alone, counts once over the group. Returns the group's index on the tape.
+int declare_group(Tape& tape, const Communicator& comm);
 
 bool has_placements(const Var& x);  // whether x is on a tape that follows placements now, or a constant placed without
 Placement placement_of(const Var& x, const Communicator& comm);  // a query: it changes nothing

@@ -33,8 +33,7 @@ template <class List> std::array<uint64_t, digest_words> digest(const List& list
 
 }  // namespace
 
-DebugRanks::DebugRanks(Tape& tape, Communicator& comm)
-    : tape_(tape), comm_(comm), group_((declare_group(tape, comm), tape.group(*comm.partition()))) {
+DebugRanks::DebugRanks(Tape& tape, Communicator& comm) : tape_(tape), comm_(comm), group_(declare_group(tape, comm)) {
   tape.observe(*this);
 }
 

@@ -39,7 +39,7 @@ void Tape::reject_exchanged(const Tensor& x, const std::string& who) const {
         " of collectives/collectives.h, or detach(x).value() where none are wanted"});
 }
 
-int Tape::group(const Partition& partition) const {
+int Tape::find_group(const Partition& partition) const {
   const auto found = std::find_if(groups_.begin(), groups_.end(),
                                   [&](const KnownGroup& known) { return known.partition.get() == &partition; });
   return found == groups_.end() ? -1 : static_cast<int>(found - groups_.begin());

@@ -49,10 +49,10 @@ class Tape {
   std::vector<Var> gradient(const Var& y, const Var& seed, const std::vector<Var>& wrt, Graph graph = Graph::none);
 
   // The groups of ranks for which values have placements. A tape learns the groups that exist when it first meets one,
-  // since collectives over one group change placements over the others. `group` is the index of a group that this tape
-  // knows, or -1.
+  // since collectives over one group change placements over the others. `find_group` gives the index of one that this
+  // tape knows, or -1.
   using Group = std::shared_ptr<const Partition>;
-  int group(const Partition& partition) const;
+  int find_group(const Partition& partition) const;
   int learn(const Group& group);  // returns the index
   // The placement of a loss over a group matters for its seed if the program has used the group on this tape.
   void use_group(int group) { groups_[static_cast<size_t>(group)].used = true; }

@@ -98,7 +98,7 @@ TEST_CASE("WEFT_DEBUG turns debug mode on") {
       debug_if_asked(tape, comm);
       debug_if_asked(tape, comm);
       expect(tape.observers().size() == (asked ? 2 : 0), "WEFT_DEBUG is ignored, or one tape is observed twice");
-      expect(tape.group(*comm.partition()) >= 0, "whether the tape knows the group depends on WEFT_DEBUG");
+      expect(tape.find_group(*comm.partition()) >= 0, "whether the tape knows the group depends on WEFT_DEBUG");
     }
     Tape tape;
     setenv("WEFT_DEBUG", "yes", 1);

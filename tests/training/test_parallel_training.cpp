@@ -357,7 +357,7 @@ TEST_CASE("a sharded parameter has its placement over the group that holds it") 
     Tape tape;
     declare_group(tape, *grid.features);
     const auto placement = [&](Parameter& parameter) {
-      return training->watch(tape, parameter).placements().in(tape.group(*grid.features->partition()));
+      return training->watch(tape, parameter).placements().in(tape.find_group(*grid.features->partition()));
     };
     expect(placement(slice) == Placement::varying, "a slice");
     expect(placement(same) == Placement::invariant, "equal on all ranks that hold it");
