@@ -43,9 +43,7 @@ void train(const Launch& rank, const Settings& settings) {
   const CodeUsage unused(named.parts, named.codes);
   VqVae network("vq-vae", {.width = settings.width, .dim = named.dim}, init, std::move(named.quantizer));
   Quantizer& quantizer = network.quantizer();
-  if (!quantizer.parameters().empty() && (settings.training.stage == 3 || init.dtype == DType::bf16))
-    throw WrongOption("--quantizer " + settings.quantizer +
-                      " has parameters, whole and in f32: it needs --zero 0, 1 or 2, and not bf16");
+  check_parameters(settings.quantizer, quantizer, settings);
 
   Run run(
       rank, batches,

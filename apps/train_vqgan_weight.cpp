@@ -55,9 +55,7 @@ void train(const Launch& rank, const Settings& settings) {
   NamedQuantizer named = quantizer_named(settings.quantizer, {}, init);
   CodeUsage usage(named.parts, named.codes);
   VqVae network("vq-vae", {.width = settings.width, .dim = named.dim}, init, std::move(named.quantizer));
-  if (!network.quantizer().parameters().empty() && (settings.training.stage == 3 || init.dtype == DType::bf16))
-    throw WrongOption("--quantizer " + settings.quantizer +
-                      " has parameters, whole and in f32: it needs --zero 0, 1 or 2, and not bf16");
+  check_parameters(settings.quantizer, network.quantizer(), settings);
   const auto judge = patch_discriminator("discriminator", 1, settings.width, init);
 
   Run run(rank, batches,

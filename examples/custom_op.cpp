@@ -52,10 +52,4 @@ void check() {
 
 }  // namespace
 
-int main() try {
-  check();
-  return 0;
-} catch (const std::exception& error) {
-  std::cerr << error.what() << '\n';
-  return 1;
-}
+int main() { check(); }

@@ -51,10 +51,4 @@ void watch_events(Communicator& comm) {
 
 }  // namespace
 
-int main() try {
-  run_ranks(3, watch_events);
-  return 0;
-} catch (const std::exception& error) {
-  std::cerr << error.what() << '\n';
-  return 1;
-}
+int main() { run_ranks(3, watch_events); }

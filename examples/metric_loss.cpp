@@ -50,10 +50,4 @@ void train(Communicator& comm) {
 
 }  // namespace
 
-int main() try {
-  run_ranks(3, train);
-  return 0;
-} catch (const std::exception& error) {
-  std::cerr << error.what() << '\n';
-  return 1;
-}
+int main() { run_ranks(3, train); }

@@ -46,10 +46,4 @@ void compare(Communicator& comm) {
 
 }  // namespace
 
-int main() try {
-  run_ranks(3, compare);
-  return 0;
-} catch (const std::exception& error) {
-  std::cerr << error.what() << '\n';
-  return 1;
-}
+int main() { run_ranks(3, compare); }

@@ -3,6 +3,7 @@
 
 #include <chrono>
 
+#include "weft/collectives/transports/forwarding_transport.h"
 #include "weft/engine/tensor/pool.h"
 
 namespace weft {
@@ -37,62 +38,53 @@ class CountedHalves final : public Transport::Request {
   Traffic::Count& count_;
 };
 
-class CountedGroup final : public Transport {
+class CountedGroup final : public ForwardingTransport {
  public:
-  CountedGroup(std::unique_ptr<Transport> inner, Traffic& traffic) : inner_(std::move(inner)), traffic_(traffic) {}
+  CountedGroup(std::unique_ptr<Transport> inner, Traffic& traffic)
+      : ForwardingTransport(std::move(inner)), traffic_(traffic) {}
 
   void exchange(const Call& call, Bytes mine, size_t longest, Ranges ranges, Read read) override {
     const Stopwatch stopwatch(count(call, mine.size(), longest));
-    inner_->exchange(call, mine, longest, ranges, read);
+    inner().exchange(call, mine, longest, ranges, read);
   }
   std::unique_ptr<Request> start(const Call& call, Tensor mine, size_t longest, Ranges ranges) override {
     Traffic::Count& calls = count(call, mine.bytes(), longest);
     const Stopwatch stopwatch(calls);
-    return std::unique_ptr<Request>(new CountedHalves(inner_->start(call, std::move(mine), longest, ranges), calls));
+    return std::unique_ptr<Request>(new CountedHalves(inner().start(call, std::move(mine), longest, ranges), calls));
   }
   void reduce(const Call& call, Bytes mine, std::span<std::byte> result, const Reduction& reduction) override {
     const Stopwatch stopwatch(count(call, mine.size(), std::max(mine.size(), result.size())));
-    inner_->reduce(call, mine, result, reduction);
+    inner().reduce(call, mine, result, reduction);
   }
   std::unique_ptr<Request> start_reduction(const Call& call, Tensor mine, Tensor result,
                                            const Reduction& reduction) override {
     Traffic::Count& calls = count(call, mine.bytes(), std::max(mine.bytes(), result.bytes()));
     const Stopwatch stopwatch(calls);
-    auto started = inner_->start_reduction(call, std::move(mine), std::move(result), reduction);
+    auto started = inner().start_reduction(call, std::move(mine), std::move(result), reduction);
     return std::unique_ptr<Request>(new CountedHalves(std::move(started), calls));
   }
   bool reduces_in_any_order(const Call& call, size_t bytes) const override {
-    return inner_->reduces_in_any_order(call, bytes);
+    return inner().reduces_in_any_order(call, bytes);
   }
   void send(Call call, GroupRank to, Bytes bytes) override {
     const Stopwatch stopwatch(count(call, bytes.size(), bytes.size()));
-    inner_->send(call, to, bytes);
+    inner().send(call, to, bytes);
   }
   Call receive(Call call, GroupRank from, std::span<std::byte> bytes) override {
     const Stopwatch stopwatch(count(call, 0, bytes.size()));
-    return inner_->receive(call, from, bytes);
+    return inner().receive(call, from, bytes);
   }
   std::unique_ptr<Transport> split(int color, int key, Site site) override {
     const Stopwatch stopwatch(count(describe(Verb::split, site), 0, 0));
-    std::unique_ptr<Transport> group = inner_->split(color, key, site);
+    std::unique_ptr<Transport> group = inner().split(color, key, site);
     return group ? counted(std::move(group), traffic_) : nullptr;
   }
   StorageHandle allocate_common(size_t bytes, Site site) override {
     const Stopwatch stopwatch(count(describe(Verb::allocate_common, site), 0, 0));
-    return inner_->allocate_common(bytes, site);
+    return inner().allocate_common(bytes, site);
   }
 
-  std::shared_ptr<Unfinished> unfinished() override { return inner_->unfinished(); }
-  int rank() const override { return inner_->rank(); }
-  int size() const override { return inner_->size(); }
-  GlobalRank global(GroupRank rank) const override { return inner_->global(rank); }
-  std::string description() const override { return inner_->description(); }
-  std::string choices() const override { return inner_->choices(); }
-  std::string busy_with(const std::string& what) override { return inner_->busy_with(what); }
-  void finalize(Site site) override { inner_->finalize(site); }
-  bool shows_device_memory() const override { return inner_->shows_device_memory(); }
-  bool keeps_stream_order() const override { return inner_->keeps_stream_order(); }
-  StorageHandle allocate_shown(size_t bytes) override { return inner_->allocate_shown(bytes); }
+  std::string choices() const override { return inner().choices(); }
 
  private:
   // `longest` is the largest size of any rank.
@@ -104,7 +96,6 @@ class CountedGroup final : public Transport {
     return count;
   }
 
-  std::unique_ptr<Transport> inner_;
   Traffic& traffic_;
 };
 

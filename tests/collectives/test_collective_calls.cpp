@@ -2,10 +2,10 @@
 // Collectives on transports unlike threads: one that reads in parts, as messages do, and one with reductions of its
 // own, as MPI has.
 #include "tests/support/distributed_checks.h"
-#include "tests/support/forwarding_transport.h"
 #include "tests/support/on_ranks.h"
 #include "weft/collectives/fold.h"
 #include "weft/collectives/run_ranks.h"
+#include "weft/collectives/transports/forwarding_transport.h"
 #include "weft/engine/kernels/backend.h"
 
 using namespace weft;

@@ -4,9 +4,9 @@
 #include <functional>
 #include <thread>
 
-#include "tests/support/forwarding_transport.h"
 #include "tests/support/on_cards.h"
 #include "weft/collectives/communicator.h"
+#include "weft/collectives/transports/forwarding_transport.h"
 
 using namespace weft;
 using namespace std::chrono_literals;

@@ -2,12 +2,12 @@
 // Started collectives: what start and wait guarantee beyond the result, which started_cases.cpp checks.
 #include <thread>
 
-#include "tests/support/forwarding_transport.h"
 #include "tests/support/on_ranks.h"
 #include "weft/collectives/collectives.h"
 #include "weft/collectives/placement_conversions.h"
 #include "weft/collectives/run_ranks.h"
 #include "weft/collectives/started.h"
+#include "weft/collectives/transports/forwarding_transport.h"
 #include "weft/engine/ops/reduce.h"
 #include "weft/engine/tape/record.h"
 

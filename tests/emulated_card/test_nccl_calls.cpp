@@ -5,9 +5,9 @@
 
 #include "tests/emulated_card/communicator.h"
 #include "tests/emulated_card/stream.h"
-#include "tests/support/forwarding_transport.h"
 #include "tests/support/on_cards.h"
 #include "tests/support/on_ranks.h"
+#include "weft/collectives/transports/forwarding_transport.h"
 #include "weft/collectives/unfinished.h"
 #include "weft/engine/kernels/backend.h"
 

@@ -6,11 +6,11 @@
 
 #include "apps/shared/run/sessions.h"
 #include "tests/support/catch.h"
-#include "tests/support/forwarding_transport.h"
 #include "tests/support/scratch_folder.h"
 #include "tools/weft/plan/measured_link.h"
 #include "tools/weft/plan/plan.h"
 #include "weft/collectives/run_ranks.h"
+#include "weft/collectives/transports/forwarding_transport.h"
 #include "weft/data/files/input_file.h"
 #include "weft/engine/text/units.h"
 

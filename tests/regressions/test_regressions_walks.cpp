@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Mistakes of other libraries around collectives: walks, hooks, accumulation, empty ranks, order and bits; see
 // test_regressions.cpp.
-#include "tests/support/forwarding_transport.h"
 #include "tests/support/on_ranks.h"
 #include "weft/collectives/collectives.h"
 #include "weft/collectives/placement_conversions.h"
 #include "weft/collectives/run_ranks.h"
+#include "weft/collectives/transports/forwarding_transport.h"
 #include "weft/engine/ops/activation_checkpoint.h"
 #include "weft/engine/ops/matmul.h"
 #include "weft/engine/ops/reduce.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // A transport that counts the collectives of its group, to test the costs of a program.
-#include "tests/support/forwarding_transport.h"
+#include "weft/collectives/transports/forwarding_transport.h"
 
 namespace weft {
 

@@ -3,8 +3,8 @@
 // Threads that stand for ranks on several nodes: those of one node share memory, and messages connect all of them.
 #include <vector>
 
-#include "tests/support/forwarding_transport.h"
 #include "weft/collectives/run_ranks.h"
+#include "weft/collectives/transports/forwarding_transport.h"
 #include "weft/collectives/transports/nodes/nodes.h"
 #include "weft/collectives/transports/shared/shared_memory.h"
 

@@ -2,11 +2,11 @@
 // A resumed training is bit-identical to an uninterrupted one, on any number of ranks.
 #include <algorithm>
 
-#include "tests/support/forwarding_transport.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/training/resume_run.h"
 #include "weft/collectives/checks/agreement.h"
 #include "weft/collectives/run_ranks.h"
+#include "weft/collectives/transports/forwarding_transport.h"
 
 namespace weft {
 namespace {

@@ -3,9 +3,9 @@
 #include <cmath>
 
 #include "tests/support/chosen_terms.h"
-#include "tests/support/forwarding_transport.h"
 #include "tests/training/training_cases.h"
 #include "weft/collectives/run_ranks.h"
+#include "weft/collectives/transports/forwarding_transport.h"
 
 using namespace weft;
 

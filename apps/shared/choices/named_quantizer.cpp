@@ -4,7 +4,6 @@
 #include <bit>
 #include <functional>
 
-#include "apps/shared/launch/options.h"
 #include "weft/losses/quantizers/binary_spherical.h"
 #include "weft/losses/quantizers/finite_scalar.h"
 #include "weft/losses/quantizers/grouped_residual.h"
@@ -137,6 +136,12 @@ NamedQuantizer quantizer_named(const std::string& name, const QuantizerSettings&
   for (const Named& named : quantizers)
     if (named.name == name) return named.make(settings, of_codes);
   fail({"quantizer: there is none called '", name, "'"});
+}
+
+void check_parameters(const std::string& name, const Quantizer& quantizer, const Options& options) {
+  if (!quantizer.parameters().empty() && (options.training.stage == 3 || options.dtype == "bf16"))
+    throw WrongOption("--quantizer " + name +
+                      " has parameters, whole and in f32: it needs --zero 0, 1 or 2, and not bf16");
 }
 
 }  // namespace weft

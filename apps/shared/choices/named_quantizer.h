@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/shared/launch/options.h"
 #include "weft/engine/nn/init.h"
 #include "weft/losses/quantizers/quantizer.h"
 
@@ -26,5 +27,8 @@ struct NamedQuantizer {
 
 std::vector<std::string> names_of_quantizers();
 NamedQuantizer quantizer_named(const std::string& name, const QuantizerSettings& settings, const Init& init);
+
+// A quantizer's parameters are whole and in f32: WrongOption if it has any, and the options divide or round them.
+void check_parameters(const std::string& name, const Quantizer& quantizer, const Options& options);
 
 }  // namespace weft

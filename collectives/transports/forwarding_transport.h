@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// A transport that forwards to another one; tests derive from it to observe or disturb calls.
+// A transport that forwards to another one, to be derived from by those that observe or disturb its calls. What has a
+// default in Transport keeps it: a reduction is an exchange, which the derived class sees.
 #include "weft/collectives/transport.h"
 
 namespace weft {
@@ -32,6 +33,7 @@ class ForwardingTransport : public Transport {
 
  protected:
   Transport& inner() { return *inner_; }
+  const Transport& inner() const { return *inner_; }
 
  private:
   std::unique_ptr<Transport> inner_;
