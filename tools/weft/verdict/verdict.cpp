@@ -108,6 +108,35 @@ struct Judged {
   }
 };
 
+// The truth if that explains the dump, else the hypothesis that explains it best, if one does. The runner-up is the
+// next one that predicts other numbers, or the best of all where none explains the dump.
+void explain(Verdict& verdict, const Judged& judged) {
+  std::vector<std::pair<double, size_t>> errors;
+  for (size_t h = 0; h < judged.all.size(); ++h) errors.emplace_back(judged.error(h), h);
+  const auto explained = [&](const std::pair<double, size_t>& by) {
+    return Explained{judged.all[by.second].signature, judged.all[by.second].variant, by.first};
+  };
+  if (errors[0].first <= limit) {
+    verdict.best = explained(errors[0]);
+    return;
+  }
+  verdict.outcome = Outcome::wrong;
+  std::sort(errors.begin(), errors.end());
+  if (errors[0].first > limit) {
+    verdict.runner_up = explained(errors[0]);
+    return;
+  }
+  verdict.best = explained(errors[0]);
+  for (size_t i = 1; i < errors.size() && !verdict.runner_up; ++i) {
+    const size_t h = errors[i].second;
+    if (h == 0) continue;
+    if (judged.alike(errors[0].second, h))
+      verdict.same_as_best.push_back(title(judged.all[h]));
+    else
+      verdict.runner_up = explained(errors[i]);
+  }
+}
+
 Verdict judge(std::string subject, const Observed& dumped, const Precision& precision, int repetitions,
               const std::function<std::vector<Hypothesis>(const Rounding&)>& predict) {
   const std::vector<Hypothesis> all = predict(Rounding());
@@ -131,31 +160,7 @@ Verdict judge(std::string subject, const Observed& dumped, const Precision& prec
   for (size_t h = 1; h < all.size(); ++h)
     if (judged.alike(0, h)) result.blind_to.push_back(title(all[h]));
   result.factor = common_factor(dumped, all[0], rounding[0]);
-  std::vector<std::pair<double, size_t>> errors;
-  for (size_t h = 0; h < all.size(); ++h) errors.emplace_back(judged.error(h), h);
-  const auto explained = [&](size_t h) { return Explained{all[h].signature, all[h].variant, judged.error(h)}; };
-  if (errors[0].first <= limit) {
-    result.best = explained(0);
-    return result;
-  }
-  result.outcome = Outcome::wrong;
-  std::sort(errors.begin(), errors.end());
-  const auto [error, best] = errors[0];
-  if (error > limit) {
-    result.runner_up = explained(best);
-    return result;
-  }
-  result.best = explained(best);
-  for (size_t i = 1; i < errors.size(); ++i) {
-    const size_t h = errors[i].second;
-    if (h == 0) continue;
-    if (judged.alike(best, h)) {
-      result.same_as_best.push_back(title(all[h]));
-    } else {
-      result.runner_up = explained(h);
-      break;
-    }
-  }
+  explain(result, judged);
   return result;
 }
 
