@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // One collective on one rank: the tensor that it exposes, and what it copies or folds from the tensors of other ranks.
+// It runs as a whole, or in two halves.
+#include <memory>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "weft/collectives/transport.h"
@@ -55,6 +59,24 @@ class CollectiveCall {
   Moves moves_;
   List<int> sources_;    // the ranks of which this one reads anything
   List<size_t> places_;  // where bytes land that are received one rank's after the other's, and then put there
+};
+
+// A collective that this rank has started, and whose input other ranks may be reading. `wait` may be called once; it
+// returns the result when all ranks have started the collective. No rank waits for one that destroys this instead.
+class Pending {
+ public:
+  Pending(CollectiveCall collective, Transport& transport, const Transport::Terms* terms = nullptr)
+      : call_(std::move(collective)), started_(call_->start(transport, terms)) {}
+  bool ready() const { return started_ && started_->ready(); }  // if true, `wait` returns at once
+  Tensor wait() {
+    require(started_ != nullptr, "wait: this collective has been waited for already");
+    CollectiveCall collective = *std::exchange(call_, std::nullopt);  // frees the call's memory on return
+    return collective.finish(*std::exchange(started_, nullptr));
+  }
+
+ private:
+  std::optional<CollectiveCall> call_;
+  std::unique_ptr<Transport::Request> started_;
 };
 
 }  // namespace weft

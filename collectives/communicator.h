@@ -9,8 +9,8 @@
 #include <memory>
 #include <optional>
 
+#include "weft/collectives/collective_call.h"
 #include "weft/collectives/job_groups.h"
-#include "weft/collectives/pending.h"
 #include "weft/collectives/unfinished.h"
 #include "weft/collectives/verbs.h"
 

@@ -9,9 +9,9 @@
 // Objects, records, texts, dates, complex numbers and all other types are refused by name.
 #include <functional>
 #include <limits>
+#include <string_view>
 
 #include "weft/data/files/input_file.h"  // MissingInput, MalformedInput
-#include "weft/data/numpy/npy_header.h"
 #include "weft/engine/tensor/tensor.h"
 
 namespace weft {
@@ -30,6 +30,19 @@ struct NpyStream {
   uint64_t max_tensor_bytes = std::numeric_limits<uint64_t>::max();
 };
 Tensor read_npy(const NpyStream& stream);
+
+// The text in front of the values: a Python dictionary with exactly these keys.
+struct NpyHeader {
+  std::string descr;  // the byte order (< little, > big, | none), then the type and its bytes, as in <f4
+  bool fortran_order = false;
+  Shape shape;
+};
+
+// What a .npy file begins with: version 1.0, and as many bytes as NumPy writes itself, a multiple of 64.
+std::string text(const NpyHeader& header);
+
+// Reads the dictionary alone, which begins at `offset`, and evaluates nothing. `file` is for the error.
+NpyHeader parse_npy_header(std::string_view text, const std::string& file, uint64_t offset);
 
 // Of a tensor that can be written. `whose` is for the error.
 NpyHeader npy_header(const Tensor& tensor, const std::string& whose);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weft/data/numpy/npy_header.h"
+#include "weft/data/numpy/npy.h"
 
 #include <algorithm>
 #include <charconv>

@@ -9,7 +9,7 @@
 #include "weft/engine/ops/elementwise.h"
 #include "weft/engine/ops/reduce.h"
 #include "weft/engine/ops/shape_ops.h"
-#include "weft/optim/accumulate/observe.h"
+#include "weft/engine/tape/record.h"
 
 namespace weft {
 namespace {
@@ -155,6 +155,15 @@ Tensor cached_backward(int64_t micro_batches, const Encode& encode, const Featur
   }
   if (check) check->expect_equal();
   return value;
+}
+
+const Op observe_op{"observe", {}, Algebra::linear, Replay::always};
+
+Var observe(const Var& x, std::function<void(const Tensor& cotangent)> callback) {
+  return record(observe_op, x.value(), from(x, [callback = std::move(callback)](const Var& g) {
+                  callback(g.value());
+                  return g;
+                }));
 }
 
 }  // namespace weft

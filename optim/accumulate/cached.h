@@ -48,4 +48,9 @@ using FeatureLoss = std::function<Var(Tape& tape, const Features& features)>;
 Tensor cached_backward(int64_t micro_batches, const Encode& encode, const FeatureLoss& loss, Gradients& gradients,
                        const std::function<void()>& before_last = {}, Recompute recompute = Recompute::yes);
 
+// The op by which cached_backward gets the cotangents of features. Returns x, and calls `callback` with its cotangent
+// in every backward, even if the cotangent is zero: collectives in a micro-batch may wait for this rank although its
+// loss does not depend on that micro-batch.
+Var observe(const Var& x, std::function<void(const Tensor& cotangent)> callback);
+
 }  // namespace weft

@@ -4,7 +4,7 @@
 #include "tests/support/catch.h"
 #include "tests/verify/planted_terms.h"
 #include "tools/weft/verdict/print.h"
-#include "tools/weft/verdict/term_causes.h"
+#include "tools/weft/verdict/scale_causes.h"
 #include "weft/collectives/collectives.h"
 #include "weft/collectives/nn/parallel_linear.h"
 #include "weft/engine/ops/index.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/cases/collectives/collective_case.h"
-#include "weft/optim/accumulate/observe.h"
+#include "weft/optim/accumulate/cached.h"
 
 namespace weft {
 namespace {

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "tools/weft/dump/layer_evidence.h"
 #include "tools/weft/dump/matrix_of.h"
 #include "weft/data/files/safetensors.h"
 

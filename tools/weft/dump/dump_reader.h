@@ -44,4 +44,10 @@ class DumpReader {
   void check_reduction(const ParameterEvidence& p) const;
 };
 
+// What a dump says of layers.
+bool is_of_layer(Role::Kind kind);
+void place_in_layer(Dump& dump, const Role& role, const Matrix& values, const Precision& precision, size_t rank);
+// Error unless all tensors of all layers are there, and fit.
+void check_layers(Dump& dump);
+
 }  // namespace weft::verify

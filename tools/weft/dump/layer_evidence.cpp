@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/weft/dump/layer_evidence.h"
+#include "tools/weft/dump/dump_reader.h"
 
 #include <algorithm>
 

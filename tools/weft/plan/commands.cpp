@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "tools/weft/plan/measured_link.h"
-#include "tools/weft/plan/print.h"
+#include "tools/weft/plan/plan.h"
 #include "tools/weft/plan/printed_schedule.h"
 #include "weft/collectives/transports/factory.h"
 #include "weft/collectives/transports/session.h"

@@ -4,6 +4,7 @@
 // runs.
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "tools/weft/plan/call_cost.h"
@@ -53,5 +54,9 @@ class Plan {
   std::array<Calls, Traffic::verbs> calls_;
   Line computing_;
 };
+
+// For people, and for programs.
+std::string text_of(const std::vector<PlannedStep>& steps);
+std::string json_of(const std::vector<PlannedStep>& steps);
 
 }  // namespace weft::plan

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/weft/plan/print.h"
+#include "tools/weft/plan/plan.h"
 
 #include <cstdio>
 #include <nlohmann/json.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/weft/truth/statistics_truth.h"
+#include "tools/weft/truth/truth.h"
 
 #include <cmath>
 

@@ -5,8 +5,6 @@
 #include <cmath>
 #include <limits>
 
-#include "tools/weft/truth/statistics_truth.h"
-
 namespace weft::verify {
 
 Eigen::Index Batch::first_row(int rank) const {

@@ -66,6 +66,10 @@ struct Loss {
 };
 
 const std::vector<Loss>& losses();
+// Those among them that are functions of statistics of the whole batch, such as a mean or a covariance. They are
+// computed of any sample: of all ranks' rows they are the truth, of a rank's own ones they are what it has without
+// communication.
+const std::vector<Loss>& losses_of_statistics();
 const Loss* find_loss(const std::string& name);
 
 }  // namespace weft::verify

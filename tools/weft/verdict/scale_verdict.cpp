@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/weft/verdict/scale_verdict.h"
+#include "tools/weft/verdict/verdict.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 
 #include "tools/weft/verdict/scale_causes.h"
-#include "tools/weft/verdict/term_causes.h"
 #include "weft/collectives/checks/rank_factors.h"
 
 namespace weft::verify {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/weft/verdict/term_causes.h"
+#include "tools/weft/verdict/scale_causes.h"
 
 #include <algorithm>
 #include <set>

@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "tools/weft/verdict/classes.h"
-#include "tools/weft/verdict/scale_verdict.h"
 #include "tools/weft/verdict/unexplained.h"
 
 namespace weft::verify {

@@ -43,6 +43,9 @@ Verdict verdict(const SeamEvidence& seam, const Dump& dump);
 Verdict verdict(const LayerEvidence& layer);
 Verdict verdict(const ParameterEvidence& parameter, const Dump& dump);
 Verdict verdict(const NormEvidence& norm, const Dump& dump);
+// Whether the gradients of any model are those of its objective, by differences of the objective: one verdict for each
+// parameter that was moved.
+std::vector<Verdict> scale_verdicts(const Dump& dump);
 std::vector<Verdict> verdicts(const Dump& dump);
 Outcome overall(const std::vector<Verdict>& verdicts);
 
