@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Numbers as text for people.
+// Numbers, lines and pages of text for people.
 #include <cstdint>
 #include <string>
 
@@ -16,5 +16,8 @@ std::string percent(double part);                // "87.60 %"
 
 // Breaks lines after at most `most` characters. The rest continues below, indented to the last column of text.
 std::string wrapped(const std::string& text, size_t most);
+
+// Text as it is written in HTML, also in attributes.
+std::string as_html(const std::string& text);
 
 }  // namespace weft

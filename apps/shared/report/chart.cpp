@@ -75,12 +75,12 @@ class Plot {
   void add(const std::string& element) { inside_ += element; }
   std::string svg(const std::string& description) const {
     return "<svg viewBox='0 0 " + number(width) + " " + number(height) + "' role='img' aria-label='" +
-           escaped(description) + "'>" + inside_ + "</svg>";
+           as_html(description) + "'>" + inside_ + "</svg>";
   }
 
  private:
   void label(double x, double y, const char* anchor, const std::string& text) {
-    add("<text x='" + number(x) + "' y='" + number(y) + "' text-anchor='" + anchor + "'>" + escaped(text) + "</text>");
+    add("<text x='" + number(x) + "' y='" + number(y) + "' text-anchor='" + anchor + "'>" + as_html(text) + "</text>");
   }
 
   Extent x_, y_;
@@ -142,7 +142,7 @@ std::string line_chart(const std::vector<Line>& lines, const std::string& x_name
     if (bins[i].empty()) continue;
     draw(plot, bins[i], colors[i]);
     const std::string last = short_number(lines[i].points.back().y);
-    legend += "<span class='" + std::string(colors[i]) + "'>" + escaped(lines[i].name) + " <b>" + last + "</b></span> ";
+    legend += "<span class='" + std::string(colors[i]) + "'>" + as_html(lines[i].name) + " <b>" + last + "</b></span> ";
     description += lines[i].name + ": " + last + " at the end. ";
   }
   return "<p class='legend'>" + legend + "</p>" + plot.svg(description);
@@ -162,21 +162,6 @@ std::string bar_chart(const std::vector<double>& heights, const std::string& x_n
   }
   plot.add("<path class='one bar' d='" + path + "'/>");
   return plot.svg(grouped(static_cast<int64_t>(heights.size())) + " bars, up to " + short_number(y.most));
-}
-
-std::string escaped(const std::string& text) {
-  std::string safe;
-  for (const char c : text) {
-    switch (c) {
-      case '&': safe += "&amp;"; break;
-      case '<': safe += "&lt;"; break;
-      case '>': safe += "&gt;"; break;
-      case '"': safe += "&quot;"; break;
-      case '\'': safe += "&#39;"; break;
-      default: safe += c;
-    }
-  }
-  return safe;
 }
 
 }  // namespace weft

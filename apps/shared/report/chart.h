@@ -20,7 +20,4 @@ std::string line_chart(const std::vector<Line>& lines, const std::string& x_name
 // One bar per height; heights are not negative.
 std::string bar_chart(const std::vector<double>& heights, const std::string& x_name);
 
-// Text escaped for HTML and its attributes.
-std::string escaped(const std::string& text);
-
 }  // namespace weft

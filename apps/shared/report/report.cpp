@@ -15,9 +15,9 @@ std::string figures(const Report& report) {
   std::string cards, names;
   for (const auto& [name, value] : report.figures) {
     if (value.size() <= longest)
-      cards += "<div class='card'><dt>" + escaped(name) + "</dt><dd>" + escaped(value) + "</dd></div>\n";
+      cards += "<div class='card'><dt>" + as_html(name) + "</dt><dd>" + as_html(value) + "</dd></div>\n";
     else
-      names += "<p class='soft names'>" + escaped(name) + " <b>" + escaped(value) + "</b></p>\n";
+      names += "<p class='soft names'>" + as_html(name) + " <b>" + as_html(value) + "</b></p>\n";
   }
   return (cards.empty() ? "" : "<dl class='figures'>\n" + cards + "</dl>\n") + names;
 }
@@ -25,14 +25,14 @@ std::string figures(const Report& report) {
 std::string charts(const Report& report) {
   std::string all;
   for (const auto& [title, drawing] : report.charts)
-    all += "<section class='card'><h3>" + escaped(title) + "</h3>" + drawing + "</section>\n";
+    all += "<section class='card'><h3>" + as_html(title) + "</h3>" + drawing + "</section>\n";
   return all.empty() ? "" : "<h2>Curves</h2>\n<div class='grid'>\n" + all + "</div>\n";
 }
 
 std::string pictures(const Report& report) {
   std::string all;
   for (const auto& [caption, png] : report.pictures)
-    all += "<figure class='card'><figcaption>" + escaped(caption) + "</figcaption><img alt='" + escaped(caption) +
+    all += "<figure class='card'><figcaption>" + as_html(caption) + "</figcaption><img alt='" + as_html(caption) +
            "' src='data:image/png;base64," + base64(png) + "'></figure>\n";
   return all.empty() ? "" : "<h2>Pictures</h2>\n<div class='grid pictures'>\n" + all + "</div>\n";
 }
@@ -68,7 +68,7 @@ std::string ranks(const Report& report) {
 std::string row(const std::string& name, const Traffic::Count& sum, double ranks) {
   const std::string each =
       sum.calls > 0 ? bytes_in_words(static_cast<double>(sum.bytes) / static_cast<double>(sum.calls)) : "";
-  return "<tr><td>" + escaped(name) + "</td><td>" + grouped(sum.calls) + "</td><td>" +
+  return "<tr><td>" + as_html(name) + "</td><td>" + grouped(sum.calls) + "</td><td>" +
          bytes_in_words(static_cast<double>(sum.bytes)) + "</td><td>" + each + "</td><td>" +
          duration(sum.seconds / ranks) + "</td></tr>\n";
 }
@@ -90,7 +90,7 @@ std::string traffic(const Report& report) {
          "</table></div>\n<p class='soft' style='margin:.8rem 0 0;font-size:.85rem'>" +
          "Of the training steps. Calls and bytes of inputs are sums over all ranks. Time includes "
          "waiting." +
-         (report.choices.empty() ? "" : " Chosen for the link between nodes: " + escaped(report.choices) + ".") +
+         (report.choices.empty() ? "" : " Chosen for the link between nodes: " + as_html(report.choices) + ".") +
          "</p></section>\n";
 }
 
@@ -99,10 +99,10 @@ std::string traffic(const Report& report) {
 std::string html(const Report& report) {
   return "<!doctype html>\n<html lang='en'>\n<meta charset='utf-8'>\n"
          "<meta name='viewport' content='width=device-width, initial-scale=1'>\n<title>" +
-         escaped(report.title) + "</title>\n<style>" + report_style + "</style>\n<main>\n<header><h1>" +
-         escaped(report.title) + "</h1><p>" + escaped(report.subtitle) + "</p></header>\n" + figures(report) +
+         as_html(report.title) + "</title>\n<style>" + report_style + "</style>\n<main>\n<header><h1>" +
+         as_html(report.title) + "</h1><p>" + as_html(report.subtitle) + "</p></header>\n" + figures(report) +
          charts(report) + pictures(report) + ranks(report) + traffic(report) +
-         "<h2>Configuration</h2>\n<section class='card'><pre>" + escaped(report.config) +
+         "<h2>Configuration</h2>\n<section class='card'><pre>" + as_html(report.config) +
          "</pre></section>\n<footer>Made by Weft. This page is self-contained: it "
          "loads nothing.</footer>\n</main>\n</html>\n";
 }

@@ -8,6 +8,7 @@
 
 #include "tools/weft/verdict/print.h"
 #include "weft/data/files/input_file.h"
+#include "weft/engine/text/words.h"
 
 namespace weft::verify {
 namespace {
@@ -23,19 +24,6 @@ std::string sha256_of(const InputFile& file) {
   }
   char digits[SHA256_DIGEST_STRING_LENGTH];
   return SHA256End(&hash, digits);
-}
-
-std::string escaped(const std::string& text) {
-  std::string result;
-  for (const char c : text) {
-    switch (c) {
-      case '<': result += "&lt;"; break;
-      case '>': result += "&gt;"; break;
-      case '&': result += "&amp;"; break;
-      default: result += c;
-    }
-  }
-  return result;
 }
 
 std::string versions() {
@@ -58,7 +46,7 @@ Certificate certificate_of(const std::filesystem::path& folder) {
     const InputFile file(path);
     const std::string name = path.lexically_relative(folder).generic_string(), hash = sha256_of(file);
     json["files"].push_back({{"name", name}, {"bytes", file.bytes()}, {"sha256", hash}});
-    rows += "<tr><td>" + escaped(name) + "<td>" + std::to_string(file.bytes()) + "<td><code>" + hash + "</code>\n";
+    rows += "<tr><td>" + as_html(name) + "<td>" + std::to_string(file.bytes()) + "<td><code>" + hash + "</code>\n";
   }
   json.update(nlohmann::ordered_json::parse(json_of(all, dump)));
 
@@ -70,8 +58,8 @@ Certificate certificate_of(const std::filesystem::path& folder) {
       "body { font: 16px/1.5 sans-serif; max-width: 75em; margin: 2em auto; padding: 0 1em }\n"
       "pre { overflow-x: auto; background: #8882; padding: 1em } td { padding-right: 2em }</style>\n"
       "<h1>Distributed gradients: " +
-      name(outcome) + "</h1>\n<p>" + versions() + "</p>\n<h2>Verdict</h2>\n<pre>" + escaped(text_of(all, dump)) +
-      "</pre>\n<h2>What this dump could not tell</h2>\n<pre>" + escaped(power_of(all, dump)) +
+      name(outcome) + "</h1>\n<p>" + versions() + "</p>\n<h2>Verdict</h2>\n<pre>" + as_html(text_of(all, dump)) +
+      "</pre>\n<h2>What this dump could not tell</h2>\n<pre>" + as_html(power_of(all, dump)) +
       "</pre>\n<h2>Files</h2>\n<table>\n<tr><th align='left'>name<th align='left'>bytes<th align='left'>SHA-256\n" +
       rows + "</table>\n</html>\n";
   return {outcome, json.dump(2) + "\n", page};
