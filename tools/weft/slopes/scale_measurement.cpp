@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/weft/slopes/scale_measurement.h"
+#include "tools/weft/slopes/slopes.h"
 
 #include <algorithm>
 #include <cmath>

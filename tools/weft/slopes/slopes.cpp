@@ -3,8 +3,6 @@
 
 #include <cmath>
 
-#include "tools/weft/dump/evidence.h"
-
 namespace weft::verify {
 
 double noise_of(const MovedValues& values) {

@@ -2,7 +2,7 @@
 #pragma once
 // Slopes by finite differences, and how they compare with those that a gradient predicts. Every number here knows how
 // inexact it may be: the values at two step sizes tell, so there is no tolerance to set.
-#include "tools/weft/dump/scale_evidence.h"
+#include "tools/weft/dump/evidence.h"
 
 namespace weft::verify {
 
@@ -36,5 +36,21 @@ struct Factor {
   bool is_multiple() const { return !flat() && is(nearest()); }               // and not a gradient in another direction
   double resolution() const { return tolerance(1) / expected.along.norm(); }  // how well the factor is known
 };
+
+// How the slopes of one parameter compare.
+struct MeasuredParameter {
+  const MovedParameter* parameter;
+  std::optional<Factor> loss;           // of what the ranks' losses add up to, relative to the objective
+  std::optional<Factor> reweighted;     // the same, if each rank's loss counts by its rows
+  std::vector<Factor> gradients;        // by rank, relative to the losses, or to the objective if there are none
+  std::map<std::string, Slopes> terms;  // of the objective
+  Factor of_mean, of_sum;               // of the gradients of all ranks
+  bool agree = true;                    // whether all ranks have the same gradient
+
+  bool single() const { return parameter->directions.cols() == 1; }  // such as a temperature
+};
+
+// The factors of every parameter that was moved.
+std::vector<MeasuredParameter> measured(const Dump& dump);
 
 }  // namespace weft::verify

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Which mistakes make the factors of all parameters what they are.
-#include "tools/weft/slopes/scale_measurement.h"
+#include "tools/weft/slopes/slopes.h"
 #include "tools/weft/verdict/verdict.h"
 
 namespace weft::verify {
