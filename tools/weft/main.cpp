@@ -9,6 +9,7 @@
 
 #include "tools/weft/dump/roles.h"
 #include "tools/weft/dump/tensor_files.h"
+#include "tools/weft/launch/commands.h"
 #include "tools/weft/plan/commands.h"
 #include "tools/weft/printable.h"
 #include "tools/weft/record/record.h"
@@ -244,6 +245,7 @@ int run(int argc, char** argv) {
   weft::plan::add_plan(app, code);
   weft::plan::add_schedule(app, code);
   weft::plan::add_link(app, argc, argv, code);
+  weft::launch::add_launch(app, code);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

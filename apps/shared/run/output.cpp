@@ -55,6 +55,12 @@ void Output::write(const std::string& text) {
   send();
 }
 
+size_t Output::send_kept() {
+  const std::lock_guard lock(mutex_);
+  send();
+  return kept_.size();
+}
+
 void Output::show(const std::string& line) {
   const std::lock_guard lock(mutex_);
   if (!send()) return;

@@ -17,6 +17,7 @@ class Output {
 
   void write(const std::string& text);
   void show(const std::string& line);  // left out while others are kept, since a later one would replace it
+  size_t send_kept();                  // as much as is taken; returns how many bytes are kept after it
   int file() const { return file_; }
   int error() const { return error_; }  // of the system, if it has refused anything
 
