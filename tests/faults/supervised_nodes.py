@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs under the supervisor on nodes inside this machine (tests/cluster), as root."""
+import collections
+import random
+import shutil
+import subprocess
+import time
+
+from supervised_jobs import Job, Killer, complaints, here, words_of
+
+
+class OnNodes(Job):
+    """A job on nodes inside this machine, two ranks on each."""
+
+    def __init__(self, bench, number):
+        launcher = bench.folder / f"mpiexec on {number} nodes".replace(" ", "_")
+        launcher.write_text(f"""#!/bin/bash
+unset MPIEXEC_TIMEOUT
+ranks=$2 nodes={number} placement= && shift 2
+for ((node = 0; node < nodes; ++node)); do placement+=,$(((ranks + nodes - 1 - node) / nodes)); done
+exec {here.parent}/cluster/cluster run "${{placement#,}}" "$@"
+""")
+        launcher.chmod(0o755)
+        bench.count += 1
+        supervisor = ["--restarts", "100", "--same-step", "9", "--stall", "0.2"]
+        super().__init__(bench, "processes", 2 * number, f"run {bench.count}", bench.contrastive, bench.small, supervisor, launcher)
+        self.nodes = number
+
+    def ranks_of(self, token):
+        return [each for each in processes_on_nodes() if words_of(each)[0] == str(self.program)]
+
+    def all(self, token):
+        return {*super().all(token), *processes_on_nodes()}
+
+
+def cluster(*words):
+    return subprocess.run([here.parent / "cluster" / "cluster", *map(str, words)], capture_output=True, text=True)
+
+
+def processes_on_nodes():
+    return list(map(int, cluster("processes").stdout.split()))
+
+
+class KillerOfNodes(Killer):
+    """Kills nodes and cuts links, too. A link is whole again after some seconds."""
+    kinds = ["rank", "launcher", "all", "node", "cut"]
+
+    def disturb(self, kind, token):
+        if kind not in ("node", "cut"):
+            return super().disturb(kind, token)
+        node, running = self.draw.randrange(1, self.job.nodes + 1), bool(self.job.ranks_of(token))
+        cluster("kill" if kind == "node" else "cut", node)
+        if kind == "cut":
+            time.sleep(self.draw.uniform(0.5, 6))
+            cluster("heal", node)
+        return running
+
+
+def nodes(bench):
+    """Kills of processes and nodes, and cuts of links, from the start of processes to their end."""
+    draw = random.Random(bench.seed)
+    for number in bench.nodes:
+        counts, slowest = collections.Counter(), 0
+        cluster("up", number)
+        try:
+            calm = OnNodes(bench, number)
+            seconds = min(calm.run(limit=120).seconds, calm.run("--fresh", limit=120).seconds)
+            print(f"        {number} nodes: {seconds:.1f} s undisturbed", flush=True)
+            while sum(counts[kind] for kind in KillerOfNodes.kinds) < bench.kills:
+                job = OnNodes(bench, number)
+                killer = KillerOfNodes(job, draw, 0.9 * seconds, draw.choice([1, 2, 3, 4, 5]))
+                outcome = job.run(disturb=killer, environment={"WEFT_TIMEOUT": "3"}, limit=300)
+                counts += killer.counts
+                counts["trainings"] += 1
+                counts["attempts"] += job.attempts()
+                slowest = max(slowest, outcome.seconds)
+                found = list(complaints(job, outcome, 0, done=True))
+                time.sleep(0.5)
+                found += [f"left on nodes: {words_of(each)}" for each in processes_on_nodes()]
+                if found:
+                    yield from [*found, job.report(), outcome.output]
+                print(f"        {outcome.seconds:.1f} s, {job.attempts()} attempts, {dict(killer.counts)}", flush=True)
+                shutil.rmtree(job.out, ignore_errors=True)
+        finally:
+            cluster("down")
+        print(f"        {number} nodes: " + ", ".join(f"{count} {what}" for what, count in sorted(counts.items())) +
+              f"; the slowest took {slowest:.1f} s", flush=True)
