@@ -61,6 +61,9 @@ def mistakes(bench):
             yield from complaints(job, job.run(), code, "gives up: a restart would end in the same way", 1)
     job = bench.job("threads", 2, options=["--ranks", "2"])
     yield from complaints(job, job.run(), 64, "give -n in its place", 0)
+    job = bench.job("threads", 2)
+    job.options[1] = bench.sums / "run"
+    yield from complaints(job, job.run(), 74, "launch_program", 0)
     job = bench.job("threads", 2, program="no_such_program")
     yield from complaints(job, job.run(), 66, "no_such_program: there is no such program", 0)
 
@@ -238,6 +241,15 @@ def nobody_reads(bench):
         yield "the log has no end"
 
 
+def left_behind(bench):
+    """Processes that a launcher has left behind are ended before another attempt."""
+    launcher = bench.folder / "leaves_them_behind"
+    launcher.write_text('#!/bin/sh\nshift 2\nsetsid "$@" --ranks 2 &\nsleep 0.3\nexit 9\n')
+    launcher.chmod(0o755)
+    job = bench.job("processes", 2, options=long, launcher=launcher, supervisor=["--restarts", "0"])
+    yield from complaints(job, job.run(), 9, "a rank, a node or the launcher was lost", 1)
+
+
 def by_srun(bench):
     """As a stand-in for srun sees it, which needs no Slurm."""
     if not bench.mpiexec:
@@ -318,7 +330,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="weft_supervised_") as name:
         bench = Bench(options, pathlib.Path(name))
         for check in (nodes,) if options.nodes else (undisturbed, same_step, used_up, mistakes, signals, save_and_go_on, supervisor_killed, job_asked, fresh_once,
-                      not_an_earlier_run, after_the_report, stalled, shrink, shrink_in_place_of_giving_up, nobody_reads, by_srun, slurm_script,
+                      not_an_earlier_run, after_the_report, stalled, shrink, shrink_in_place_of_giving_up, nobody_reads, left_behind, by_srun, slurm_script,
                       random_kills):
             if not check.__name__.startswith(tuple(options.only)):
                 continue

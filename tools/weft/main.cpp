@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // weft: tells any framework whether its distributed gradient is right, and if not, which mistake it has. Plans
-// trainings, too.
+// and starts trainings, too.
 #include <CLI/CLI.hpp>
 #include <charconv>
 #include <cmath>

@@ -4,11 +4,14 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <iostream>
 #include <memory>
 #include <sstream>
 
 #include "tools/weft/launch/ends.h"
 #include "tools/weft/launch/supervisor.h"
+#include "weft/collectives/fault.h"
+#include "weft/data/files/durable_file.h"
 #include "weft/data/idx.h"  // MissingInput
 
 namespace weft::launch {
@@ -48,7 +51,12 @@ int launch(Arguments& arguments) {
   for (const std::string& name :
        {wanted.launcher.words.empty() ? wanted.program[0] : wanted.launcher.words[0], wanted.program[0]})
     if (!can_be_started(name)) throw MissingInput(name + ": there is no such program");
-  return supervise(wanted);
+  try {
+    return supervise(wanted);
+  } catch (const OutputFailure& failure) {
+    std::cerr << "weft: " << failure.what() << "\n";
+    return exit_codes::io;
+  }
 }
 
 }  // namespace

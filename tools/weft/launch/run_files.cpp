@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "weft/data/files/checkpoint.h"
+#include "weft/data/files/durable_file.h"
 #include "weft/data/files/folder_lock.h"
 #include "weft/engine/text/file_text.h"
 
@@ -75,7 +76,11 @@ std::string activity_of(const fs::path& run) {
 
 std::string holder_of(const fs::path& run) {
   std::error_code error;
-  return fs::is_directory(run, error) ? FolderLock(run).holder() : "";
+  try {
+    return fs::is_directory(run, error) ? FolderLock(run).holder() : "";
+  } catch (const OutputFailure&) {
+    return "";  // a program that goes on will say what is wrong
+  }
 }
 
 }  // namespace weft::launch
