@@ -335,11 +335,11 @@ def main():
             if not check.__name__.startswith(tuple(options.only)):
                 continue
             begin = time.monotonic()
-            found = list(check(bench))
-            failed += bool(found)
+            found = 0
+            for found, complaint in enumerate(check(bench), 1):
+                print(f"        {complaint}", flush=True)
+            failed += found > 0
             print(f"{'FAILED' if found else 'ok':6}  {check.__name__:30}  {time.monotonic() - begin:.1f} s", flush=True)
-            if found:
-                print("        " + "\n        ".join(found), flush=True)
         if alone and bench.mpiexec:
             bench.job("processes", 2).run()  # removes the files of killed jobs
             left = set(pathlib.Path("/dev/shm").glob("weft-*")) - bench.named
