@@ -20,6 +20,33 @@ std::vector<Range> merged(std::vector<Range> ranges) {
   return pieces;
 }
 
+// What the ranks of this node read, and what others read of them.
+struct Reads {
+  const NodeMap& map;
+  const size_t longest;
+  const std::vector<Crossing::Table>& tables;
+
+  bool all() const { return tables[0].size() == 1; }
+  Range by(size_t i, int source) const { return all() ? Range{0, longest} : tables[i][1 + size_t(source)]; }
+  Range of(size_t i, int reader) const {
+    return all() ? Range{0, longest} : tables[i][1 + map.ranks() + size_t(reader)];
+  }
+  Range exposed(size_t i, const Range& range) const {
+    return {std::min(range.first, tables[i][0].last), std::min(range.last, tables[i][0].last)};
+  }
+  // What leaves the i-th rank here for a node, and what comes here from a rank on another node.
+  std::vector<Range> leaving(size_t i, size_t node) const {
+    std::vector<Range> read;
+    for (const int reader : map.ranks_of[node]) read.push_back(of(i, reader));
+    return merged(std::move(read));
+  }
+  std::vector<Range> coming(int source) const {
+    std::vector<Range> read;
+    for (size_t i = 0; i < map.here().size(); ++i) read.push_back(by(i, source));
+    return merged(std::move(read));
+  }
+};
+
 }  // namespace
 
 Crossing::Table Crossing::table_of(Transport::Bytes mine, const Transport::Ranges& ranges) {
@@ -30,14 +57,8 @@ Crossing::Table Crossing::table_of(Transport::Bytes mine, const Transport::Range
 }
 
 NodeSteps Crossing::steps(const NodeMap& map, size_t me, size_t longest, const std::vector<Table>& tables) {
-  const bool all = tables[0].size() == 1;
-  const auto read_by = [&](size_t i, int source) { return all ? Range{0, longest} : tables[i][1 + size_t(source)]; };
-  const auto read_of = [&](size_t i, int reader) {
-    return all ? Range{0, longest} : tables[i][1 + map.ranks() + size_t(reader)];
-  };
-  const auto exposed = [&](size_t i, const Range& range) {
-    return Range{std::min(range.first, tables[i][0].last), std::min(range.last, tables[i][0].last)};
-  };
+  const Reads reads{map, longest, tables};
+  const bool all = reads.all();
   const size_t for_a_node = map.most_ranks() * longest, out = all ? for_a_node : map.nodes() * for_a_node;
   NodeSteps made{out};
   made.swap = {{0, out}, out, std::vector<Range>(map.nodes()), std::vector<Range>(map.nodes())};
@@ -48,19 +69,15 @@ NodeSteps Crossing::steps(const NodeMap& map, size_t me, size_t longest, const s
     Range& leaves = made.swap.by_peers[node];
     leaves.first = leaves.last = all ? 0 : node * for_a_node;
     for (size_t i = 0; i < map.here().size(); ++i) {
-      std::vector<Range> read;
-      for (const int reader : map.ranks_of[node]) read.push_back(read_of(i, reader));
-      for (const Range& piece : merged(std::move(read))) {
-        if (!copied) made.copies.push_back({i, exposed(i, piece), leaves.last});
+      for (const Range& piece : reads.leaving(i, node)) {
+        if (!copied) made.copies.push_back({i, reads.exposed(i, piece), leaves.last});
         leaves.last += piece.size();
       }
     }
     const size_t arrives_at = made.board;
     for (const int source : map.ranks_of[node]) {
-      std::vector<Range> read;
-      for (size_t i = 0; i < map.here().size(); ++i) read.push_back(read_by(i, source));
-      for (const Range& piece : merged(std::move(read))) {
-        if (const size_t first = read_by(me, source).first; piece.first <= first && first <= piece.last)
+      for (const Range& piece : reads.coming(source)) {
+        if (const size_t first = reads.by(me, source).first; piece.first <= first && first <= piece.last)
           made.begins[size_t(source)] =
               static_cast<std::ptrdiff_t>(made.board) - static_cast<std::ptrdiff_t>(piece.first);
         made.board += piece.size();
@@ -70,7 +87,8 @@ NodeSteps Crossing::steps(const NodeMap& map, size_t me, size_t longest, const s
     made.swap.of_peers[node] = {theirs, theirs + made.board - arrives_at};
     made.swap.arrivals.push_back({node, made.swap.of_peers[node], arrives_at});
   }
-  for (size_t i = 0; i < map.here().size(); ++i) made.read_here.push_back(exposed(i, read_by(me, map.here()[i])));
+  for (size_t i = 0; i < map.here().size(); ++i)
+    made.read_here.push_back(reads.exposed(i, reads.by(me, map.here()[i])));
   return made;
 }
 

@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "weft/collectives/transports/job/job.h"
-#include "weft/engine/tensor/error.h"
+#include "weft/data/files/input_file.h"
 
 namespace weft {
 namespace {
@@ -28,6 +28,7 @@ bool has_text(const Call& call) {
 std::vector<fs::path> files_in(const std::vector<fs::path>& places) {
   std::vector<fs::path> files;
   for (const fs::path& place : places) {
+    if (!fs::exists(place)) throw MissingInput(place.string() + ": there is no such file or folder");
     if (fs::is_directory(place))
       for (const fs::directory_entry& entry : fs::directory_iterator(place)) files.push_back(entry.path());
     else
