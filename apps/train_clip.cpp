@@ -57,7 +57,7 @@ struct Network : Module {
 
 void train(const Launch& rank, const Settings& settings) {
   const Init init = settings.init(rank.device);
-  const FashionMnist data = load_data(settings.data, rank.comm);
+  const Pictures data = load_data(settings.data, rank.comm);
   Batches batches(data.train.count(), settings.batch, init.key.seed);
   Network network(settings, init);
   Run run(rank, batches,

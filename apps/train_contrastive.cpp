@@ -20,9 +20,9 @@ namespace weft {
 namespace {
 
 struct Settings : Options {
-  int64_t width = 32;
+  EncoderChoice encoder;
   double temperature = 0.1;
-  std::string loss = "nt-xent", encoder = "conv";
+  std::string loss = "nt-xent";
   bool no_probes = false;
 };
 
@@ -30,10 +30,8 @@ struct Network : Module {
   std::unique_ptr<Sequential> encoder, head;
 
   Network(const Settings& settings, const Init& init) {
-    const bool conv = settings.encoder == "conv";
-    encoder = conv ? conv_encoder("encoder", 1, settings.width, init)
-                   : mlp_encoder("encoder", 28 * 28, 8 * settings.width, init);
-    head = projection_head("head", 8 * settings.width, 256, 64, init);
+    encoder = settings.encoder.make("encoder", init);
+    head = projection_head("head", settings.encoder.features(), 256, 64, init);
     register_module(*encoder);
     register_module(*head);
   }
@@ -59,14 +57,14 @@ LabelledFeatures features_of(const LabelledImages& data, Layer* encoder, const I
 }
 
 // The test accuracy of a linear classifier of features, or of pixels.
-double probe(const FashionMnist& data, Layer* encoder, const Init& like, Communicator& comm) {
+double probe(const Pictures& data, Layer* encoder, const Init& like, Communicator& comm) {
   return linear_probe(features_of(data.train, encoder, like, comm), features_of(data.test, encoder, like, comm),
-                      FashionMnist::classes, comm);
+                      data.count_of_classes(), comm);
 }
 
 void train(const Launch& rank, const Settings& settings) {
   const Init init = settings.init(rank.device);
-  const FashionMnist data = load_data(settings.data, rank.comm);
+  const Pictures data = load_data(settings.data, rank.comm);
   Batches batches(data.train.count(), settings.batch, init.key.seed);
   Network network(settings, init);
   Run run(rank, batches,
@@ -112,8 +110,8 @@ void train(const Launch& rank, const Settings& settings) {
 
   const auto train_features = features_of(data.train, &encoder, init, rank.comm),
              test_features = features_of(data.test, &encoder, init, rank.comm);
-  const double trained = linear_probe(train_features, test_features, FashionMnist::classes, rank.comm);
-  const double neighbours = nearest_neighbours(train_features, test_features, FashionMnist::classes, 20, rank.comm);
+  const double trained = linear_probe(train_features, test_features, data.count_of_classes(), rank.comm);
+  const double neighbours = nearest_neighbours(train_features, test_features, data.count_of_classes(), 20, rank.comm);
   run.finish({{"test accuracy: linear probe", percent(trained)},
               {"test accuracy: 20 nearest neighbours", percent(neighbours)},
               {"test accuracy: linear probe before training", percent(untrained)},
@@ -132,10 +130,10 @@ int main(int argc, char** argv) {
   CommandLine line("train_contrastive",
                    "Trains an image encoder on Fashion-MNIST without labels, by contrastive learning.", settings);
   line.add("--loss", settings.loss, "loss of two random views of each picture", names_of_losses());
-  line.add("--encoder", settings.encoder, "network that turns a picture into features", {"conv", "mlp"});
+  line.add("--encoder", settings.encoder.network, "network that turns a picture into features", names_of_encoders());
   line.add("--temperature", settings.temperature, "temperature, for the losses that have one", {0.001, 100});
-  line.add("--width", settings.width, "channels of the first convolution; the encoder has 8 times as many features",
-           {1, 1024});
+  line.add("--width", settings.encoder.width,
+           "channels of the first convolution; the encoder has 8 times as many features", {1, 1024});
   line.add("--no-probes", settings.no_probes, "do not measure the features before and after training");
   return launch(line, argc, argv, [&](const Launch& rank) { train(rank, settings); });
 }

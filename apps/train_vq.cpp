@@ -37,7 +37,7 @@ constexpr int64_t pixels = 28 * 28;
 
 void train(const Launch& rank, const Settings& settings) {
   const Init init = settings.init(rank.device);
-  const FashionMnist data = load_data(settings.data, rank.comm);
+  const Pictures data = load_data(settings.data, rank.comm);
   Batches batches(data.train.count(), settings.batch, init.key.seed);
   NamedQuantizer named = quantizer_named(settings.quantizer, settings.of_quantizer, init);
   const CodeUsage unused(named.parts, named.codes);

@@ -50,7 +50,7 @@ struct FirstPass {
 
 void train(const Launch& rank, const Settings& settings) {
   const Init init = settings.init(rank.device);
-  const FashionMnist data = load_data(settings.data, rank.comm);
+  const Pictures data = load_data(settings.data, rank.comm);
   Batches batches(data.train.count(), settings.batch, init.key.seed);
   NamedQuantizer named = quantizer_named(settings.quantizer, {}, init);
   CodeUsage usage(named.parts, named.codes);

@@ -12,7 +12,7 @@ struct Kind {
   std::array<const char*, 3> names;
   const char* use;
 };
-constexpr std::array<Kind, FashionMnist::classes> kinds = {{
+constexpr std::array<Kind, fashion_mnist::classes> kinds = {{
     {{"t-shirt", "tee", "top with short sleeves"}, "worn in summer"},
     {{"pair of trousers", "pair of pants", "pair of jeans"}, "worn on the legs"},
     {{"pullover", "sweater", "jumper"}, "worn in winter"},
@@ -92,7 +92,7 @@ Tensor describe(const Tensor& labels, std::span<const int64_t> samples, const Ra
   const int64_t* label = labels.data<int64_t>();
   int64_t* tokens = sentences.mutate<int64_t>();
   for (const int64_t sample : samples) {
-    require(*label >= 0 && *label < FashionMnist::classes, "describe: there is no class ", *label);
+    require(*label >= 0 && *label < fashion_mnist::classes, "describe: there is no class ", *label);
     const Kind& kind = kinds[static_cast<size_t>(*label++)];
     const auto draw = [&](uint64_t use, size_t choices) {
       return static_cast<size_t>(uniform_draw<double>(key.fork(use), static_cast<uint64_t>(sample)) *
@@ -105,7 +105,7 @@ Tensor describe(const Tensor& labels, std::span<const int64_t> samples, const Ra
 }
 
 Tensor prompts() {
-  Tensor sentences = blank(FashionMnist::classes);
+  Tensor sentences = blank(fashion_mnist::classes);
   int64_t* tokens = sentences.mutate<int64_t>();
   for (const Kind& kind : kinds) {
     write(filled(prompt, kind, 0), tokens);

@@ -22,6 +22,14 @@ Var mean_and_maximum(const Var& x) {
 
 }  // namespace
 
+std::vector<std::string> names_of_encoders() { return {"conv", "mlp"}; }
+
+std::unique_ptr<Sequential> EncoderChoice::make(const std::string& name, const Init& init) const {
+  if (network == "conv") return conv_encoder(name, channels, width, init);
+  require(network == "mlp", "there is no encoder called ", network);
+  return mlp_encoder(name, height * across * channels, 8 * width, init);
+}
+
 std::unique_ptr<Sequential> conv_encoder(const std::string& name, int64_t channels, int64_t width, const Init& init) {
   auto net = std::make_unique<Sequential>(name);
   int64_t in = channels;

@@ -7,6 +7,17 @@
 
 namespace weft {
 
+// Which network encodes pictures of one size.
+struct EncoderChoice {
+  std::string network = "conv";
+  int64_t width = 32;                              // channels of its first convolution
+  int64_t height = 28, across = 28, channels = 1;  // of a picture
+
+  int64_t features() const { return 8 * width; }
+  std::unique_ptr<Sequential> make(const std::string& name, const Init& init) const;
+};
+std::vector<std::string> names_of_encoders();
+
 // Three convolutions that halve height and width, each followed by a layer norm and a relu; then the mean and the
 // maximum of each channel: 2 x 4 `width` features.
 std::unique_ptr<Sequential> conv_encoder(const std::string& name, int64_t channels, int64_t width, const Init& init);

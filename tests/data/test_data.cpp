@@ -146,7 +146,7 @@ void write_dataset(const Folder& folder, const std::string& labels) {
 TEST_CASE("a dataset folder gives images with a channel axis and labels") {
   const Folder folder;
   write_dataset(folder, header({5}) + std::string("\0\x9\1\2\3", 5));
-  const FashionMnist data = load_fashion_mnist(folder.path);
+  const Pictures data = load_fashion_mnist(folder.path);
   CHECK(data.train.images.shape() == Shape{5, 28, 28, 1});
   CHECK(data.test.labels.dtype() == DType::i64);
   CHECK(data.test.labels.values() == std::vector<double>{0, 9, 1, 2, 3});
@@ -235,7 +235,7 @@ TEST_CASE("a batch holds the selected samples, scaled to 0 to 1") {
 
 TEST_CASE("Debian's Fashion-MNIST has the published counts") {
   if (!fs::exists("/usr/share/datasets/fashion-mnist")) return;
-  const FashionMnist data = load_fashion_mnist("/usr/share/datasets/fashion-mnist");
+  const Pictures data = load_fashion_mnist("/usr/share/datasets/fashion-mnist");
   CHECK(data.train.count() == 60000);
   CHECK(data.test.count() == 10000);
   const std::vector<double> labels = data.test.labels.values();

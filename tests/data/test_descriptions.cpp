@@ -37,7 +37,7 @@ TEST_CASE("a description fits the class of its sample and is padded to the commo
 }
 
 TEST_CASE("no description occurs for two classes") {
-  for (int64_t a = 0; a < FashionMnist::classes; ++a) {
+  for (int64_t a = 0; a < fashion_mnist::classes; ++a) {
     CHECK(said_of(a).size() == 5 * 3 + 1);
     for (int64_t b = 0; b < a; ++b)
       for (const std::string& sentence : said_of(a)) CHECK(said_of(b).count(sentence) == 0);
@@ -56,9 +56,9 @@ TEST_CASE("a sample's description depends on the key, not on the other samples")
 
 TEST_CASE("prompts are one sentence per class of known words, and never occur as descriptions") {
   const auto asked = in_words(prompts());
-  REQUIRE(asked.size() == FashionMnist::classes);
+  REQUIRE(asked.size() == fashion_mnist::classes);
   CHECK(asked[7] == "this is a picture of one sneaker");
-  for (int64_t c = 0; c < FashionMnist::classes; ++c) {
+  for (int64_t c = 0; c < fashion_mnist::classes; ++c) {
     CHECK(said_of(c).count(asked[static_cast<size_t>(c)]) == 0);
     std::set<int64_t> known;
     const Tensor many = describe(Tensor::full({400}, static_cast<double>(c), DType::i64), samples_between(0, 400), key);

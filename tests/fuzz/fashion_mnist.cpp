@@ -29,7 +29,7 @@ void read(std::string_view bytes) {
   bytes.remove_prefix(std::min<size_t>(2, bytes.size()));
   place.images.hold(bytes.substr(0, of_images));
   place.labels.hold(bytes.substr(std::min(of_images, bytes.size())));
-  const FashionMnist data = load_fashion_mnist(place.folder.path);
+  const Pictures data = load_fashion_mnist(place.folder.path);
   must(data.train.images.shape()[0] == data.train.count() && data.test.count() > 0, "every image has its label");
 }
 

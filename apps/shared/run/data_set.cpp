@@ -22,8 +22,8 @@ std::string outline(const std::string& name, const LabelledImages& data) {
 
 }  // namespace
 
-FashionMnist load_data(const std::filesystem::path& folder, Communicator& comm) {
-  FashionMnist data = load_fashion_mnist(folder);
+Pictures load_data(const std::filesystem::path& folder, Communicator& comm) {
+  Pictures data = load_fashion_mnist(folder);
   const Site site = Site::here("data");
   const auto outlines = all_texts(outline("training", data.train) + outline("test", data.test), comm, site);
   const auto difference = first_different_line("have read different data", outlines);

@@ -8,6 +8,6 @@ namespace weft {
 
 // Calls load_fashion_mnist on every rank. Throws a Fault on all ranks if they have read different data, for example
 // because one node has other files at the same path.
-FashionMnist load_data(const std::filesystem::path& folder, Communicator& comm);
+Pictures load_data(const std::filesystem::path& folder, Communicator& comm);
 
 }  // namespace weft
