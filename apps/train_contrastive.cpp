@@ -7,6 +7,7 @@
 #include "apps/shared/choices/named_loss.h"
 #include "apps/shared/evaluation/probe.h"
 #include "apps/shared/run/data_set.h"
+#include "apps/shared/run/feature_watch.h"
 #include "apps/shared/run/run.h"
 #include "weft/collectives/share.h"
 #include "weft/data/augment.h"
@@ -23,6 +24,7 @@ struct Settings : Options {
   EncoderChoice encoder;
   double temperature = 0.1;
   std::string loss = "nt-xent";
+  WatchOptions watch;
   bool no_probes = false;
 };
 
@@ -68,9 +70,10 @@ void train(const Launch& rank, const Settings& settings) {
   Batches batches(data.train.count(), settings.batch, init.key.seed);
   Network network(settings, init);
   Run run(rank, batches,
-          {.title = "Contrastive learning on Fashion-MNIST",
-           .charts = {{"Loss", {"loss"}}, {"Learning rate", {"rate"}}},
-           .flops_per_image = 2 * training_flops(network.parameters(), 28)});  // two views
+          watched({.title = "Contrastive learning on Fashion-MNIST",
+                   .charts = {{"Loss", {"loss"}}, {"Learning rate", {"rate"}}},
+                   .flops_per_image = 2 * training_flops(network.parameters(), 28)},
+                  data));  // two views
 
   Training training({{network.parameters(), AdamW{.weight_decay = 1e-4}}}, rank.comm, settings.training);
   Layer& encoder = training.layer("encoder", *network.encoder);
@@ -79,6 +82,7 @@ void train(const Launch& rank, const Settings& settings) {
   const NamedLoss& loss_of_views = loss_named(settings.loss);
   const double untrained = settings.no_probes ? 0 : probe(data, &encoder, init, rank.comm);
 
+  FeatureWatch watch(data, settings.watch, init, rank.comm);
   TrainingState state(rank.comm);
   state.add(training.optimizer());
   run.begin(state);
@@ -103,9 +107,12 @@ void train(const Launch& rank, const Settings& settings) {
     const Tensor share = training.backward(batch, encode, loss);
     const double now = rate(run.steps_done());
     training.step(now);
-    run.step(batch.total, {{"loss", share.item()}}, {{"rate", now}});
+    std::vector<Value> measured = watch.look(run, encoder, head);
+    measured.push_back({"rate", now});
+    run.step(batch.total, {{"loss", share.item()}}, measured);
   }
   if (run.stopped()) return;
+  watch.show(run, encoder);
   if (settings.no_probes) return run.finish({});
 
   const auto train_features = features_of(data.train, &encoder, init, rank.comm),
@@ -134,6 +141,7 @@ int main(int argc, char** argv) {
   line.add("--temperature", settings.temperature, "temperature, for the losses that have one", {0.001, 100});
   line.add("--width", settings.encoder.width,
            "channels of the first convolution; the encoder has 8 times as many features", {1, 1024});
+  add_watch(line, settings.watch);
   line.add("--no-probes", settings.no_probes, "do not measure the features before and after training");
   return launch(line, argc, argv, [&](const Launch& rank) { train(rank, settings); });
 }

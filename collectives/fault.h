@@ -12,7 +12,7 @@ struct Fault : Error {
 namespace exit_codes {
 constexpr int usage = 64, malformed_input = 65, missing_input = 66, exception = 70, premature_exit = 71, unwinding = 72,
               io = 74, configuration_differs = 78, deadline = 86, mismatch = 87, non_finite = 88, out_of_memory = 89,
-              wrong_launcher = 90, peer_died = 91;
+              wrong_launcher = 90, peer_died = 91, collapsed = 92;
 }
 
 }  // namespace weft

@@ -15,6 +15,7 @@ struct Pictures {
   LabelledImages train, test;
   std::filesystem::path folder;  // where the files were found
 
+  bool labelled() const { return !classes.empty(); }
   int64_t count_of_classes() const { return static_cast<int64_t>(classes.size()); }
 };
 

@@ -298,6 +298,15 @@ def check_few_samples(way, program):
         way.expect(0, "weights ", program, f"batch {batch} of {program.name}", {"--batch": batch})
 
 
+def check_collapse(way, program):
+    """A rate that ruins the network is named, and ends the run if that is asked for."""
+    ruined = {"--rate": 10, "--width": 8, "--steps": 30}
+    named = "step 25: the network has collapsed: it gives all pictures nearly the same features"
+    way.expect(92, named, program, "collapsed", {**ruined, "--stop-if-collapsed": None})
+    way.expect(0, named, program, "collapsed", ruined)
+    way.expect(64, "--watch-every: -1 is too small, 0 is the least", program, "collapsed", {"--watch-every": -1})
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("programs", type=pathlib.Path, nargs="+")
@@ -315,6 +324,7 @@ def main():
             (folder / f"way {i}").mkdir()
             way = Programs(options, ranks, processes, folder / f"way {i}")
             first = programs[i % len(programs)]
+            check_collapse(way, next(each for each in programs if each.name == "train_contrastive"))
             for check in (check_damages, check_command_lines, check_signals, check_beginnings, check_full_disk, check_one_folder,
                           check_lost_folder):
                 check(way, first)

@@ -164,4 +164,28 @@ std::string bar_chart(const std::vector<double>& heights, const std::string& x_n
   return plot.svg(grouped(static_cast<int64_t>(heights.size())) + " bars, up to " + short_number(y.most));
 }
 
+// Colours of many groups are hues, in steps that part neighbours.
+std::string scatter_chart(const std::vector<Line>& groups) {
+  Extent x, y;
+  for (const Line& group : groups)
+    for (const Point& point : group.points) x.include(point.x), y.include(point.y);
+  const auto place = [](double at, const Extent& e, double room) {
+    return number(6 + (at - e.least) / std::max(e.most - e.least, 1e-12) * (room - 12));
+  };
+  std::string circles, legend;
+  size_t count = 0;
+  for (size_t g = 0; g < groups.size(); ++g) {
+    const std::string hue = "style='--hue:" + number(std::fmod(static_cast<double>(g) * 137.5 + 205, 360)) + "'";
+    if (!groups[g].name.empty() && !groups[g].points.empty())
+      legend += "<span class='hue' " + hue + ">" + as_html(groups[g].name) + "</span> ";
+    circles += "<g class='hue' " + hue + ">";
+    for (const Point& point : groups[g].points)
+      circles += "<circle cx='" + place(point.x, x, width) + "' cy='" + place(point.y, y, height) + "' r='2.5'/>";
+    circles += "</g>";
+    count += groups[g].points.size();
+  }
+  return "<p class='legend'>" + legend + "</p><svg viewBox='0 0 " + number(width) + " " + number(height) +
+         "' role='img' aria-label='" + grouped(static_cast<int64_t>(count)) + " points'>" + circles + "</svg>";
+}
+
 }  // namespace weft

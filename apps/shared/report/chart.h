@@ -20,4 +20,7 @@ std::string line_chart(const std::vector<Line>& lines, const std::string& x_name
 // One bar per height; heights are not negative.
 std::string bar_chart(const std::vector<double>& heights, const std::string& x_name);
 
+// Points in a plane without axes, each group in a colour of its own. Groups without a name have no legend.
+std::string scatter_chart(const std::vector<Line>& groups);
+
 }  // namespace weft

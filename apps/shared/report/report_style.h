@@ -36,6 +36,9 @@ svg text { fill: var(--soft); font-size: 11.5px; }
 .grid line, line.grid { stroke: var(--rule); stroke-width: 1; }
 .one { --color: var(--one); } .two { --color: var(--two); } .three { --color: var(--three); }
 .four { --color: var(--four); } .five { --color: var(--five); }
+.hue { --color: hsl(var(--hue) 55% 45%); }
+@media (prefers-color-scheme: dark) { .hue { --color: hsl(var(--hue) 60% 65%); } }
+g.hue { fill: var(--color); opacity: .75; }
 .line { fill: none; stroke: var(--color); stroke-width: 2; stroke-linejoin: round; stroke-linecap: round; }
 .band { fill: var(--color); opacity: .16; }
 .end, .bar { fill: var(--color); }

@@ -41,7 +41,8 @@ double Progress::seconds_left(const Status& now) const {
 std::string Progress::line(const Status& now) const {
   const auto of = [](int64_t part, int64_t whole) { return grouped(part) + "/" + grouped(whole); };
   return "epoch " + of(now.epoch, now.epochs) + "  step " + of(now.step, now.steps) + "  loss " +
-         short_number(now.loss) + "  " + short_number(images_per_second(now)) + " images/s  " +
+         short_number(now.loss) + (now.beside_loss.empty() ? "  " : "  " + now.beside_loss + "  ") +
+         short_number(images_per_second(now)) + " images/s  " +
          percent(now.communication - older_.communication, now.seconds - older_.seconds) + " communication  " +
          duration(seconds_left(now)) + " left";
 }

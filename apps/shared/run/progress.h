@@ -24,6 +24,7 @@ class Progress {
   struct Status {
     int64_t epoch = 0, epochs = 0, step = 0, steps = 0;  // epochs and steps count from 1
     double loss = 0;
+    std::string beside_loss = {};                       // further measurements, in words
     double images = 0, seconds = 0, communication = 0;  // seconds of communication are part of the seconds
   };
 

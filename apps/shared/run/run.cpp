@@ -197,6 +197,7 @@ void Run::show(double loss) {
                   .step = step_,
                   .steps = steps_,
                   .loss = loss,
+                  .beside_loss = beside_loss_,
                   .images = images_,
                   .seconds = time_.seconds,
                   .communication = time_.communication});

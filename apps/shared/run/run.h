@@ -67,6 +67,7 @@ class Run {
   void measure(const std::vector<Value>& values);
   void note(const std::string& text) { progress_.note(text); }
   void warn(const std::string& text) { progress_.warn(text); }
+  void show_beside_loss(const std::string& words) { beside_loss_ = words; }  // in the progress line, until the next
   void picture(const std::string& name, const std::string& caption, const Tensor& pixels);  // as from picture.h
   void chart(const std::string& title, const std::string& drawing);                         // as from chart.h
 
@@ -111,6 +112,7 @@ class Run {
   double saved_at_ = 0, save_after_;  // seconds; on rank 0
   std::future<void> writing_;         // a checkpoint, on rank 0
   Report::RankTime time_;
+  std::string beside_loss_;
 };
 
 }  // namespace weft

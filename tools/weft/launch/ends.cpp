@@ -32,6 +32,7 @@ constexpr End ends[] = {
     {codes::non_finite, codes::non_finite, Remedy::person, "a number is not finite"},
     {codes::out_of_memory, codes::out_of_memory, Remedy::person, "memory ran out"},
     {codes::wrong_launcher, codes::wrong_launcher, Remedy::person, "a wrong launcher, or a wrong number of ranks"},
+    {codes::collapsed, codes::collapsed, Remedy::person, "the network has collapsed"},
     {codes::peer_died, codes::peer_died, Remedy::ranks, "NCCL reports that a peer has died"},
     {126, 127, Remedy::person, "the command cannot be started"},
     {128 + SIGHUP, 128 + SIGINT, Remedy::stop, "asked to stop"},
