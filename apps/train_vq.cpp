@@ -48,7 +48,8 @@ void train(const Launch& rank, const Settings& settings) {
   Run run(
       rank, batches,
       {.title = "A VQ-VAE on Fashion-MNIST",
-       .charts = {{"Loss", {"loss", "squared error"}}, {"Codes in use", {"perplexity"}}, {"Learning rate", {"rate"}}}});
+       .charts = {{"Loss", {"loss", "squared error"}}, {"Codes in use", {"perplexity"}}, {"Learning rate", {"rate"}}},
+       .model = {{"model", "vq-vae"}, {"model.width", text(settings.width)}, {"model.quantizer", settings.quantizer}}});
 
   Training training({{network.parameters(), Adam{}}}, rank.comm, settings.training);
   network.encoder = &training.layer("encoder", *network.encoder);
@@ -95,9 +96,9 @@ void train(const Launch& rank, const Settings& settings) {
   run.picture("reconstructions", "Test pictures, each above its reconstruction from 49 tokens",
               beside_originals(network, data.test, init, rank.comm));
   run.chart("Tokens of the test set per code, most used code first", bar_chart(usage.most_used_first(), "code"));
-  run.finish({{"squared error on the test set", short_number(error)},
-              {"perplexity of the codes", short_number(usage.perplexity())},
-              {"codes without a token", grouped(usage.dead())}});
+  run.finish({in_digits("squared error on the test set", error),
+              in_digits("perplexity of the codes", usage.perplexity()),
+              {"codes without a token", grouped(usage.dead()), static_cast<double>(usage.dead())}});
 }
 
 }  // namespace

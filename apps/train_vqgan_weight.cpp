@@ -58,11 +58,13 @@ void train(const Launch& rank, const Settings& settings) {
   check_parameters(settings.quantizer, network.quantizer(), settings);
   const auto judge = patch_discriminator("discriminator", 1, settings.width, init);
 
-  Run run(rank, batches,
-          {.title = "A VQ autoencoder and its discriminator on Fashion-MNIST",
-           .charts = {{"Reconstruction", {"loss", "squared error"}},
-                      {"Weight of the adversarial loss", {"weight"}},
-                      {"Accuracy of the discriminator on patches", {"accuracy"}}}});
+  Run run(
+      rank, batches,
+      {.title = "A VQ autoencoder and its discriminator on Fashion-MNIST",
+       .charts = {{"Reconstruction", {"loss", "squared error"}},
+                  {"Weight of the adversarial loss", {"weight"}},
+                  {"Accuracy of the discriminator on patches", {"accuracy"}}},
+       .model = {{"model", "vqgan"}, {"model.width", text(settings.width)}, {"model.quantizer", settings.quantizer}}});
 
   const Adam adam{.beta1 = 0.5, .beta2 = 0.9};
   Training making({{network.parameters(), adam}}, rank.comm, settings.training),
@@ -122,8 +124,8 @@ void train(const Launch& rank, const Settings& settings) {
   const double error = reconstruction_error(network, data.test, init, rank.comm, usage);
   run.picture("reconstructions", "Test pictures, each above its reconstruction from 49 tokens",
               beside_originals(network, data.test, init, rank.comm));
-  run.finish({{"squared error on the test set", short_number(error)},
-              {"perplexity of the codes", short_number(usage.perplexity())}});
+  run.finish(
+      {in_digits("squared error on the test set", error), in_digits("perplexity of the codes", usage.perplexity())});
 }
 
 }  // namespace

@@ -199,12 +199,21 @@ def check_words(folder):
     objects = start("--json", ranks=2, out=folder / "json")
     lines = [json.loads(line) for line in objects.stdout.splitlines()]
     check("a run prints JSON", lines[-1]["event"] == "finished" and not objects.stderr, objects)
+    figures = lines[-1]["figures"]
+    check("its last line has numbers", isinstance(figures["loss of the last step"], float) and figures["training time"] > 0 and
+          re.fullmatch("[0-9a-f]{16}", figures["hash of the weights"]), objects)
     dry = start("--dry-run", ranks=2, out=folder / "dry")
     check("a dry run tells traffic", dry.returncode == 0 and "all_reduce: " in dry.stdout and "calls" in dry.stdout, dry)
+    # Mlp of 5, 16 and 1: 113 weights. AdamW has two more values for each, and four tensors their numbers of steps.
+    check("a dry run counts weights and the values of a checkpoint",
+          "\n113 weights\n" in dry.stdout and "\n343 values in a checkpoint, " in dry.stdout, dry)
     check("a dry run leaves nothing", not (folder / "dry").exists())
     again = start("--config", folder / "json" / "config.toml", "--out", folder / "again")
     check("a run's configuration can be used again", again.returncode == 0 and '"event":"finished"' in again.stdout, again)
-    check("an earlier run is kept", start(out=folder / "quiet").returncode == 0 and (folder / "quiet-1").exists())
+    check("an earlier run is kept", start(out=folder / "quiet").returncode == 0 and any(folder.glob("quiet-2*")))
+    elsewhere = start("--resume", folder / "json", out=folder / "elsewhere")
+    check("a run whose steps were all done elsewhere tells no loss, time or speed of them", weights(elsewhere) and
+          not re.search("nan|loss of the last step|speed|training time", elsewhere.stdout), elsewhere)
 
 
 def check_streams(folder):

@@ -176,6 +176,22 @@ TEST_CASE("every line of --json output is an object") {
   CHECK_THAT(text, Contains("\n{\"event\":\"finished\",\"text\":\"loss 0.1\"}\n"));
 }
 
+TEST_CASE("a run ends with its figures: in words on one line or in a table, and as JSON by name, as numbers") {
+  const std::vector<Figure> figures = {in_percent("accuracy", 0.875), in_digits("loss", 12345), {"hash", "1f"}};
+  const auto text = [&](bool json, auto finish) {
+    Screen screen;
+    Progress progress(screen.output(), {.quiet = true, .json = json}, 0);
+    (progress.*finish)(figures);
+    return screen.text();
+  };
+  using Finish = void (Progress::*)(const std::vector<Figure>&);
+  CHECK(text(false, Finish{&Progress::finish}) == "accuracy 87.50 %, loss 12.3k, hash 1f\n");
+  CHECK(text(false, Finish{&Progress::finish_table}) == "accuracy  87.50 %\nloss      12.3k\nhash      1f\n");
+  for (const Finish finish : {Finish{&Progress::finish}, Finish{&Progress::finish_table}})
+    CHECK(text(true, finish) ==
+          "{\"event\":\"finished\",\"figures\":{\"accuracy\":0.875,\"loss\":12345.0,\"hash\":\"1f\"}}\n");
+}
+
 TEST_CASE("a quiet run prints only its last line and warnings") {
   CHECK(run({.quiet = true}) == "loss 0.1\n");
   Screen screen;

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <ctime>
 #include <limits>
 #include <memory>
 #include <thread>
@@ -182,7 +183,16 @@ TEST_CASE("pixel values map to the range from black to white") {
   CHECK(as_pixels(Tensor::from({1}, {7})).values()[0] == 255);
 }
 
-TEST_CASE("a new run moves an earlier one aside, and a resumed run does not") {
+// The day of a file, as a run that began then has it in its name.
+std::string today() {
+  const std::time_t now = std::time(nullptr);
+  std::tm date{};
+  char day[20];
+  std::strftime(day, sizeof day, "%F", localtime_r(&now, &date));
+  return day;
+}
+
+TEST_CASE("a new run moves an earlier one aside, to a name with its day and method, and a resumed run does not") {
   const ScratchFolder scratch;
   const fs::path path = scratch / "runs/one";
   const auto run = [](const fs::path& folder, const char* config, double loss) {
@@ -191,15 +201,35 @@ TEST_CASE("a new run moves an earlier one aside, and a resumed run does not") {
     run.metrics().add(1, {{"loss", loss}});
     return run.moved_to();
   };
-  CHECK(run(path, "seed=1\n", 1).empty());
-  CHECK(run(path / "", "seed=2\n", 2) == scratch / "runs/one-1");
-  CHECK(run(path, "seed=3\n", 3) == scratch / "runs/one-2");
-  CHECK(contents(scratch / "runs/one-1/config.toml") == "seed=1\n");
-  CHECK_THAT(contents(scratch / "runs/one-2/metrics.jsonl"), Contains("\"loss\":2"));
-  RunFolder on(path);
-  on.begin("seed=3\n", {"loss"}, 1);
-  CHECK(on.moved_to().empty());
-  CHECK_FALSE(fs::exists(scratch / "runs/one-3"));
+  CHECK(run(path, "loss = \"nt-xent\"\nseed=1\n", 1).empty());
+  const fs::path first = scratch / ("runs/one-" + today() + "-nt-xent"), second = first.string() + "-2";
+  CHECK(run(path / "", "loss = \"nt-xent\"\n", 2) == first);
+  CHECK(run(path, "quantizer = \"../f sq\"\n", 3) == second);
+  CHECK_THAT(contents(first / "config.toml"), Contains("seed=1\n"));
+  CHECK_THAT(contents(second / "metrics.jsonl"), Contains("\"loss\":2"));
+  CHECK(run(path, "seed=4\n", 4) == scratch / ("runs/one-" + today() + "-fsq"));
+  {
+    RunFolder on(path);
+    on.begin("seed=4\n", {"loss"}, 1);
+    CHECK(on.moved_to().empty());
+  }
+  CHECK(run(path, "seed=5\n", 5) == scratch / ("runs/one-" + today()));
+}
+
+TEST_CASE("the day of a run is that of its beginning, however often it was resumed") {
+  const ScratchFolder scratch;
+  const fs::path config = scratch / "one/config.toml";
+  const auto begin = [&](int64_t resumed_step) {
+    RunFolder run(scratch / "one");
+    run.begin("seed=1\n", {"loss"}, resumed_step);
+    run.metrics().add(resumed_step + 1, {{"loss", 1}});
+    return run.moved_to();
+  };
+  begin(0);
+  const std::chrono::sys_seconds then{std::chrono::seconds(1'000'000'000)};  // at night from the 8th to the 9th
+  fs::last_write_time(config, fs::file_time_type::clock::from_sys(then));
+  begin(1);
+  CHECK_THAT(begin(0).string(), Contains("one-2001-09-0"));
 }
 
 TEST_CASE("a run refuses a folder with other contents and leaves it alone") {
@@ -207,6 +237,7 @@ TEST_CASE("a run refuses a folder with other contents and leaves it alone") {
   put(scratch / "letter.txt", "dear");
   CHECK_THROWS_WITH(RunFolder(scratch.path), Contains("something other than a run"));
   CHECK_THROWS_WITH(RunFolder(scratch / "letter.txt"), Contains("not a folder"));
+  CHECK_THROWS_WITH(RunFolder("/proc/x/run"), Contains("/proc/x/run: cannot be created in /proc: "));
   CHECK(contents(scratch / "letter.txt") == "dear");
   CHECK_FALSE(fs::exists(scratch / "lock"));
 }
@@ -226,8 +257,8 @@ TEST_CASE("a run has exclusive use of its folder until it ends, even while it mo
     RunFolder second(path);
     second.begin("seed=2\n", {"loss"});
     CHECK_THROWS_WITH(RunFolder(path), Contains(another_has_it));
-    CHECK_FALSE(fs::exists(scratch / "runs/one-1/lock"));
-    const RunFolder earlier(scratch / "runs/one-1");  // no run has it open
+    CHECK_FALSE(fs::exists(scratch / ("runs/one-" + today() + "/lock")));
+    const RunFolder earlier(scratch / ("runs/one-" + today()));  // no run has it open
   }
   CHECK_FALSE(fs::exists(path / "lock"));
   put(path / "lock", "process 1 on another, which was killed");

@@ -35,6 +35,15 @@ int launch(CommandLine& line, int argc, char** argv, const std::function<void(co
 // work ends the job on every rank with that code.
 Fault current_fault();
 
+// Does file work of one rank, and throws a failure as such a Fault.
+template <class F> auto alone(F f) {
+  try {
+    return f();
+  } catch (...) {
+    throw current_fault();
+  }
+}
+
 // Whether this process has received Ctrl-C, SIGTERM or SIGHUP. Ranks do not receive it at the same time, so they must
 // agree before they act on it. From the first call of stop_requested until stop_at_once, a first signal only sets this
 // flag. Before, after, and if it is the second, a signal ends the job at once. The exit code is 128 plus its number; if

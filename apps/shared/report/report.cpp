@@ -13,7 +13,7 @@ namespace {
 std::string figures(const Report& report) {
   constexpr size_t longest = 10;  // characters of a value in a card; longer values are listed below the cards
   std::string cards, names;
-  for (const auto& [name, value] : report.figures) {
+  for (const auto& [name, value, number] : report.figures) {
     if (value.size() <= longest)
       cards += "<div class='card'><dt>" + as_html(name) + "</dt><dd>" + as_html(value) + "</dd></div>\n";
     else

@@ -5,14 +5,13 @@
 #include <vector>
 
 #include "apps/shared/report/chart.h"
+#include "apps/shared/report/figure.h"
 #include "weft/collectives/checks/traffic.h"
 
 namespace weft {
 
 struct Report {
-  struct Figure {
-    std::string name, value;
-  };
+  using Figure = weft::Figure;
   struct Chart {
     std::string title, drawing;  // by chart.h
   };

@@ -112,4 +112,27 @@ void Progress::finish(const std::string& summary) {
   if (rank_ == 0) say("finished", summary);
 }
 
+void Progress::finish(const std::vector<Figure>& figures) {
+  std::string summary;
+  for (const auto& [name, value, number] : figures) summary += (summary.empty() ? "" : ", ") + name + " " + value;
+  finish(summary, figures);
+}
+
+void Progress::finish_table(const std::vector<Figure>& figures) {
+  size_t width = 0;
+  for (const auto& [name, value, number] : figures) width = std::max(width, name.size());
+  std::string table;
+  for (const auto& [name, value, number] : figures)
+    table += (table.empty() ? "" : "\n") + name + std::string(width - name.size() + 2, ' ') + value;
+  finish(table, figures);
+}
+
+void Progress::finish(const std::string& text, const std::vector<Figure>& figures) {
+  if (!style_.json) return finish(text);
+  nlohmann::ordered_json numbers = nlohmann::ordered_json::object();
+  for (const auto& [name, value, number] : figures)
+    numbers[name] = number ? nlohmann::ordered_json(*number) : nlohmann::ordered_json(value);
+  if (rank_ == 0) to_.write(nlohmann::ordered_json{{"event", "finished"}, {"figures", numbers}}.dump() + "\n");
+}
+
 }  // namespace weft

@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <set>
 #include <string>
+#include <vector>
 
+#include "apps/shared/report/figure.h"
 #include "apps/shared/run/output.h"
 
 namespace weft {
@@ -32,8 +34,11 @@ class Progress {
 
   void show(const Status& status);  // called after every step; prints when it is time
   void note(const std::string& text);
-  void warn(const std::string& text);       // from any rank, each text once
-  void finish(const std::string& summary);  // the last line, also when quiet; replaces a live line
+  void warn(const std::string& text);  // from any rank, each text once
+  // The last line, also when quiet; replaces a live line. As JSON, figures are numbers by their names.
+  void finish(const std::string& summary);
+  void finish(const std::vector<Figure>& figures);
+  void finish_table(const std::vector<Figure>& figures);  // a line for each figure
 
  private:
   double images_per_second(const Status& now) const;
@@ -41,6 +46,7 @@ class Progress {
   std::string line(const Status& now) const;
   std::string bar(const Status& now, size_t room) const;
   std::string json(const Status& now) const;
+  void finish(const std::string& text, const std::vector<Figure>& figures);
   void say(const char* event, const std::string& text);
 
   Output& to_;

@@ -88,15 +88,6 @@ std::future<void> beside(std::function<void()> work) {
   });
 }
 
-// Does file work of rank 0, and throws failures as faults that end the job.
-template <class F> auto alone(F f) {
-  try {
-    return f();
-  } catch (...) {
-    throw current_fault();
-  }
-}
-
 }  // namespace
 
 Run::Run(const Launch& rank, Batches& batches, Plan plan)
@@ -251,8 +242,10 @@ void Run::save() {
   if (!leads()) return;
   if (!sessions_.empty() && sessions_.back().last_step > first_step_) sessions_.pop_back();
   sessions_.push_back(std::move(session));
-  writing_ = beside([this, copies = std::move(copies), step = step_, place = position(), sessions = json(sessions_)] {
-    save_checkpoint(RunFolder::checkpoints(options_.out), step, copies, place, static_cast<int>(options_.keep));
+  Metadata words = position();
+  words.insert(plan_.model.begin(), plan_.model.end());
+  writing_ = beside([this, copies = std::move(copies), step = step_, words, sessions = json(sessions_)] {
+    save_checkpoint(RunFolder::checkpoints(options_.out), step, copies, words, static_cast<int>(options_.keep));
     rank_.folder->write("sessions.json", sessions);
   });
   if (stopped_ || !running()) finish_writing();
@@ -288,13 +281,16 @@ std::string Run::hash_of_weights() {
 void Run::tell_dry_run() {
   stopped_ = true;
   const std::vector<Traffic> traffic = gather_traffic(traffic_, rank_.comm);
-  int64_t values = 0;
+  int64_t weights = 0, values = 0;
   const std::set<std::string> names = names_of(*state_);
   for (const auto& [name, dtype, shape] : state_->tensors()) {
-    if (is_weight(name, names)) note(name + "  " + text(dtype) + " " + text(shape));
-    values += shape.product(0, shape.rank());
+    values += shape.size();
+    if (!is_weight(name, names)) continue;
+    weights += shape.size();
+    note(name + "  " + text(dtype) + " " + text(shape));
   }
-  note(grouped(values) + " values in a checkpoint, of which rank 0 has a copy while it is written");
+  note(grouped(weights) + " weights");
+  note(grouped(values) + " values in a checkpoint, with the optimizer's state; rank 0 has a copy while it is written");
   const double peak = static_cast<double>(backend(rank_.device).memory().peak_bytes);
   note(bytes_in_words(peak) + " of memory at most in this process");
   for (size_t v = 0; v < Traffic::verbs; ++v) {
@@ -323,9 +319,12 @@ void Run::write_report(std::vector<Report::Figure> first, const std::vector<Repo
   report_.traffic = all.traffic;
   report_.choices = rank_.comm.choices();
   if (sessions_.size() > 1) report_.subtitle += ", in " + text(sessions_.size()) + " sessions";
-  report_.figures = {{"loss of the last step", short_number(metrics.last("loss").value_or(std::nan("")))}};
-  first.push_back({"training time", duration(all.ranks.empty() ? 0 : all.ranks[0].seconds)});
-  first.push_back({"speed in images/s", short_number(speed())});
+  report_.figures.clear();
+  if (const auto loss = metrics.last("loss")) report_.figures.push_back(in_digits("loss of the last step", *loss));
+  if (all.images > 0) {  // none if all steps were done elsewhere
+    first.push_back({"training time", duration(all.ranks[0].seconds), all.ranks[0].seconds});
+    first.push_back(in_digits("speed in images/s", speed()));
+  }
   for (const auto& figures : {first, last})
     report_.figures.insert(report_.figures.end(), figures.begin(), figures.end());
   std::vector<Report::Chart> charts;
@@ -351,13 +350,12 @@ void Run::finish(const std::vector<Report::Figure>& figures) {
 
   std::vector<Report::Figure> last = {{"hash of the weights", hash}};
   if (peak > 0 && sessions_.size() == 1)
-    last.insert(last.begin(), {"share of the cores' peak FLOP/s", percent(plan_.flops_per_image * speed(), peak)});
+    last.insert(last.begin(), {"share of the cores' peak FLOP/s", percent(plan_.flops_per_image * speed(), peak),
+                               plan_.flops_per_image * speed() / peak});
   write_report(figures, last);
-  std::string summary;
-  for (const auto& [name, value] : report_.figures) summary += (summary.empty() ? "" : ", ") + name + " " + value;
   if (reported_) note("all " + grouped(step_) + " steps were done before; add steps by --epochs or --steps");
   note("report: " + (rank_.folder->path() / RunFolder::report).string());
-  progress_.finish(summary);
+  progress_.finish(report_.figures);
 }
 
 }  // namespace weft

@@ -3,9 +3,11 @@
 
 #include <unistd.h>
 
+#include <cctype>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <ctime>
 #include <map>
 #include <set>
 #include <sstream>
@@ -34,12 +36,16 @@ std::map<std::string, std::string> settings_in(const std::string& config) {
   return settings;
 }
 
+fs::path config_of(const fs::path& run) { return run / "config.toml"; }
+bool has_a_run(const fs::path& folder) { return fs::exists(config_of(folder)); }
+
 // The options that differ from those of a run, but for where and how it runs.
 std::vector<std::string> changes_of(const fs::path& run, const std::string& config) {
   const std::set<std::string> where_and_how = {"checkpoint-every",
                                                "checkpoint-minutes",
                                                "data",
                                                "dry-run",
+                                               "export",
                                                "fresh",
                                                "json",
                                                "keep",
@@ -48,7 +54,7 @@ std::vector<std::string> changes_of(const fs::path& run, const std::string& conf
                                                "ranks",
                                                "resume",
                                                "timeout"};
-  const auto before = settings_in(file_text(run / "config.toml", max_config_bytes));
+  const auto before = settings_in(file_text(config_of(run), max_config_bytes));
   std::vector<std::string> changes;
   for (const auto& [name, value] : settings_in(config))
     if (const auto old = before.find(name);
@@ -57,15 +63,32 @@ std::vector<std::string> changes_of(const fs::path& run, const std::string& conf
   return changes;
 }
 
-bool has_a_run(const fs::path& folder) { return fs::exists(folder / "config.toml"); }
+// Tells a run from others of its program: "2026-11-27-nt-xent", the day on which it began and its method.
+std::string day_and_method(const fs::path& run) {
+  const auto since = fs::file_time_type::clock::to_sys(fs::last_write_time(config_of(run))).time_since_epoch();
+  const std::time_t seconds = std::chrono::duration_cast<std::chrono::seconds>(since).count();
+  std::tm date{};
+  char day[40];
+  std::strftime(day, sizeof day, "%F", localtime_r(&seconds, &date));
+  const auto settings = settings_in(file_text(config_of(run), max_config_bytes));
+  std::string method;
+  for (const char* option : {"method", "loss", "quantizer"})
+    if (const auto found = settings.find(option); found != settings.end() && method.empty())
+      for (const char c : found->second)
+        if (std::isalnum(static_cast<unsigned char>(c)) || c == '-') method += c;
+  return day + (method.empty() ? "" : "-" + method);
+}
 
 void expect_room_for(const fs::path& folder) {
   fs::path above = fs::absolute(folder / "").parent_path().parent_path();
   while (!fs::exists(above)) above = above.parent_path();
   if (!fs::is_directory(above))
     throw OutputFailure(folder.string() + ": cannot be created: " + above.string() + " is a file");
-  if (access(above.c_str(), W_OK | X_OK) != 0)
+  // Permissions do not tell it all, so a folder is made there and removed.
+  std::string trial = above / ".weft-XXXXXX";
+  if (!mkdtemp(trial.data()))
     throw OutputFailure(folder.string() + ": cannot be created in " + above.string() + ": " + std::strerror(errno));
+  rmdir(trial.c_str());
 }
 
 // The latest checkpoint of a run that a command of these options has begun, unless it has ended: then its report is not
@@ -126,16 +149,18 @@ void RunFolder::begin(const std::string& config, std::vector<std::string> metric
     lock();
   }
   if (resumed_step == 0) make_room();
+  std::error_code absent;
+  const auto began = fs::last_write_time(config_of(path_), absent);
   write("config.toml", config);
+  if (!absent) fs::last_write_time(config_of(path_), began);
   metrics_ = std::make_unique<Metrics>(path_, std::move(metric_names), resumed_step);
 }
 
 void RunFolder::make_room() {
   if (!has_a_run(path_)) return;
-  const std::string name = (path_ / "").parent_path().string();
-  int number = 1;
-  do moved_to_ = name + "-" + std::to_string(number++);
-  while (fs::exists(moved_to_));
+  const std::string name = (path_ / "").parent_path().string() + "-" + day_and_method(path_);
+  moved_to_ = name;
+  for (int number = 2; fs::exists(moved_to_); ++number) moved_to_ = name + "-" + std::to_string(number);
   std::error_code error;
   fs::rename(path_, moved_to_, error);
   if (error) throw OutputFailure(path_.string() + ": cannot be moved aside: " + error.message());

@@ -20,12 +20,12 @@ namespace weft {
 
 class RunFolder {
  public:
-  // Throws if the folder cannot be made, if another run holds it, or if it contains anything but a run. Changes
-  // nothing.
+  // Throws if the folder cannot be made, if another run holds it, or if it contains anything but a run. Leaves all as
+  // it is.
   explicit RunFolder(std::filesystem::path path);
 
-  // Keeps what is there up to `resumed_step`. A run that starts anew moves an earlier run to the first free name of
-  // DIR-1, DIR-2, ...
+  // Keeps what is there up to `resumed_step`. A run that starts anew moves an earlier run aside, to a name with the day
+  // on which that began, its method and, if there is one already, a number: DIR-2026-11-27-nt-xent-2.
   void begin(const std::string& config, std::vector<std::string> metric_names, int64_t resumed_step = 0);
 
   const std::filesystem::path& path() const { return path_; }

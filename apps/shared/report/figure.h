@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// A result of a run: in words for its last line and its report, and as a number for --json.
+#include <optional>
+#include <string>
+
+#include "weft/engine/text/words.h"
+
+namespace weft {
+
+struct Figure {
+  std::string name, value;
+  std::optional<double> number = {};  // in seconds if it is a time; none if the value is no number
+};
+
+inline Figure in_percent(const std::string& name, double fraction) { return {name, percent(fraction), fraction}; }
+inline Figure in_digits(const std::string& name, double number) { return {name, short_number(number), number}; }
+
+}  // namespace weft
