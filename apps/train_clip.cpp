@@ -7,6 +7,8 @@
 // for the pictures of the others. The same holds for CLIP, whose batches have few of them; here they keep the loss far
 // from zero.)
 #include "apps/shared/choices/pair_loss.h"
+#include "apps/shared/encoder/encoder_file.h"
+#include "apps/shared/encoder/initial_weights.h"
 #include "apps/shared/evaluation/features.h"
 #include "apps/shared/report/picture.h"
 #include "apps/shared/run/data_set.h"
@@ -20,7 +22,6 @@
 #include "weft/engine/text/words.h"
 #include "weft/losses/common/precision.h"
 #include "weft/losses/contrastive/logit_scale.h"
-#include "weft/models/encoders.h"
 #include "weft/models/text_tower.h"
 #include "weft/optim/schedules.h"
 #include "weft/optim/training.h"
@@ -29,7 +30,8 @@ namespace weft {
 namespace {
 
 struct Settings : Options {
-  int64_t width = 32;
+  EncoderChoice encoder;
+  EncoderFiles files;
   std::string loss = "clip";
 };
 
@@ -41,8 +43,8 @@ struct Network : Module {
   Parameter bias;
 
   Network(const Settings& settings, const Init& init)
-      : encoder(conv_encoder("encoder", 1, settings.width, init)),
-        head(projection_head("head", 8 * settings.width, 256, 64, init)),
+      : encoder(settings.encoder.make("encoder", init)),
+        head(projection_head("head", settings.encoder.features(), 256, 64, init)),
         sentences("sentences", {static_cast<int64_t>(vocabulary().size()), sentence_length()}, init),
         loss(pair_loss_named(settings.loss)),
         scale("scale", init, {.initial = loss.first_scale}),
@@ -56,13 +58,17 @@ struct Network : Module {
 };
 
 void train(const Launch& rank, const Settings& settings) {
+  expect_room_for_export(settings.files.exported, rank.comm);
   const Init init = settings.init(rank.device);
   const Pictures data = load_data(settings.data, rank.comm);
   Batches batches(data.train.count(), settings.batch, init.key.seed);
   Network network(settings, init);
+  const EncoderDescription about{settings.encoder, init.dtype, data.name, settings.loss, data.classes};
   Run run(rank, batches,
           {.title = "Pictures and sentences of Fashion-MNIST",
-           .charts = {{"Loss", {"loss"}}, {"Scale of the scores", {"scale"}}, {"Learning rate", {"rate"}}}});
+           .charts = {{"Loss", {"loss"}}, {"Scale of the scores", {"scale"}}, {"Learning rate", {"rate"}}},
+           .model = in_words(about)});
+  start_from(settings.files.init, network.parameters(), run, rank.comm);
 
   Training training({{network.parameters(), AdamW{.weight_decay = 1e-4}}}, rank.comm, settings.training);
   Layer& encoder = training.layer("encoder", *network.encoder);
@@ -111,6 +117,7 @@ void train(const Launch& rank, const Settings& settings) {
     run.step(batch.total, {{"loss", share.item()}}, {{"scale", scale_now}, {"rate", now}});
   }
   if (run.stopped()) return;
+  export_encoder(settings.files.exported, state, about);
 
   const Tensor scores = scores_of_test();
   const Tensor nearest = top_k(transpose(scores), 10).indices.value().to(Device::cpu);
@@ -118,8 +125,8 @@ void train(const Launch& rank, const Settings& settings) {
       "nearest",
       "One row per class: the ten test pictures nearest to its sentence, first \"" + in_words(prompts()).front() + "\"",
       grid(as_pixels(gather_rows(test.images, flatten(nearest, 0)).value()), 10));
-  run.finish({{"zero-shot test accuracy", percent(accuracy(scores, test.labels))},
-              {"zero-shot test accuracy before training", percent(untrained)}});
+  run.finish({in_percent("zero-shot test accuracy", accuracy(scores, test.labels)),
+              in_percent("zero-shot test accuracy before training", untrained)});
 }
 
 }  // namespace
@@ -135,6 +142,7 @@ int main(int argc, char** argv) {
   line.add("--loss", settings.loss, "loss of matching pictures and sentences", {"clip", "siglip"});
   line.add("--cached", settings.training.recompute,
            "keep only the features after forward, and recompute the rest in backward");
-  line.add("--width", settings.width, "channels of the first convolution", {1, 1024});
+  line.add("--width", settings.encoder.width, "channels of the first convolution", {1, 1024});
+  settings.files.add_to(line);
   return launch(line, argc, argv, [&](const Launch& rank) { train(rank, settings); });
 }

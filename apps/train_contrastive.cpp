@@ -5,15 +5,14 @@
 // counterpart among all views of the batch, on all ranks. Afterwards a linear classifier predicts the ten classes of
 // clothes from the features; its accuracy measures what the encoder has learnt. docs/tour.md explains this file.
 #include "apps/shared/choices/named_loss.h"
-#include "apps/shared/evaluation/probe.h"
+#include "apps/shared/encoder/encoder_file.h"
+#include "apps/shared/encoder/initial_weights.h"
+#include "apps/shared/evaluation/picture_features.h"
 #include "apps/shared/run/data_set.h"
 #include "apps/shared/run/feature_watch.h"
 #include "apps/shared/run/run.h"
 #include "weft/collectives/share.h"
 #include "weft/data/augment.h"
-#include "weft/engine/ops/shape_ops.h"
-#include "weft/engine/text/words.h"
-#include "weft/models/encoders.h"
 #include "weft/optim/schedules.h"
 #include "weft/optim/training.h"
 
@@ -23,6 +22,7 @@ namespace {
 struct Settings : Options {
   EncoderChoice encoder;
   double temperature = 0.1;
+  EncoderFiles files;
   std::string loss = "nt-xent";
   WatchOptions watch;
   bool no_probes = false;
@@ -39,41 +39,20 @@ struct Network : Module {
   }
 };
 
-// A frozen encoder's features of this rank's part of some pictures, or the pixels if there is no encoder. Every rank
-// computes the same number of pieces, since with --zero 3 each piece contains collectives.
-LabelledFeatures features_of(const LabelledImages& data, Layer* encoder, const Init& like, Communicator& comm) {
-  const int64_t ranks = comm.size(), me = comm.rank().value, at_once = 500;
-  const int64_t first = data.count() * me / ranks, last = data.count() * (me + 1) / ranks;
-  const int64_t pieces = (data.count() / ranks + at_once) / at_once;
-  Vars rows, labels;
-  for (int64_t i = 0; i < pieces; ++i) {
-    const int64_t begin = std::min(first + i * at_once, last), end = std::min(begin + at_once, last);
-    const Batch batch = take(data, samples_between(begin, end), like.dtype);
-    Tape tape;
-    const Tape::Pause without_gradients(&tape);
-    const Var images = tape.constant(batch.images.to(like.device));
-    rows.push_back((encoder ? (*encoder)(images) : flatten(images)).value());
-    labels.push_back(batch.labels.to(like.device));
-  }
-  return {concat(rows, 0).value(), concat(labels, 0).value()};
-}
-
-// The test accuracy of a linear classifier of features, or of pixels.
-double probe(const Pictures& data, Layer* encoder, const Init& like, Communicator& comm) {
-  return linear_probe(features_of(data.train, encoder, like, comm), features_of(data.test, encoder, like, comm),
-                      data.count_of_classes(), comm);
-}
-
 void train(const Launch& rank, const Settings& settings) {
+  expect_room_for_export(settings.files.exported, rank.comm);
   const Init init = settings.init(rank.device);
   const Pictures data = load_data(settings.data, rank.comm);
   Batches batches(data.train.count(), settings.batch, init.key.seed);
   Network network(settings, init);
+  const EncoderDescription about{settings.encoder, init.dtype, data.name, settings.loss, data.classes};
   Run run(rank, batches,
           watched({.title = "Contrastive learning on Fashion-MNIST",
                    .charts = {{"Loss", {"loss"}}, {"Learning rate", {"rate"}}},
-                   .flops_per_image = 2 * training_flops(network.parameters(), 28)},
-                  data));  // two views
+                   .flops_per_image = 2 * training_flops(network.parameters(), 28),  // two views
+                   .model = in_words(about)},
+                  data));
+  start_from(settings.files.init, network.parameters(), run, rank.comm);
 
   Training training({{network.parameters(), AdamW{.weight_decay = 1e-4}}}, rank.comm, settings.training);
   Layer& encoder = training.layer("encoder", *network.encoder);
@@ -113,16 +92,17 @@ void train(const Launch& rank, const Settings& settings) {
   }
   if (run.stopped()) return;
   watch.show(run, encoder);
+  export_encoder(settings.files.exported, state, about);
   if (settings.no_probes) return run.finish({});
 
   const auto train_features = features_of(data.train, &encoder, init, rank.comm),
              test_features = features_of(data.test, &encoder, init, rank.comm);
   const double trained = linear_probe(train_features, test_features, data.count_of_classes(), rank.comm);
   const double neighbours = nearest_neighbours(train_features, test_features, data.count_of_classes(), 20, rank.comm);
-  run.finish({{"test accuracy: linear probe", percent(trained)},
-              {"test accuracy: 20 nearest neighbours", percent(neighbours)},
-              {"test accuracy: linear probe before training", percent(untrained)},
-              {"test accuracy: linear probe on raw pixels", percent(probe(data, nullptr, init, rank.comm))}});
+  run.finish({in_percent("test accuracy: linear probe", trained),
+              in_percent("test accuracy: 20 nearest neighbours", neighbours),
+              in_percent("test accuracy: linear probe before training", untrained),
+              in_percent("test accuracy: linear probe on raw pixels", probe(data, nullptr, init, rank.comm))});
 }
 
 }  // namespace
@@ -142,6 +122,7 @@ int main(int argc, char** argv) {
   line.add("--width", settings.encoder.width,
            "channels of the first convolution; the encoder has 8 times as many features", {1, 1024});
   add_watch(line, settings.watch);
+  settings.files.add_to(line);
   line.add("--no-probes", settings.no_probes, "do not measure the features before and after training");
   return launch(line, argc, argv, [&](const Launch& rank) { train(rank, settings); });
 }

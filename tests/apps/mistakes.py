@@ -3,7 +3,7 @@
 """Makes common mistakes with the training programs, with ranks as threads and as processes, and expects one message,
 the exit code of docs/faults.md, and an earlier run that is unchanged.
 
-    tests/apps/mistakes.py PROGRAM... [--mpiexec mpiexec.mpich]
+    tests/apps/mistakes.py PROGRAM... [--mpiexec mpiexec.mpich] [--evaluate PROGRAM]
 """
 import argparse
 import gzip
@@ -159,6 +159,54 @@ def check_command_lines(way, program):
     ):
         way.expect(code, text, program, "none", given)
     way.check("no run is left", not (way.folder / "none").exists())
+
+
+def check_encoder_files(way, program):
+    """Mistakes with --init and --export, of the programs that have them."""
+    letter, model = way.folder.parent / "letter", way.folder / f"model of {program.name}"
+    way.expect(0, "weights ", program, model.name, {"--export": way.folder / "encoder"})
+    bytes_of = (way.folder / "encoder").read_bytes()
+    (way.folder / "damaged").write_bytes(bytes_of[:-3] + bytes([bytes_of[-3] ^ 1]) + bytes_of[-2:])
+    (way.folder / "no folder of runs").mkdir(exist_ok=True)
+    for given, code, text in (
+        ({"--export": letter}, 74, "letter: cannot be written: it is a folder"),
+        ({"--export": letter / "text" / "file"}, 74, "letter/text/file: cannot be created: Not a directory"),
+        ({"--export": way.folder / "none" / "file"}, 74, "none/file: cannot be created: No such file or directory"),
+        ({"--export": "/proc/encoder"}, 74, "/proc/encoder: cannot be created: "),
+        ({"--export": None}, 64, "--export lacks its value"),
+        ({"--export": "'\""}, 64, "cannot stand in a configuration"),
+        ({"--init": "nowhere"}, 66, "nowhere: there is no such file"),
+        ({"--init": letter / "text"}, 65, "letter/text: a header of"),
+        ({"--init": way.folder / "damaged"}, 65, "damaged: tensor \""),
+        ({"--init": way.folder / "no folder of runs"}, 66, "no folder of runs: no sound checkpoint is in it"),
+        ({"--init": way.folder / "encoder", "--width": 3}, 65, "encoder: its encoder is another one: encoder.0.weight is f32 "
+                                                               "(3, 3, 1, 2) in the file, not f32 (3, 3, 1, 3)"),
+        ({"--init": model, "--width": 3}, 65, "step-000003.safetensors: its encoder is another one: encoder.0.weight is f32 (3, 3, 1, 2)"),
+    ):
+        way.expect(code, text, program, "none", given)
+    way.check("no run is left", not (way.folder / "none").exists())
+    way.expect(0, "weights ", program, "begun from a file", {"--init": way.folder / "encoder", "--batch": 16, "--seed": 3, "--dtype": "f64"})
+
+
+def check_evaluate(way, evaluate):
+    """Mistakes with evaluate, on the encoder of a program before."""
+    letter, model = way.folder.parent / "letter", way.folder / "encoder"
+    for given, code, text in (
+        ({"--model": "nowhere"}, 66, "nowhere: there is no such file"),
+        ({"--model": letter / "text"}, 65, "letter/text: a header of"),
+        ({"--model": letter}, 66, "letter: no sound checkpoint is in it"),
+        ({"--model": way.folder / "damaged"}, 65, "damaged: tensor \""),
+        ({"--model": model, "--data": "nowhere"}, 66, "nowhere/train-images-idx3-ubyte.gz: no such file"),
+        ({"--model": model, "--embeddings": letter}, 74, "letter: cannot be written: it is a folder"),
+        ({"--model": model, "--export": letter / "text" / "file"}, 74, "letter/text/file: cannot be created: Not a directory"),
+        ({"--model": model, "--draws": 0}, 64, "--draws: 0 is too small, 1 is the least"),
+        ({"--model": model, "--labels-per-class": -1}, 64, "--labels-per-class: -1 is too small, 0 is the least"),
+        ({"--model": model, "--neighbours": 0}, 64, "--neighbours: 0 is too small, 1 is the least"),
+        ({"--model": model, "--batch": 32}, 64, "there is no option --batch"),
+        ({"--model": model, "--labels-per-class": 1000}, 0, "linear probe, 1000 labels per class"),
+    ):
+        words = [str(word) for pair in {"--data": way.data, **given}.items() for word in pair]
+        way.expect_of([*way.launcher, evaluate, *way.threads, *words], code, text)
 
 
 def check_damages(way, program):
@@ -323,6 +371,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("programs", type=pathlib.Path, nargs="+")
     parser.add_argument("--mpiexec")
+    parser.add_argument("--evaluate", type=pathlib.Path)
     options = parser.parse_args()
     begun = time.monotonic()
     programs = options.programs
@@ -340,6 +389,8 @@ def main():
             for check in (check_damages, check_command_lines, check_signals, check_beginnings, check_full_disk, check_one_folder,
                           check_lost_folder):
                 check(way, first)
+            check_encoder_files(way, next(program for program in programs if program.name == ("train_clip" if i == 1 else "train_contrastive")))
+            check_evaluate(way, options.evaluate)
             for program, other in zip(programs, programs[1:] + programs[:1]):
                 check_other_runs(way, program, other)
                 check_few_samples(way, program)

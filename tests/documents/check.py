@@ -155,7 +155,7 @@ class Checker:
         words = shlex.split(re.sub(r"\$\([^)]*\)", "substituted", command))
         launch, (program, *rest) = ([self.mpiexec, *words[1:3]], words[3:]) if words[0] == "mpiexec" else ([], words)
         if program == "./run":
-            program = rest.pop(0) if rest and rest[0].startswith("train_") else "train_contrastive"
+            program = rest.pop(0) if rest and re.match("train_|evaluate$", rest[0]) else "train_contrastive"
             rest = rest if "--ranks" in rest else ["--ranks", "2", *rest]
         name = program.split("/")[-1]
         if name.startswith("train_"):
@@ -187,7 +187,7 @@ class Checker:
         with tempfile.TemporaryDirectory(dir=self.folder) as out:
             places = ["--data", self.folder / "data", "--out", f"{out}/runs/{name}"]
             command = [*launch, self.tree.programs[name], *rest, *options, *places]
-            run = subprocess.run(command, capture_output=True, text=True)
+            run = subprocess.run(command, capture_output=True, text=True, cwd=self.folder)  # where later commands find files
             run.stdout = run.stdout.replace(f"{out}/", "")
             return run
 

@@ -2,6 +2,7 @@
 // seeds FOLDER writes small valid inputs for every target, as the programs write them, as a start for libFuzzer.
 #include <zlib.h>
 
+#include "apps/shared/encoder/description.h"
 #include "apps/shared/launch/options.h"
 #include "apps/shared/run/metrics.h"
 #include "apps/shared/run/sessions.h"
@@ -96,6 +97,10 @@ void seed_runs(const std::filesystem::path& folder) {
   Traffic traffic;
   traffic[Verb::all_reduce] = {2, 20, 0.5, 1};
   traffic[Verb::all_gather_v] = {3, 30, 1e-6};
+  std::string about;
+  for (const auto& [key, value] : in_words({{}, DType::f32, "clothes", "nt-xent", {"T-shirt", "boot"}}))
+    about += key + "=" + value + "\n";
+  seed(folder, "encoder", "conv", about);
   seed(folder, "sessions", "two",
        json({{0, 10, 100, {{4, 1, 0.5}}, {traffic}}, {10, 20, 200, {{8, 2, 1}, {8, 3, 1}}, {{}, traffic}}}));
   Options options;

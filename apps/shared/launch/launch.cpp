@@ -224,8 +224,8 @@ int launch(CommandLine& line, int argc, char** argv, const std::function<void(co
     handle_signals();
     // Checks files before anything that takes time.
     std::optional<RunFolder> folder;
-    if (session.rank() == 0 && !options.dry_run) folder.emplace(options.out);
-    if (session.rank() == 0) expect_checkpoint(options.begins_at(), options.out);
+    if (session.rank() == 0 && options.has_run && !options.dry_run) folder.emplace(options.out);
+    if (session.rank() == 0 && options.has_run) expect_checkpoint(options.begins_at(), options.out);
     run(session, line, folder ? &*folder : nullptr, output, body);
     if (output.error()) throw OutputFailure(std::string("standard output: ") + std::strerror(output.error()));
     return stop ? 128 + stop : 0;

@@ -93,11 +93,11 @@ std::string conflict_in(const Options& options) {
 struct CommandLine::Parser {
   CLI::App app;
   std::vector<std::string> names = {"--help", "--version", "--config"};
-  std::vector<std::function<std::string()>> lines;  // of the configuration
+  std::vector<std::pair<std::string, std::function<std::string()>>> lines;  // of the configuration, by option
 
   template <class T> CLI::Option* note(const std::string& name, CLI::Option* option, const T& value, const char* type) {
     names.push_back(name);
-    lines.push_back([name, &value] { return name.substr(2) + " = " + toml(value) + "\n"; });
+    lines.emplace_back(name, [name, &value] { return name.substr(2) + " = " + toml(value) + "\n"; });
     return option->type_name(type);
   }
 };
@@ -211,6 +211,16 @@ void CommandLine::add(const std::string& name, std::string& value, const std::st
   option->check(choices.empty() ? writable() : one_of(choices));
 }
 
+void CommandLine::keep_only(const std::set<std::string>& names) {
+  const auto others = [&](const auto& line) { return names.count(line.first) == 0; };
+  for (const auto& line : parser_->lines)
+    if (others(line)) {
+      parser_->app.remove_option(parser_->app.get_option(line.first));
+      std::erase(parser_->names, line.first);
+    }
+  std::erase_if(parser_->lines, others);
+}
+
 std::string CommandLine::explain_unknown(std::string name) const {
   name.resize(std::min(name.size(), name.find('=')));
   if (name.rfind("--", 0) != 0) return "'" + name + "' is not an option";
@@ -254,7 +264,7 @@ std::optional<CommandLine::Ending> CommandLine::parse(int argc, const char* cons
 
 std::string CommandLine::config() const {
   std::string all;
-  for (const auto& line : parser_->lines) all += line();
+  for (const auto& [name, line] : parser_->lines) all += line();
   return all;
 }
 

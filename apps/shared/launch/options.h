@@ -14,6 +14,7 @@
 //   return launch(line, argc, argv, [&](const Launch& rank) { ... });
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -43,7 +44,8 @@ struct Options {
   int64_t keep = 2;                // checkpoints
   std::string out;                 // by default "runs/PROGRAM"
   bool dry_run = false, fast_reductions = false, tf32 = false, quiet = false, json = false;
-  double timeout;  // seconds
+  double timeout;       // seconds
+  bool has_run = true;  // false: the program trains nothing, and has no folder of a run
 
   Options();
   Init init(Device device) const;  // for parameters; its key is that of all random draws
@@ -71,6 +73,9 @@ class CommandLine {
   void add(const std::string& name, std::vector<int64_t>& values, const std::string& help, Range<int64_t> range);
   void add(const std::string& name, std::string& value, const std::string& help,
            const std::vector<std::string>& choices = {});  // none: any text
+
+  // Leaves out all options but these.
+  void keep_only(const std::set<std::string>& names);
 
   std::optional<Ending> parse(int argc, const char* const* argv);  // never throws
   const Options& options() const { return options_; }

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// Measures what a trained encoder has learnt: how well the classes of a data set can be predicted from its features.
+//
+// The encoder comes from an export or a checkpoint, and any number of ranks may have trained it. Its features can be
+// taken along as a NumPy array, and the encoder of a checkpoint as an export (docs/export.md).
+#include "apps/shared/encoder/encoder_file.h"
+#include "apps/shared/evaluation/few_labels.h"
+#include "apps/shared/evaluation/picture_features.h"
+#include "apps/shared/launch/launch.h"
+#include "apps/shared/run/data_set.h"
+#include "apps/shared/run/progress.h"
+#include "weft/data/numpy/npy.h"
+
+namespace weft {
+namespace {
+
+struct Settings : Options {
+  std::string model = "runs/train_contrastive", exported, embeddings;
+  int64_t labels_per_class = 10, draws = 5, neighbours = 20;
+};
+
+void expect_same_pictures(const EncoderChoice& encoder, const Pictures& data) {
+  const Shape& shape = data.train.images.shape();
+  const Shape wanted = {encoder.height, encoder.across, encoder.channels}, is = {shape[1], shape[2], shape[3]};
+  if (is != wanted)
+    throw MalformedInput(data.folder.string() + ": its pictures are " + text(is) +
+                         ", as height, width and channels, but the encoder was trained on " + text(wanted));
+}
+
+// The features of all ranks, in the order of the pictures.
+void write_embeddings(const std::filesystem::path& file, const Tensor& mine, Communicator& comm) {
+  if (file.empty()) return;
+  const Tensor all = comm.all_gather_v(mine, comm.rows_of(mine.shape()[0])).to(Device::cpu);
+  if (comm.rank().value == 0) alone([&] { write_npy(file, all.dtype() == DType::bf16 ? all.to(DType::f32) : all); });
+}
+
+std::vector<Figure> measure(const Pictures& data, TrainedEncoder& trained, const Init& init, const Settings& settings,
+                            Communicator& comm) {
+  std::vector<Figure> figures;
+  const int64_t classes = data.count_of_classes(), neighbours = std::min(settings.neighbours, data.train.count());
+  for (Layer* encoder : {static_cast<Layer*>(trained.network.get()), static_cast<Layer*>(nullptr)}) {
+    const std::string on = encoder ? "" : " on raw pixels";
+    const LabelledFeatures train = features_of(data.train, encoder, init, comm),
+                           test = features_of(data.test, encoder, init, comm);
+    if (encoder) write_embeddings(settings.embeddings, test.rows, comm);
+    figures.push_back(in_percent("linear probe" + on, linear_probe(train, test, classes, comm)));
+    if (encoder)
+      figures.push_back(in_percent(text(neighbours) + " nearest neighbours",
+                                   nearest_neighbours(train, test, classes, neighbours, comm)));
+    if (settings.labels_per_class == 0) continue;
+    const Draws few = few_label_probe(train, data.train.labels, test, classes, settings.labels_per_class,
+                                      settings.draws, init.key, comm);
+    const std::string name = "linear probe" + on + ", " + text(settings.labels_per_class) + " labels per class";
+    figures.push_back(in_percent(name, few.mean));
+    figures.push_back(in_percent("deviation over " + text(settings.draws) + " draws" + on, few.deviation));
+  }
+  return figures;
+}
+
+void evaluate(const Launch& rank, const Settings& settings) {
+  for (const std::string& file : {settings.exported, settings.embeddings}) expect_room_for_export(file, rank.comm);
+  TrainedEncoder trained = read_encoder(settings.model, rank.device, rank.comm);
+  const EncoderDescription& about = trained.about;
+  Init init = settings.init(rank.device);
+  init.dtype = about.dtype;
+  Progress progress(rank.output, Progress::style_for(rank.output, settings.quiet, settings.json),
+                    rank.comm.rank().value);
+  progress.note(trained.file + ": encoder " + about.encoder.network + " with " + text(about.encoder.features()) +
+                " features, trained by " + about.method + " on " + about.data);
+  if (!settings.exported.empty()) {
+    TrainingState state(rank.comm);
+    state.add(trained.network->parameters());
+    state.add(trained.network->buffers());
+    export_encoder(settings.exported, state, about);
+    progress.note("exported to " + settings.exported);
+  }
+  const Pictures data = load_data(settings.data, rank.comm);
+  expect_same_pictures(about.encoder, data);
+  progress.note("test accuracy on " + data.name + ", " + grouped(data.train.count()) + " training and " +
+                grouped(data.test.count()) + " test pictures:");
+  progress.finish_table(measure(data, trained, init, settings, rank.comm));
+}
+
+}  // namespace
+}  // namespace weft
+
+int main(int argc, char** argv) {
+  using namespace weft;
+  Settings settings;
+  settings.has_run = false;
+  CommandLine line("evaluate", "Measures how well classes can be predicted from the features of a trained encoder.",
+                   settings);
+  line.keep_only(
+      {"--ranks", "--device", "--data", "--seed", "--timeout", "--fast-reductions", "--tf32", "--quiet", "--json"});
+  line.add("--model", settings.model, "the encoder: an export, a checkpoint, or the latest of a run's folder");
+  line.add("--neighbours", settings.neighbours, "training pictures that vote for the class of a test picture",
+           {1, 1000});
+  line.add("--labels-per-class", settings.labels_per_class,
+           "training labels of each class for the probe that has seen few; 0: leave it out", {0, 100000});
+  line.add("--draws", settings.draws, "how often these labels are drawn; the result is a mean", {1, 1000});
+  line.add("--embeddings", settings.embeddings, "file for the features of the test pictures, as a NumPy array");
+  line.add("--export", settings.exported, "file for the encoder, in safetensors (docs/export.md)");
+  return launch(line, argc, argv, [&](const Launch& rank) { evaluate(rank, settings); });
+}

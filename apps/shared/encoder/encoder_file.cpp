@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/shared/encoder/encoder_file.h"
+
+#include <set>
+
+#include "apps/shared/launch/launch.h"
+#include "apps/shared/run/run_folder.h"
+#include "weft/data/files/checkpoint.h"
+#include "weft/data/files/durable_file.h"
+
+namespace weft {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+std::vector<Parameter*> tensors_of(const Module& network) {
+  std::vector<Parameter*> all = network.parameters(), buffers = network.buffers();
+  all.insert(all.end(), buffers.begin(), buffers.end());
+  return all;
+}
+
+}  // namespace
+
+void EncoderFiles::add_to(CommandLine& line) {
+  line.add("--init", init,
+           "begin with the weights in a file: an export, a checkpoint, or the latest of a run's folder");
+  line.add("--export", exported, "file for the trained encoder of pictures, in safetensors (docs/export.md)");
+}
+
+SafetensorsFile open_weights(const fs::path& path) {
+  if (!fs::exists(path)) throw MissingInput(path.string() + ": there is no such file");
+  if (fs::is_directory(path)) return std::move(*checkpoint_to_resume(path.string(), {}, {}, 0).file);
+  SafetensorsFile file(path);
+  file.verify(true);
+  return file;
+}
+
+TrainedEncoder read_encoder(const fs::path& path, Device device, Communicator& comm) {
+  std::optional<SafetensorsFile> file;
+  const Metadata words = TrainingState(comm).load([&](const TensorSink&) {
+    return alone([&] {
+      file.emplace(open_weights(path));
+      Metadata read = file->metadata();
+      encoder_in(read, file->path().string());
+      read["file"] = file->path().string();
+      return read;
+    });
+  });
+  TrainedEncoder trained{encoder_in(words, words.at("file")), nullptr, words.at("file")};
+  trained.network = trained.about.make(device);
+  TrainingState weights(comm);
+  weights.add(tensors_of(*trained.network));
+  weights.load([&](const TensorSink& put) {
+    alone([&] { load_checkpoint(*file, weights.tensors(), put, Surplus::ignored); });
+    return Metadata();
+  });
+  return trained;
+}
+
+void expect_room_for_export(const fs::path& file, Communicator& comm) {
+  if (file.empty() || comm.rank().value != 0) return;
+  alone([&] {
+    if (fs::is_directory(file)) throw OutputFailure(file.string() + ": cannot be written: it is a folder");
+    const DurableFile not_committed(file);
+  });
+}
+
+void export_encoder(const fs::path& file, TrainingState& state, const EncoderDescription& about) {
+  if (file.empty()) return;
+  std::set<std::string> names;
+  const auto like = about.make(Device::cpu);
+  for (const Parameter* tensor : tensors_of(*like)) names.insert(tensor->name);
+  std::vector<size_t> places;
+  std::vector<TensorOutline> outlines;
+  for (size_t i = 0; i < state.tensors().size(); ++i)
+    if (names.count(state.tensors()[i].name)) places.push_back(i), outlines.push_back(state.tensors()[i]);
+  require(outlines.size() == names.size(), "export: the state has only ", outlines.size(), " of the encoder's ",
+          names.size(), " tensors");
+  state.save([&](const TensorSource& get) {
+    alone([&] {
+      write_safetensors(
+          file, outlines, [&](size_t i) { return get(places[i]); }, in_words(about));
+    });
+  });
+}
+
+}  // namespace weft

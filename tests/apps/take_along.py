@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Trains an encoder, exports and evaluates it, and begins other trainings with it. The evaluation must be that of the
+training's own end, from the export, the checkpoint and the run's folder, on several numbers of ranks, as threads and as
+processes.
+
+    tests/apps/take_along.py TRAIN_CONTRASTIVE TRAIN_CLIP EVALUATE [--mpiexec NAME]
+"""
+import argparse
+import ast
+import json
+import pathlib
+import struct
+import subprocess
+import sys
+import tempfile
+
+tests, features = 32, 16
+failures = 0
+
+
+def check(name, ok, *shown):
+    global failures
+    if not ok:
+        failures += 1
+        print("FAILED:", name, *shown)
+
+
+def ended(*command):
+    run = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=100)
+    if run.returncode:
+        sys.exit(f"{' '.join(map(str, command))}: exit code {run.returncode}\n{run.stdout}{run.stderr}")
+    return run.stdout
+
+
+def figures(*command):
+    return json.loads(ended(*command, "--json").splitlines()[-1])["figures"]
+
+
+def metadata(file):
+    bytes_of = file.read_bytes()
+    return json.loads(bytes_of[8:8 + struct.unpack("<Q", bytes_of[:8])[0]])["__metadata__"]
+
+
+def array(file):
+    """The shape and the values, f4, of a .npy file."""
+    bytes_of = file.read_bytes()
+    begin = 10 + struct.unpack("<H", bytes_of[8:10])[0]
+    shape = ast.literal_eval(bytes_of[10:begin].decode())["shape"]
+    return shape, struct.unpack(f"<{shape[0] * shape[1]}f", bytes_of[begin:])
+
+
+def check_evaluations(options, folder, data, ways):
+    small = ["--data", data, "--steps", 6, "--batch", 32, "--width", 2]
+    embeddings = []
+    for network in "conv", "mlp":
+        for number, (launcher, threads) in enumerate(ways if network == "conv" else ways[1:2]):
+            out, export = folder / f"{network} {number}", folder / f"{network} {number}.safetensors"
+            trained = figures(*launcher, options.contrastive, *threads, *small, "--encoder", network, "--out", out, "--export", export)
+            checkpoint = out / "checkpoints/step-000006.safetensors"
+            words = metadata(export)
+            same = {key: value for key, value in metadata(checkpoint).items() if key in words and key != "weft.xxh64"}
+            check("a checkpoint describes its model as the export does", words.keys() - same.keys() == {"weft.xxh64"} and
+                  all(words[key] == value for key, value in same.items()), words)
+            for model in (export, checkpoint, out) if number == 0 else (out,):
+                file = folder / f"{network} {number} {model.suffix}.npy"
+                again = folder / "again.safetensors"
+                found = figures(*launcher, options.evaluate, *threads, "--data", data, "--model", model, "--embeddings", file,
+                                "--labels-per-class", 2, "--export", again)
+                for name in "linear probe", "20 nearest neighbours", "linear probe on raw pixels":
+                    check(f"{network}, {launcher} {threads}: {name} from {model.name}", found[name] == trained["test accuracy: " + name], found, trained)
+                check("an export of a checkpoint is that of its training", again.read_bytes() == export.read_bytes())
+                embeddings.append(file)
+            if number > 0 or network != "conv":
+                continue
+            # On other numbers of ranks the sums of the linear probe are rounded differently.
+            everywhere = [figures(*other, options.evaluate, *of_other, "--data", data, "--model", export, "--labels-per-class", 0)
+                          for other, of_other in ways]
+            check("neighbours on any number of ranks", len({found["20 nearest neighbours"] for found in everywhere}) == 1, everywhere)
+            probes = [found["linear probe"] for found in everywhere]
+            check("probes on any number of ranks", max(probes) - min(probes) <= 1 / tests, everywhere)
+    for file in embeddings:
+        shape, values = array(file)
+        check("there are features of every picture", shape == (tests, features) and any(values), shape)
+
+
+def check_beginnings(options, folder, data, ways):
+    """--init, also with another batch, seed, type and program."""
+    small, export = ["--data", data, "--batch", 16, "--width", 2], folder / "conv 0.safetensors"
+    launcher, threads = ways[-1]
+    first = ended(*launcher, options.contrastive, *threads, *small, "--steps", 1, "--rate", 0, "--no-probes", "--seed", 5, "--dtype", "f64",
+                  "--init", export, "--out", folder / "from export", "--export", folder / "f64.safetensors")
+    check("what was taken is told", "12 of 18 tensors; the others are random: head.0.weight is not in the file" in first, first)
+    expected = figures(options.evaluate, "--ranks", 1, "--data", data, "--model", export, "--labels-per-class", 0)
+    f64 = figures(options.evaluate, "--ranks", 1, "--data", data, "--model", folder / "f64.safetensors", "--labels-per-class", 0)
+    check("a rate of zero leaves the weights, in f64", f64["20 nearest neighbours"] == expected["20 nearest neighbours"], f64, expected)
+    clip = ended(*launcher, options.clip, *threads, *small, "--steps", 1, "--init", folder / "conv 0", "--out", folder / "clip",
+                 "--export", folder / "clip.safetensors")
+    check("a checkpoint of another program is taken, with its head", "18 of 41 tensors; the others are random: sentences." in clip, clip)
+    figures(options.evaluate, "--data", data, "--model", folder / "clip", "--labels-per-class", 0)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for program in "contrastive", "clip", "evaluate":
+        parser.add_argument(program)
+    parser.add_argument("--mpiexec")
+    options = parser.parse_args()
+    ways = [([], ["--ranks", ranks]) for ranks in (1, 2, 3)]
+    if options.mpiexec:
+        ways.append(([options.mpiexec, "-n", 3], []))
+    with tempfile.TemporaryDirectory(prefix="weft_along_") as name:
+        folder = pathlib.Path(name)
+        make = pathlib.Path(__file__).resolve().with_name("small_data.py")
+        ended(sys.executable, make, folder / "data", "--train", 96, "--test", tests)
+        check_evaluations(options, folder, folder / "data", ways)
+        check_beginnings(options, folder, folder / "data", ways)
+    print("all as it should be" if failures == 0 else f"{failures} failures")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
