@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a file says of its encoder, a word in each line as key=value: accepted descriptions can be written and read again.
+// What a file says of its encoder, a word in each line as key=value: accepted descriptions can be written and read
+// again.
 #include <sstream>
 
 #include "apps/shared/encoder/description.h"

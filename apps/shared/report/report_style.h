@@ -64,7 +64,9 @@ footer { margin-top: 2.75rem; font-size: .82rem; }
 @media (min-width: 56rem) { figure { display: grid; grid-template-columns: 1fr 36rem; gap: 2rem; }
   figure img { margin: 0; } }
 @media (max-width: 40rem) { svg text { font-size: 14px; } table { font-size: .82rem; }
-  th, td { padding-left: .5rem; } }
+  tr { display: grid; grid-template-columns: repeat(4, 1fr); border-top: 1px solid var(--rule); padding: .3rem 0; }
+  tr:first-child { border: 0; } th, td { border: 0; padding: 0; white-space: normal; align-self: end; }
+  th:first-child, td:first-child { grid-column: 1 / -1; } }
 @media print { .card { break-inside: avoid; } }
 )";
 
