@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Encoders in files: exports, descriptions in checkpoints, and networks that begin with the weights of a file.
+#include <cmath>
 #include <fstream>
 
 #include "apps/shared/encoder/encoder_file.h"
@@ -129,8 +130,14 @@ TEST_CASE("a damaged export, and one without all of its tensors, are refused on 
   std::vector<NamedTensor> tensors;
   for (const auto& entry : wider.tensors()) tensors.push_back({entry.name, wider.read(entry.name)});
   write_safetensors(scratch / "other", tensors, in_words(about));
+  const SafetensorsFile sound(scratch / "sound");
+  std::vector<NamedTensor> diverged = {{"head.0.bias", Tensor::full({4}, std::nan(""))}};
+  for (const auto& entry : sound.tensors()) diverged.push_back({entry.name, sound.read(entry.name)});
+  write_safetensors(scratch / "diverged", diverged, in_words(about));
   for (const auto& [file, what] :
-       {std::pair("damaged", "does not have its checksum"), std::pair("empty", "encoder.0.weight: is missing"),
+       {std::pair("damaged", "does not have its checksum"),
+        std::pair("diverged", "tensor \"head.0.bias\", element 0, is not finite"),
+        std::pair("empty", "encoder.0.weight: is missing"),
         std::pair("other", "encoder.0.weight: is f32 (3, 3, 1, 3) in the file, not f32 (3, 3, 1, 2)"),
         std::pair("absent", "there is no such file")})
     for (const int ranks : {1, 3})
@@ -201,14 +208,13 @@ TEST_CASE("a probe that sees few labels has the same samples and accuracy on any
       rows.mutate<double>()[2 * i + j] = 0.8 * noise.data<double>()[2 * i + j] + static_cast<double>(i % classes == j);
   }
   std::vector<Draws> found;
-  for (const int ranks : {1, 2, 3, 8})
+  for (const int ranks : {1, 2, 3})
     run_ranks(ranks, [&](Communicator& comm) {
-      const auto end = [&](int r) {
-        return samples * r * r / (comm.size() * comm.size());
-      };  // uneven, and one is empty
+      const int64_t n = comm.size();  // uneven parts, of which the first is empty if there are several
+      const auto end = [&](int64_t r) { return n == 1 ? samples * r : samples * r * (r - 1) / (n * (n - 1)); };
       const int64_t first = end(comm.rank().value), last = end(comm.rank().value + 1);
       const LabelledFeatures mine{rows.slice(first, last), labels.slice(first, last)};
-      const Draws draws = few_label_probe(mine, labels, mine, classes, 4, 3, {9}, comm);
+      const Draws draws = few_label_probe(mine, labels, mine, classes, 4, 2, {9}, comm);
       if (comm.rank().value == 0) found.push_back(draws);
     });
   for (const Draws& each : found) {
