@@ -4,6 +4,8 @@
 #include <Eigen/Eigenvalues>
 #include <cmath>
 
+#include "weft/engine/maths/maths.h"
+
 namespace weft {
 namespace {
 
@@ -28,7 +30,7 @@ double rank_of(const Matrix& rows) {
   const Eigen::ArrayXd values =
       squares_of_singular_values(rows, Eigen::EigenvaluesOnly).eigenvalues().array().max(0).sqrt();
   const Eigen::ArrayXd shares = values / std::max(values.sum(), 1e-300) + 1e-12;  // no share is zero, for the logarithm
-  return std::exp(-(shares * shares.log()).sum());
+  return maths::exp(-(shares * shares.log()).sum());
 }
 
 }  // namespace

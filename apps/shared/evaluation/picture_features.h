@@ -3,6 +3,7 @@
 // What an encoder makes of a data set, and how well a linear classifier predicts classes from it.
 #include "apps/shared/evaluation/probe.h"
 #include "weft/data/pictures.h"
+#include "weft/engine/nn/init.h"
 #include "weft/engine/nn/module.h"
 
 namespace weft {
