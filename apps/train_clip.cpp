@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trains a picture encoder and a text encoder together on Fashion-MNIST: CLIP (Radford et al., arXiv 2103.00020).
+// Trains a picture encoder and a text encoder together: CLIP (Radford et al., arXiv 2103.00020).
 //
 // The loss asks each picture of a batch to find its sentence among the sentences of all ranks, and each sentence its
 // picture. No classifier is trained: a test picture gets the class whose sentence has the nearest features, and
-// training never contained that sentence. (A batch has several sentences about the same class, and each counts as wrong
-// for the pictures of the others. The same holds for CLIP, whose batches have few of them; here they keep the loss far
-// from zero.)
+// training never contained that sentence. With captions, a test picture looks for its own. (A batch has several
+// sentences about the same class, and each counts as wrong for the pictures of the others. The same holds for CLIP,
+// whose batches have few of them; here they keep the loss far from zero.)
+#include "apps/shared/captions/sentences.h"
 #include "apps/shared/choices/pair_loss.h"
 #include "apps/shared/encoder/encoder_file.h"
 #include "apps/shared/encoder/initial_weights.h"
@@ -13,7 +14,6 @@
 #include "apps/shared/report/picture.h"
 #include "apps/shared/run/data_set.h"
 #include "apps/shared/run/run.h"
-#include "weft/data/descriptions.h"
 #include "weft/engine/ops/index.h"
 #include "weft/engine/ops/matmul.h"
 #include "weft/engine/ops/normalize.h"
@@ -32,7 +32,7 @@ namespace {
 struct Settings : Options {
   EncoderChoice encoder;
   EncoderFiles files;
-  std::string loss = "clip";
+  std::string loss = "clip", captions;
 };
 
 struct Network : Module {
@@ -42,11 +42,11 @@ struct Network : Module {
   LogitScale scale;
   Parameter bias;
 
-  Network(const Settings& settings, const Init& init)
-      : encoder(settings.encoder.make("encoder", init)),
-        head(projection_head("head", settings.encoder.features(), 256, 64, init)),
-        sentences("sentences", {static_cast<int64_t>(vocabulary().size()), sentence_length()}, init),
-        loss(pair_loss_named(settings.loss)),
+  Network(const EncoderChoice& choice, const std::string& loss_name, const Sentences& about, const Init& init)
+      : encoder(choice.make("encoder", init)),
+        head(projection_head("head", choice.features(), 256, 64, init)),
+        sentences("sentences", {about.vocabulary, about.length}, init),
+        loss(pair_loss_named(loss_name)),
         scale("scale", init, {.initial = loss.first_scale}),
         bias("bias", init.full({}, -10)) {
     register_module(*encoder);
@@ -60,14 +60,19 @@ struct Network : Module {
 void train(const Launch& rank, const Settings& settings) {
   expect_room_for_export(settings.files.exported, rank.comm);
   const Init init = settings.init(rank.device);
-  const Pictures data = load_data(settings.data, rank.comm);
+  Pictures data = load_data(settings, rank.comm);
+  const Sentences about = sentences_about(data, settings.captions);
+  must_fill_a_batch(data, settings);  // some may have no caption
   Batches batches(data.train.count(), settings.batch, init.key.seed);
-  Network network(settings, init);
-  const EncoderDescription about{settings.encoder, init.dtype, data.name, settings.loss, data.classes};
+  const EncoderChoice choice = fitted(settings.encoder, data);
+  Network network(choice, settings.loss, about, init);
+  const EncoderDescription described{choice, init.dtype, data.name, settings.loss, data.classes};
   Run run(rank, batches,
-          {.title = "Pictures and sentences of Fashion-MNIST",
+          {.title = "Pictures and sentences of " + data.name,
            .charts = {{"Loss", {"loss"}}, {"Scale of the scores", {"scale"}}, {"Learning rate", {"rate"}}},
-           .model = in_words(about)});
+           .model = in_words(described),
+           .notes = data.notes,
+           .warnings = data.warnings});
   start_from(settings.files.init, network.parameters(), run, rank.comm);
 
   Training training({{network.parameters(), AdamW{.weight_decay = 1e-4}}}, rank.comm, settings.training);
@@ -83,12 +88,13 @@ void train(const Launch& rank, const Settings& settings) {
   };
 
   const Batch test = take(data.test, samples_between(0, data.test.count()), init.dtype);
-  // The score of each test picture with each class's sentence.
+  // The score of each test picture with each sentence.
   const auto scores_of_test = [&] {
     const Tensor pictures = encoded(test.images, of_pictures, rank.comm);
-    return matmul(pictures, encoded(prompts(), of_sentences, rank.comm), Transpose::no, Transpose::yes).value();
+    return matmul(pictures, encoded(about.candidates, of_sentences, rank.comm), Transpose::no, Transpose::yes).value();
   };
-  const double untrained = accuracy(scores_of_test(), test.labels);
+  const bool tests = data.test.count() > 0;
+  const double untrained = tests ? accuracy(scores_of_test(), about.answers) : 0;
 
   TrainingState state(rank.comm);
   state.add(training.optimizer());
@@ -99,7 +105,7 @@ void train(const Launch& rank, const Settings& settings) {
     const LocalBatch batch = training.local_batch(batches.next());
     const auto encode = [&](Tape& tape, std::span<const int64_t> samples) -> Features {
       const Batch pairs = run.data([&] { return take(data.train, samples, init.dtype); });
-      return {of_pictures(tape, pairs.images), of_sentences(tape, describe(pairs.labels, samples, step))};
+      return {of_pictures(tape, pairs.images), of_sentences(tape, about.draw(pairs.labels, samples, step))};
     };
     // This rank's share of the loss, which spans the pairs of all ranks.
     double scale_now = 0;
@@ -117,16 +123,16 @@ void train(const Launch& rank, const Settings& settings) {
     run.step(batch.total, {{"loss", share.item()}}, {{"scale", scale_now}, {"rate", now}});
   }
   if (run.stopped()) return;
-  export_encoder(settings.files.exported, state, about);
+  export_encoder(settings.files.exported, state, described);
+  if (!tests) return run.finish({});
 
   const Tensor scores = scores_of_test();
-  const Tensor nearest = top_k(transpose(scores), 10).indices.value().to(Device::cpu);
-  run.picture(
-      "nearest",
-      "One row per class: the ten test pictures nearest to its sentence, first \"" + in_words(prompts()).front() + "\"",
-      grid(as_pixels(gather_rows(test.images, flatten(nearest, 0)).value()), 10));
-  run.finish({in_percent("zero-shot test accuracy", accuracy(scores, test.labels)),
-              in_percent("zero-shot test accuracy before training", untrained)});
+  const int64_t rows = std::min<int64_t>(10, scores.shape()[1]), columns = std::min<int64_t>(10, scores.shape()[0]);
+  const Tensor nearest = top_k(transpose(scores).value().slice(0, rows), columns).indices.value().to(Device::cpu);
+  run.picture("nearest", "One row per sentence: the test pictures nearest to it, first \"" + about.texts.front() + "\"",
+              grid(as_pixels(gather_rows(test.images, flatten(nearest, 0)).value()), columns));
+  run.finish({in_percent(about.measured, accuracy(scores, about.answers)),
+              in_percent(about.measured + " before training", untrained)});
 }
 
 }  // namespace
@@ -137,9 +143,11 @@ int main(int argc, char** argv) {
   Settings settings;
   settings.epochs = 2;
   CommandLine line("train_clip",
-                   "Trains a picture and a text encoder on Fashion-MNIST and sentences about it, as CLIP does.",
-                   settings);
+                   "Trains a picture and a text encoder on pictures and sentences about them, as CLIP does.", settings);
   line.add("--loss", settings.loss, "loss of matching pictures and sentences", {"clip", "siglip"});
+  line.add(
+      "--captions", settings.captions,
+      "CSV or JSONL file of pictures' file names and captions; without it sentences have the names of the classes");
   line.add("--cached", settings.training.recompute,
            "keep only the features after forward, and recompute the rest in backward");
   line.add("--width", settings.encoder.width, "channels of the first convolution", {1, 1024});

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trains an image encoder on Fashion-MNIST without labels: SimCLR (Chen et al., arXiv 2002.05709).
+// Trains an image encoder without labels, on Fashion-MNIST or your pictures: SimCLR (Chen et al., arXiv 2002.05709).
 //
 // Each picture gives two random views. A network turns views into features, and the loss asks it to find each view's
-// counterpart among all views of the batch, on all ranks. Afterwards a linear classifier predicts the ten classes of
-// clothes from the features; its accuracy measures what the encoder has learnt. docs/tour.md explains this file.
+// counterpart among all views of the batch, on all ranks. Afterwards a linear classifier predicts the classes of the
+// pictures from the features; its accuracy measures what the encoder has learnt. docs/tour.md explains this file.
 #include "apps/shared/choices/named_loss.h"
 #include "apps/shared/encoder/encoder_file.h"
 #include "apps/shared/encoder/initial_weights.h"
@@ -31,9 +31,9 @@ struct Settings : Options {
 struct Network : Module {
   std::unique_ptr<Sequential> encoder, head;
 
-  Network(const Settings& settings, const Init& init) {
-    encoder = settings.encoder.make("encoder", init);
-    head = projection_head("head", settings.encoder.features(), 256, 64, init);
+  Network(const EncoderChoice& choice, const Init& init) {
+    encoder = choice.make("encoder", init);
+    head = projection_head("head", choice.features(), 256, 64, init);
     register_module(*encoder);
     register_module(*head);
   }
@@ -42,16 +42,21 @@ struct Network : Module {
 void train(const Launch& rank, const Settings& settings) {
   expect_room_for_export(settings.files.exported, rank.comm);
   const Init init = settings.init(rank.device);
-  const Pictures data = load_data(settings.data, rank.comm);
+  const Pictures data = load_data(settings, rank.comm);
   Batches batches(data.train.count(), settings.batch, init.key.seed);
-  Network network(settings, init);
-  const EncoderDescription about{settings.encoder, init.dtype, data.name, settings.loss, data.classes};
+  const EncoderChoice choice = fitted(settings.encoder, data);
+  Network network(choice, init);
+  const bool probes = !settings.no_probes && can_be_classified(data);
+  const EncoderDescription about{choice, init.dtype, data.name, settings.loss, data.classes};
   Run run(rank, batches,
-          watched({.title = "Contrastive learning on Fashion-MNIST",
+          watched({.title = "Contrastive learning on " + data.name,
                    .charts = {{"Loss", {"loss"}}, {"Learning rate", {"rate"}}},
-                   .flops_per_image = 2 * training_flops(network.parameters(), 28),  // two views
-                   .model = in_words(about)},
+                   .flops_per_image = 2 * training_flops(network.parameters(), data.side()),  // two views
+                   .model = in_words(about),
+                   .notes = data.notes,
+                   .warnings = data.warnings},
                   data));
+  if (!data.labelled()) run.note("the pictures have no classes, so probes and nearest neighbours are left out");
   start_from(settings.files.init, network.parameters(), run, rank.comm);
 
   Training training({{network.parameters(), AdamW{.weight_decay = 1e-4}}}, rank.comm, settings.training);
@@ -59,7 +64,7 @@ void train(const Launch& rank, const Settings& settings) {
   Layer& head = training.layer("head", *network.head);
   const Schedule rate = one_cycle(settings.rate, 50, run.steps());
   const NamedLoss& loss_of_views = loss_named(settings.loss);
-  const double untrained = settings.no_probes ? 0 : probe(data, &encoder, init, rank.comm);
+  const double untrained = !probes ? 0 : probe(data, &encoder, init, rank.comm);
 
   FeatureWatch watch(data, settings.watch, init, rank.comm);
   TrainingState state(rank.comm);
@@ -93,14 +98,16 @@ void train(const Launch& rank, const Settings& settings) {
   if (run.stopped()) return;
   watch.show(run, encoder);
   export_encoder(settings.files.exported, state, about);
-  if (settings.no_probes) return run.finish({});
+  if (!probes) return run.finish({});
 
   const auto train_features = features_of(data.train, &encoder, init, rank.comm),
              test_features = features_of(data.test, &encoder, init, rank.comm);
   const double trained = linear_probe(train_features, test_features, data.count_of_classes(), rank.comm);
-  const double neighbours = nearest_neighbours(train_features, test_features, data.count_of_classes(), 20, rank.comm);
+  const int64_t voters = std::min<int64_t>(20, data.train.count());
+  const double neighbours =
+      nearest_neighbours(train_features, test_features, data.count_of_classes(), voters, rank.comm);
   run.finish({in_percent("test accuracy: linear probe", trained),
-              in_percent("test accuracy: 20 nearest neighbours", neighbours),
+              in_percent("test accuracy: " + text(voters) + " nearest neighbours", neighbours),
               in_percent("test accuracy: linear probe before training", untrained),
               in_percent("test accuracy: linear probe on raw pixels", probe(data, nullptr, init, rank.comm))});
 }
@@ -114,8 +121,9 @@ int main(int argc, char** argv) {
   settings.epochs = 3;
   settings.batch = 250;
   settings.rate = 1e-2;
-  CommandLine line("train_contrastive",
-                   "Trains an image encoder on Fashion-MNIST without labels, by contrastive learning.", settings);
+  CommandLine line(
+      "train_contrastive",
+      "Trains an image encoder without labels, by contrastive learning, on Fashion-MNIST or your pictures.", settings);
   line.add("--loss", settings.loss, "loss of two random views of each picture", names_of_losses());
   line.add("--encoder", settings.encoder.network, "network that turns a picture into features", names_of_encoders());
   line.add("--temperature", settings.temperature, "temperature, for the losses that have one", {0.001, 100});

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trains a VQ-VAE, an autoencoder with discrete codes (van den Oord et al., arXiv 1711.00937), on Fashion-MNIST.
+// Trains a VQ-VAE, an autoencoder with discrete codes (van den Oord et al., arXiv 1711.00937).
 //
-// An encoder turns each picture into 7 x 7 tokens, a quantizer replaces each token by the nearest of a few hundred
-// codes, and a decoder reconstructs the picture from the codes alone. The program reports the squared error on test
-// pictures and how many of the codes are in use.
+// An encoder turns each picture into a grid of tokens, 7 x 7 for one of 28 x 28 pixels, a quantizer replaces each token
+// by the nearest of a few hundred codes, and a decoder reconstructs the picture from the codes alone. The program
+// reports the squared error on test pictures and how many of the codes are in use.
 #include <cmath>
 
 #include "apps/shared/choices/named_quantizer.h"
@@ -33,23 +33,25 @@ struct Settings : Options {
   QuantizerSettings of_quantizer;
 };
 
-constexpr int64_t pixels = 28 * 28;
-
 void train(const Launch& rank, const Settings& settings) {
   const Init init = settings.init(rank.device);
-  const Pictures data = load_data(settings.data, rank.comm);
+  const Pictures data = load_data(settings, rank.comm);
+  must_be_multiples(data, VqVae::token_side);
+  const int64_t values = data.height() * data.across() * data.channels();  // of a picture
   Batches batches(data.train.count(), settings.batch, init.key.seed);
   NamedQuantizer named = quantizer_named(settings.quantizer, settings.of_quantizer, init);
   const CodeUsage unused(named.parts, named.codes);
-  VqVae network("vq-vae", {.width = settings.width, .dim = named.dim}, init, std::move(named.quantizer));
+  const VqVae::Sizes sizes{.channels = data.channels(), .width = settings.width, .dim = named.dim};
+  VqVae network("vq-vae", sizes, init, std::move(named.quantizer));
   Quantizer& quantizer = network.quantizer();
   check_parameters(settings.quantizer, quantizer, settings);
 
   Run run(
       rank, batches,
-      {.title = "A VQ-VAE on Fashion-MNIST",
+      {.title = "A VQ-VAE on " + data.name,
        .charts = {{"Loss", {"loss", "squared error"}}, {"Codes in use", {"perplexity"}}, {"Learning rate", {"rate"}}},
-       .model = {{"model", "vq-vae"}, {"model.width", text(settings.width)}, {"model.quantizer", settings.quantizer}}});
+       .notes = data.notes,
+       .warnings = data.warnings});
 
   Training training({{network.parameters(), Adam{}}}, rank.comm, settings.training);
   network.encoder = &training.layer("encoder", *network.encoder);
@@ -74,7 +76,7 @@ void train(const Launch& rank, const Settings& settings) {
       debug_if_asked(tape, rank.comm);
       const Pass pass = {.training = true, .key = step, .first_sample = micro.first};
       const auto [made, tokens] = network(tape.constant(images), pass, group);
-      const Var error = share(sum(square(precise(made - images))), batch.total * pixels, group);
+      const Var error = share(sum(square(precise(made - images))), batch.total * values, group);
       const Var loss = error + tokens.loss * micro.weight;
       tape.backward(loss, training.gradients());
       sums.add(stack({loss.value(), error.value()}, 0).value());
@@ -90,10 +92,12 @@ void train(const Launch& rank, const Settings& settings) {
              {{"squared error", sum[1]}, {"perplexity", usage.perplexity()}, {"rate", now}});
   }
   if (run.stopped()) return;
+  if (data.test.count() == 0) return run.finish({});
 
   CodeUsage usage = unused;
   const double error = reconstruction_error(network, data.test, init, rank.comm, usage);
-  run.picture("reconstructions", "Test pictures, each above its reconstruction from 49 tokens",
+  const int64_t tokens = data.height() * data.across() / (VqVae::token_side * VqVae::token_side);
+  run.picture("reconstructions", "Test pictures, each above its reconstruction from " + text(tokens) + " tokens",
               beside_originals(network, data.test, init, rank.comm));
   run.chart("Tokens of the test set per code, most used code first", bar_chart(usage.most_used_first(), "code"));
   run.finish({in_digits("squared error on the test set", error),
@@ -109,7 +113,8 @@ int main(int argc, char** argv) {
   Settings settings;
   settings.epochs = 4;
   QuantizerSettings& quantizer = settings.of_quantizer;
-  CommandLine line("train_vq", "Trains a VQ-VAE, an autoencoder with discrete codes, on Fashion-MNIST.", settings);
+  CommandLine line("train_vq",
+                   "Trains a VQ-VAE, an autoencoder with discrete codes, on Fashion-MNIST or your pictures.", settings);
   line.add("--quantizer", settings.quantizer, "quantizer that replaces tokens by codes", names_of_quantizers());
   line.add("--codes", quantizer.codes, "size of the codebook", {2, 65536});
   line.add("--dim", quantizer.dim, "features of a token, for the quantizers that do not fix it", {1, 4096});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trains a VQ autoencoder on Fashion-MNIST against a discriminator, as in VQGAN (Esser et al., arXiv 2012.09841).
+// Trains a VQ autoencoder against a discriminator, as in VQGAN (Esser et al., arXiv 2012.09841).
 //
 // In each step the adversarial loss gets the weight
 //
@@ -50,21 +50,27 @@ struct FirstPass {
 
 void train(const Launch& rank, const Settings& settings) {
   const Init init = settings.init(rank.device);
-  const Pictures data = load_data(settings.data, rank.comm);
+  const Pictures data = load_data(settings, rank.comm);
+  must_be_multiples(data, VqVae::token_side);
+  const int64_t values = data.height() * data.across() * data.channels();  // of a picture
+  const int64_t tokens = data.height() * data.across() / (VqVae::token_side * VqVae::token_side);
   Batches batches(data.train.count(), settings.batch, init.key.seed);
   NamedQuantizer named = quantizer_named(settings.quantizer, {}, init);
   CodeUsage usage(named.parts, named.codes);
-  VqVae network("vq-vae", {.width = settings.width, .dim = named.dim}, init, std::move(named.quantizer));
+  const VqVae::Sizes sizes{.channels = data.channels(), .width = settings.width, .dim = named.dim};
+  VqVae network("vq-vae", sizes, init, std::move(named.quantizer));
   check_parameters(settings.quantizer, network.quantizer(), settings);
-  const auto judge = patch_discriminator("discriminator", 1, settings.width, init);
+  const auto judge = patch_discriminator("discriminator", data.channels(), settings.width, init);
 
   Run run(
       rank, batches,
-      {.title = "A VQ autoencoder and its discriminator on Fashion-MNIST",
+      {.title = "A VQ autoencoder and its discriminator on " + data.name,
        .charts = {{"Reconstruction", {"loss", "squared error"}},
                   {"Weight of the adversarial loss", {"weight"}},
                   {"Accuracy of the discriminator on patches", {"accuracy"}}},
-       .model = {{"model", "vqgan"}, {"model.width", text(settings.width)}, {"model.quantizer", settings.quantizer}}});
+       .model = {{"model", "vqgan"}, {"model.width", text(settings.width)}, {"model.quantizer", settings.quantizer}},
+       .notes = data.notes,
+       .warnings = data.warnings});
 
   const Adam adam{.beta1 = 0.5, .beta2 = 0.9};
   Training making({{network.parameters(), adam}}, rank.comm, settings.training),
@@ -84,7 +90,7 @@ void train(const Launch& rank, const Settings& settings) {
     const Random step = init.key.fork(static_cast<uint64_t>(run.steps_done()));
     const LocalBatch batch = making.local_batch(batches.next());
     Communicator& group = making.micro_batch_group();
-    const int64_t pixels = batch.total * 28 * 28, patches = batch.total * 7 * 7;
+    const int64_t patches = batch.total * tokens;  // the discriminator judges as many
     ExactSum sums({3}), gradients(network.last_weight().value.shape().with_inserted(0, 2), rank.device);
     std::deque<FirstPass> passes;
     for (const MicroBatch& micro : batch.micro_batches) {
@@ -94,7 +100,7 @@ void train(const Launch& rank, const Settings& settings) {
       debug_if_asked(tape, rank.comm);
       const Pass pass = {.training = true, .key = step, .first_sample = micro.first};
       const auto [made, tokens] = network(tape.constant(images), pass, group);
-      of_pixels = share(sum(precise(square(made - images))), pixels, group);
+      of_pixels = share(sum(precise(square(made - images))), batch.total * values, group);
       of_codes = tokens.loss * micro.weight;
       trial.emplace(verdict, images, made.value(), patches, group);
       deceit = as_partial(sum(precise(made * tape.constant(trial->pull))), group);
@@ -120,9 +126,10 @@ void train(const Launch& rank, const Settings& settings) {
              {{"squared error", sum[1]}, {"weight", weight}, {"accuracy", sum[2] / static_cast<double>(2 * patches)}});
   }
   if (run.stopped()) return;
+  if (data.test.count() == 0) return run.finish({});
 
   const double error = reconstruction_error(network, data.test, init, rank.comm, usage);
-  run.picture("reconstructions", "Test pictures, each above its reconstruction from 49 tokens",
+  run.picture("reconstructions", "Test pictures, each above its reconstruction from " + text(tokens) + " tokens",
               beside_originals(network, data.test, init, rank.comm));
   run.finish(
       {in_digits("squared error on the test set", error), in_digits("perplexity of the codes", usage.perplexity())});
@@ -136,7 +143,8 @@ int main(int argc, char** argv) {
   Settings settings;
   settings.epochs = 2;
   CommandLine line("train_vqgan_weight",
-                   "Trains a VQ autoencoder on Fashion-MNIST against a discriminator, as VQGAN does.", settings);
+                   "Trains a VQ autoencoder on Fashion-MNIST or your pictures against a discriminator, as VQGAN does.",
+                   settings);
   line.add("--quantizer", settings.quantizer, "quantizer that replaces tokens by codes", names_of_quantizers());
   line.add("--weight", settings.weight, "factor of the adversarial loss, times its adaptive weight", {0, 100});
   line.add("--alone", settings.alone, "steps before the adversarial loss counts", {0, 1 << 30});

@@ -91,6 +91,20 @@ std::vector<int64_t> samples_between(int64_t first, int64_t last) {
   return all;
 }
 
+LabelledImages subset(const LabelledImages& data, std::span<const int64_t> samples) {
+  const auto count = static_cast<int64_t>(samples.size());
+  const int64_t pixels = data.images.shape().product(1, data.images.shape().rank());
+  LabelledImages some{Tensor(data.images.shape().with(0, count), DType::u8), Tensor({count}, DType::i64)};
+  auto* image = some.images.mutate<uint8_t>();
+  auto* label = some.labels.mutate<int64_t>();
+  for (const int64_t sample : samples) {
+    require(sample >= 0 && sample < data.count(), "subset: sample ", sample, " of ", data.count());
+    image = std::copy_n(data.images.data<uint8_t>() + sample * pixels, pixels, image);
+    *label++ = data.labels.data<int64_t>()[sample];
+  }
+  return some;
+}
+
 Batch take(const LabelledImages& data, std::span<const int64_t> samples, DType dtype) {
   const auto count = static_cast<int64_t>(samples.size());
   const int64_t pixels = data.images.shape().product(1, data.images.shape().rank());

@@ -50,6 +50,8 @@ struct LabelledImages {
   int64_t count() const { return labels.size(); }
 };
 
+LabelledImages subset(const LabelledImages& data, std::span<const int64_t> samples);  // a copy
+
 struct Batch {
   Tensor images;  // floating, pixels scaled to [0, 1]
   Tensor labels;  // i64

@@ -101,4 +101,15 @@ Tensor read_idx(const std::filesystem::path& path, const std::string& hint, int6
   return values;
 }
 
+int idx_rank(const std::filesystem::path& path) {
+  try {
+    Unpacker file(path, "");
+    std::array<uint8_t, 4> magic;
+    const bool is_idx = file.read(magic.data(), 4) == 4 && magic[0] == 0 && magic[1] == 0 && magic[2] == byte_type;
+    return is_idx && magic[3] <= max_rank ? magic[3] : 0;
+  } catch (const Error&) {  // not gzip either
+    return 0;
+  }
+}
+
 }  // namespace weft

@@ -13,4 +13,7 @@ namespace weft {
 // is allocated, and never more is unpacked than the header promises.
 Tensor read_idx(const std::filesystem::path& file, const std::string& hint = "", int64_t max_bytes = int64_t{1} << 28);
 
+// The number of axes of an IDX file of bytes, gzipped or not; 0 if the file is something else.
+int idx_rank(const std::filesystem::path& file);
+
 }  // namespace weft

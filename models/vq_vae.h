@@ -11,6 +11,8 @@ namespace weft {
 
 class VqVae final : public Module {
  public:
+  static constexpr int64_t token_side = 4;  // pixels; height and width of images are multiples of it
+
   struct Sizes {
     int64_t channels = 1;  // of images
     int64_t width = 32;    // channels of the first convolution

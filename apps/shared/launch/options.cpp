@@ -164,7 +164,15 @@ void CommandLine::add_common() {
   add("--accumulate", options_.training.accumulate,
       "micro-batches per step on each rank; if there are several, each has a tape, and a contrastive loss another",
       {1, 1 << 20});
-  add("--data", options_.data, "folder of the four IDX files (default: $WEFT_DATA, then Debian's)");
+  add("--data", options_.data,
+      "pictures: a folder of PNG and JPEG files, with a folder for each class if they have any; a folder or a file of "
+      "IDX, .npy, .npz, .safetensors or CIFAR's .bin (default: $WEFT_DATA, then Debian's Fashion-MNIST)");
+  add("--size", options_.size,
+      "height and width of pictures, in pixels, to which all are resized; 0: their own if all have the same and at "
+      "most "
+      "64, else 64",
+      {0, 4096});
+  add("--cache", options_.cache, "GiB of memory that the pictures may take", {1e-6, 1e6});
   add("--batch", options_.batch, "pictures per step, on all ranks together", {2, 60000});
   add("--rate", options_.rate, "highest learning rate of the schedule", {0, 10});
   add("--epochs", options_.epochs, "passes over the training data", {1, most});

@@ -32,7 +32,9 @@ struct Options {
   std::string device = "auto";
   std::string dtype = "f32";
   Training::Options training;
-  std::string data;  // folder
+  std::string data;  // a folder or file
+  int64_t size = 0;  // of a picture, in pixels; 0: chosen by the data
+  double cache = 4;  // GiB of pictures at most
   int64_t batch = 256;
   double rate = 2e-3;
   int64_t steps = 0, epochs = 1;  // 0 steps: those of the epochs

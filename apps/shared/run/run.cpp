@@ -102,6 +102,9 @@ Run::Run(const Launch& rank, Batches& batches, Plan plan)
   report_.title = plan_.title;
   report_.subtitle = rank.description + ", " + options_.dtype;
   note(report_.title + ": " + report_.subtitle);
+  for (const std::string& each : plan_.notes) note(each);
+  for (const std::string& each : plan_.warnings)
+    if (leads()) warn(each);
   report_.subtitle += ", " + today();
   report_.config = config_;
 }
