@@ -4,10 +4,14 @@
 // Each picture gives two random views. A network turns views into features, and the loss asks it to find each view's
 // counterpart among all views of the batch, on all ranks. Afterwards a linear classifier predicts the classes of the
 // pictures from the features; its accuracy measures what the encoder has learnt. docs/tour.md explains this file.
+#include <array>
+#include <map>
+
 #include "apps/shared/choices/named_loss.h"
 #include "apps/shared/encoder/encoder_file.h"
 #include "apps/shared/encoder/initial_weights.h"
 #include "apps/shared/evaluation/picture_features.h"
+#include "apps/shared/run/ahead.h"
 #include "apps/shared/run/data_set.h"
 #include "apps/shared/run/feature_watch.h"
 #include "apps/shared/run/run.h"
@@ -38,6 +42,21 @@ struct Network : Module {
     register_module(*head);
   }
 };
+
+int64_t first_of(std::span<const int64_t> samples) { return samples.empty() ? -1 : samples[0]; }
+
+// Two random views of each sample of a micro-batch, by the first of these samples.
+using Views = std::map<int64_t, std::array<Tensor, 2>>;
+
+Views views_of(const LabelledImages& data, const LocalBatch& batch, const Random& key, DType dtype) {
+  Views views;
+  for (const MicroBatch& micro : batch.micro_batches) {
+    const Tensor images = take(data, micro.samples, dtype).images;
+    for (const uint64_t view : {0, 1})
+      views[first_of(micro.samples)][view] = augment(images, micro.samples, key.fork(view));
+  }
+  return views;
+}
 
 void train(const Launch& rank, const Settings& settings) {
   expect_room_for_export(settings.files.exported, rank.comm);
@@ -71,18 +90,22 @@ void train(const Launch& rank, const Settings& settings) {
   state.add(training.optimizer());
   run.begin(state);
 
+  const auto key_of = [&](int64_t step) { return init.key.fork(static_cast<uint64_t>(step)); };
+  const auto next_views = [&, upcoming = batches, made = run.steps_done()]() mutable -> Views {
+    if (made == run.steps()) return {};
+    return views_of(data.train, training.local_batch(upcoming.next()), key_of(made++), init.dtype);
+  };
+  Ahead<Views> ahead(next_views, has_spare_core(rank.comm));
   while (run.running()) {
-    const Random step = init.key.fork(static_cast<uint64_t>(run.steps_done()));
+    const Random step = key_of(run.steps_done());
     const LocalBatch batch = training.local_batch(batches.next());
+    const Views views = run.data([&] { return ahead.next(); });
     // The features of two random views of each sample.
     const auto encode = [&](Tape& tape, std::span<const int64_t> samples) -> Features {
-      const Tensor images = take(data.train, samples, init.dtype).images;
-      Features views;
-      for (const uint64_t view : {0, 1}) {
-        const Tensor augmented = run.data([&] { return augment(images, samples, step.fork(view)).to(rank.device); });
-        views.push_back(head(encoder(tape.constant(augmented))));
-      }
-      return views;
+      Features features;
+      for (const Tensor& images : views.at(first_of(samples)))
+        features.push_back(head(encoder(tape.constant(images.to(rank.device)))));
+      return features;
     };
     // This rank's share of the loss, which spans the views of all ranks.
     const auto loss = [&](const Features& views, Communicator& group) {

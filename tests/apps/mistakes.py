@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 
+import data_mistakes
 from launchers import code_after_signal
 from processes import kill_all, processes_of
 
@@ -147,8 +148,7 @@ def check_command_lines(way, program):
                                                  "them; take --zero 0, 1 or 2"),
         ({"--same-bits": None, "--fast-reductions": None}, 64, "--same-bits and --fast-reductions exclude each other"),
         ({"--config": "nowhere.toml"}, 66, "nowhere.toml"),
-        ({"--data": "nowhere"}, 66, "nowhere/train-images-idx3-ubyte.gz: no such file; install Debian's package "
-                                    "dataset-fashion-mnist, or name the folder of the four IDX files by --data"),
+        ({"--data": "nowhere"}, 66, "nowhere: no such file or folder; docs/data.md says what --data may name"),
         ({"--resume": "nowhere"}, 66, "nowhere: there is no such checkpoint"),
         ({"--resume": letter / "text"}, 65, "letter/text: "),
         ({"--out": letter / "text"}, 64, "letter/text: not a folder"),
@@ -196,7 +196,7 @@ def check_evaluate(way, evaluate):
         ({"--model": letter / "text"}, 65, "letter/text: a header of"),
         ({"--model": letter}, 66, "letter: no sound checkpoint is in it"),
         ({"--model": way.folder / "damaged"}, 65, "damaged: tensor \""),
-        ({"--model": model, "--data": "nowhere"}, 66, "nowhere/train-images-idx3-ubyte.gz: no such file"),
+        ({"--model": model, "--data": "nowhere"}, 66, "nowhere: no such file or folder; docs/data.md says what --data may name"),
         ({"--model": model, "--embeddings": letter}, 74, "letter: cannot be written: it is a folder"),
         ({"--model": model, "--export": letter / "text" / "file"}, 74, "letter/text/file: cannot be created: Not a directory"),
         ({"--model": model, "--draws": 0}, 64, "--draws: 0 is too small, 1 is the least"),
@@ -207,6 +207,19 @@ def check_evaluate(way, evaluate):
     ):
         words = [str(word) for pair in {"--data": way.data, **given}.items() for word in pair]
         way.expect_of([*way.launcher, evaluate, *way.threads, *words], code, text)
+
+
+def check_data(way, program, clip):
+    """Data sets that are wrong, and one that is odd but can be trained."""
+    sets = data_mistakes.BadSets(way.folder / "sets")
+    for given, code, text in data_mistakes.rows(sets):
+        way.expect(code, text, program, "none", given)
+    for given, code, text in data_mistakes.clip_rows(sets):
+        way.expect(code, text, clip, "none", given)
+    way.check("no run is left", not (way.folder / "none").exists())
+    odd, said = data_mistakes.sound(sets)
+    run = way.run(program, "odd", {"--data": odd, "--batch": 16, "--quiet=false": None})
+    way.check("an odd set is trained", run.returncode == 0 and all(run.stdout.count(text) == 1 for text in said), run)
 
 
 def check_damages(way, program):
@@ -375,6 +388,7 @@ def main():
     options = parser.parse_args()
     begun = time.monotonic()
     programs = options.programs
+    clip = [program.name for program in programs].index("train_clip")
     with tempfile.TemporaryDirectory(prefix="weft_mistakes_") as name:
         folder = pathlib.Path(name)
         (folder / "letter").mkdir()
@@ -386,6 +400,7 @@ def main():
             way = Programs(options, ranks, processes, folder / f"way {i}")
             first = programs[i % len(programs)]
             check_collapse(way, next(each for each in programs if each.name == "train_contrastive"))
+            check_data(way, first, programs[clip])
             for check in (check_damages, check_command_lines, check_signals, check_beginnings, check_full_disk, check_one_folder,
                           check_lost_folder):
                 check(way, first)

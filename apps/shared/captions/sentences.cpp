@@ -147,7 +147,7 @@ Sentences of_captions(Pictures& pictures, const std::string& caption_file) {
   for (const Texts& texts : of_train) to_learn.insert(to_learn.end(), texts.begin(), texts.end());
   for (const Texts& texts : of_test) to_find.push_back(texts.front());
   const Vocabulary words(to_learn);
-  pictures.notes.push_back(grouped(words.size()) + " words in the training captions, " + text(words.length()) +
+  pictures.notes.push_back(grouped(words.size() - 2) + " words in the training captions, " + text(words.length()) +
                            " in the longest that is read");
   Sentences sentences = drawn_from(of_train, words, [](int64_t, int64_t sample) { return sample; });
   sentences.candidates = words.tokens(to_find);

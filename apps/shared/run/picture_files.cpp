@@ -35,7 +35,11 @@ class Files {
 // Files that could not be decoded.
 class Broken {
  public:
-  void add(int64_t file, const Error& error) { reasons_.emplace(file, error.what()); }
+  // Of a file in `folder`, which its reason need not repeat.
+  void add(int64_t file, const std::filesystem::path& folder, const std::string& reason) {
+    const std::string prefix = (folder / "").string();
+    reasons_.emplace(file, reason.starts_with(prefix) ? reason.substr(prefix.size()) : reason);
+  }
 
   // The first of all ranks, one per line.
   std::vector<std::string> first(size_t most, Communicator& comm) const {
@@ -68,12 +72,14 @@ class Reader {
 
   Pictures read() {
     read_extents();
+    told(count_broken());  // before pictures are decoded
     choose_extent();
     check_bytes(std::ssize(extents_) - count_broken(), extent_, wanted_);
     Pictures pictures = empty();
     decode(pictures);
     pictures = here_.from_leader(pictures);
-    tell_broken(pictures);
+    const int64_t read = std::ssize(pictures.train_files) + std::ssize(pictures.test_files);
+    if (read < files_.count()) pictures.warnings.push_back(told(files_.count() - read));
     return pictures;
   }
 
@@ -88,9 +94,9 @@ class Reader {
     try {
       f();
     } catch (const MalformedInput& error) {
-      broken_.add(file, error);
+      broken_.add(file, list_.folder, error.what());
     } catch (const MissingInput& error) {
-      broken_.add(file, error);
+      broken_.add(file, list_.folder, error.what());
     }
   }
 
@@ -207,16 +213,15 @@ class Reader {
     std::vector<std::string>& files_;
   };
 
-  void tell_broken(Pictures& pictures) const {
-    const int64_t read = std::ssize(pictures.train_files) + std::ssize(pictures.test_files);
-    const int64_t count = files_.count() - read;
-    if (count == 0) return;
+  // What is said of so many broken files. If they are most, that is an error.
+  std::string told(int64_t count) const {
+    if (count == 0) return "";
     constexpr size_t named = 3;
     std::string said = grouped(count) + " of " + grouped(files_.count()) + " pictures cannot be read";
     for (const std::string& reason : broken_.first(named, comm_)) said += "; " + reason;
     if (count > static_cast<int64_t>(named)) said += "; and " + grouped(count - static_cast<int64_t>(named)) + " more";
     if (2 * count > files_.count()) throw MalformedInput(list_.folder.string() + ": " + said);
-    pictures.warnings.push_back(said + "; they are left out");
+    return said + "; they are left out";
   }
 
   const PictureList& list_;
