@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <png.h>
 
+#include "weft/data/files/deflate.h"  // max_deflate_ratio
 #include "weft/data/files/input_file.h"
 #include "weft/data/pictures/image_format.h"
 
@@ -14,6 +15,9 @@ class PngReader {
     image_.version = PNG_IMAGE_VERSION;
     check(png_image_begin_read_from_memory(&image_, file.data(), file.size()));
     check_pixels(image_.height, image_.width);
+    const int64_t pixels = int64_t{image_.height} * image_.width;
+    if (pixels / 8 > static_cast<int64_t>(file.size()) * max_deflate_ratio)  // even if each takes one bit
+      throw MalformedInput("the PNG is damaged: its header promises more pixels than it can hold");
     image_.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;  // deep files are read as shallow ones are
     image_.format = image_.format & PNG_FORMAT_FLAG_COLOR ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY;
   }

@@ -45,15 +45,15 @@ uint8_t rounded(int32_t sum) { return static_cast<uint8_t>(std::clamp(sum >> fra
 // Means of whole rows.
 std::vector<uint8_t> resize_rows(const Bitmap& picture, const std::vector<Taps>& rows) {
   const auto row_size = static_cast<size_t>(picture.extent.width * picture.extent.channels);
-  std::vector<uint8_t> result;
-  result.reserve(rows.size() * row_size);
+  std::vector<uint8_t> result(rows.size() * row_size);
+  uint8_t* to = result.data();
   std::vector<int32_t> sums(row_size);
   for (const auto& [first, weights] : rows) {
     std::fill(sums.begin(), sums.end(), 1 << (fraction_bits - 1));
     const uint8_t* from = picture.values.data() + static_cast<size_t>(first) * row_size;
     for (const int32_t weight : weights)
-      for (size_t x = 0; x < row_size; ++x) sums[x] += weight * *from++;
-    for (const int32_t sum : sums) result.push_back(rounded(sum));
+      for (int32_t& sum : sums) sum += weight * *from++;
+    to = std::transform(sums.begin(), sums.end(), to, rounded);
   }
   return result;
 }

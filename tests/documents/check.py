@@ -24,6 +24,9 @@ small = {"--steps": 2, "--batch": 24, "--width": 2}  # unless the command sets t
 foreign = {"PascalCase", "snake_case", "MPI_ABORT", "num_codebooks", "--oversubscribe", "--allow-run-as-root",
            "subprojects/weft", "run/step-000120.safetensors"}
 braces = re.compile("[{}]")
+# Data sets that the documents name, and what tests/apps/picture_sets.py calls them.
+sets = {"photos": "png", "unlabelled_photos": "unlabelled", "cifar-10-batches-bin": "cifar", "pictures.npy": "set.npy",
+        "pictures.npz": "set.npz", "emnist": "idx", "captions.csv": "captions.csv"}
 
 
 class Tree:
@@ -184,8 +187,10 @@ class Checker:
 
     def trained(self, launch, name, rest):
         options = [str(word) for option, value in small.items() if option not in rest for word in (option, value)]
+        rest = [str(self.folder / "sets" / sets[word]) if word in sets else word for word in rest]
         with tempfile.TemporaryDirectory(dir=self.folder) as out:
-            places = ["--data", self.folder / "data", "--out", f"{out}/runs/{name}"]
+            data = [] if "--data" in rest else ["--data", self.folder / "data"]
+            places = [*data, "--out", f"{out}/runs/{name}"]
             command = [*launch, self.tree.programs[name], *rest, *options, *places]
             run = subprocess.run(command, capture_output=True, text=True, cwd=self.folder)  # where later commands find files
             run.stdout = run.stdout.replace(f"{out}/", "")
@@ -242,6 +247,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         make = options.root / "tests/apps/small_data.py"
         subprocess.run([sys.executable, make, f"{folder}/data", "--train", "96", "--test", "32"], check=True)
+        subprocess.run([sys.executable, options.root / "tests/apps/picture_sets.py", f"{folder}/sets"], check=True)
         checker = Checker(Tree(options.root, options.build), pathlib.Path(folder), options.mpiexec)
         for document in all_documents(options.root):
             checker.check(document)

@@ -7,6 +7,7 @@
 #include "apps/shared/run/metrics.h"
 #include "apps/shared/run/sessions.h"
 #include "tests/data/checkpoint_checks.h"
+#include "tests/data/picture_files.h"
 #include "tests/support/scratch_folder.h"
 #include "weft/data/batches.h"
 #include "weft/data/files/checkpoint.h"
@@ -69,6 +70,15 @@ void seed_data(const std::filesystem::path& folder) {
   const std::string size = {static_cast<char>(packed.size()), static_cast<char>(packed.size() >> 8)};
   seed(folder, "fashion_mnist", "two", size + packed + labels);
   seed(folder, "fashion_mnist", "two_gzipped", size + packed + gzip(labels));
+}
+
+void seed_images(const std::filesystem::path& folder) {
+  for (const int64_t channels : {1, 3}) {
+    const Bitmap picture = slope(9, 14, channels);
+    seed(folder, "image", "png" + std::to_string(channels), png_of(picture));
+    seed(folder, "image", "jpeg" + std::to_string(channels), jpeg_of(picture));
+    seed(folder, "image", "progressive" + std::to_string(channels), jpeg_of(picture, true));
+  }
 }
 
 // Written by NumPy, and by us.
@@ -154,6 +164,7 @@ int main(int argc, char** argv) {
   if (argc != 2) return 64;
   weft::seed_checkpoints(argv[1]);
   weft::seed_data(argv[1]);
+  weft::seed_images(argv[1]);
   weft::seed_arrays(argv[1]);
   weft::seed_runs(argv[1]);
   weft::seed_manifests(argv[1]);
