@@ -400,7 +400,7 @@ def main():
             way = Programs(options, ranks, processes, folder / f"way {i}")
             first = programs[i % len(programs)]
             check_collapse(way, next(each for each in programs if each.name == "train_contrastive"))
-            check_data(way, first, programs[clip])
+            check_data(way, programs[clip - 1], programs[clip])
             for check in (check_damages, check_command_lines, check_signals, check_beginnings, check_full_disk, check_one_folder,
                           check_lost_folder):
                 check(way, first)
