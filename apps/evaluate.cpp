@@ -74,11 +74,17 @@ void evaluate(const Launch& rank, const Settings& settings) {
     export_encoder(settings.exported, state, about);
     progress.note("exported to " + settings.exported);
   }
-  const Pictures data = load_data(settings.data, rank.comm);
+  Options of_data = settings;
+  if (of_data.size == 0) of_data.size = about.encoder.height;
+  const Pictures data = load_data(of_data, rank.comm);
+  for (const std::string& note : data.notes) progress.note(note);
+  for (const std::string& warning : data.warnings) progress.warn(warning);
   expect_same_pictures(about.encoder, data);
   progress.note("test accuracy on " + data.name + ", " + grouped(data.train.count()) + " training and " +
                 grouped(data.test.count()) + " test pictures:");
-  progress.finish_table(measure(data, trained, init, settings, rank.comm));
+  if (can_be_classified(data)) return progress.finish_table(measure(data, trained, init, settings, rank.comm));
+  progress.note("there are no test pictures with classes, so there is nothing to measure");
+  write_embeddings(settings.embeddings, features_of(data.test, trained.network.get(), init, rank.comm).rows, rank.comm);
 }
 
 }  // namespace
@@ -88,10 +94,11 @@ int main(int argc, char** argv) {
   using namespace weft;
   Settings settings;
   settings.has_run = false;
+  settings.batch = 1;  // any number of pictures will do
   CommandLine line("evaluate", "Measures how well classes can be predicted from the features of a trained encoder.",
                    settings);
-  line.keep_only(
-      {"--ranks", "--device", "--data", "--seed", "--timeout", "--fast-reductions", "--tf32", "--quiet", "--json"});
+  line.keep_only({"--ranks", "--device", "--data", "--size", "--cache", "--seed", "--timeout", "--fast-reductions",
+                  "--tf32", "--quiet", "--json"});
   line.add("--model", settings.model, "the encoder: an export, a checkpoint, or the latest of a run's folder");
   line.add("--neighbours", settings.neighbours, "training pictures that vote for the class of a test picture",
            {1, 1000});
