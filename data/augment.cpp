@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numbers>
 #include <numeric>
 #include <vector>
 
@@ -16,6 +17,7 @@ namespace {
 class Draws {
  public:
   explicit Draws(const Random& key) : key_(key) {}
+  Draws for_colours() const { return Draws(key_.fork(1)); }  // leaves the order of the others as it is
   double between(double low, double high) { return low + (high - low) * uniform_draw<double>(key_, next_++); }
   bool happens(double probability) { return between(0, 1) < probability; }
 
@@ -56,6 +58,7 @@ template <class T> class View {
     cut(from, draw_box(draws, a, double(height_), double(width_)), flips);
     const double contrast = draws.between(1 - a.contrast, 1 + a.contrast);
     light(draws.between(1 - a.brightness, 1 + a.brightness), contrast);
+    if (channels_ == 3 && (a.saturation > 0 || a.hue > 0 || a.grayscale > 0)) colour(a, draws.for_colours());
     const bool blurs = draws.happens(a.blur);
     const double deviation = draws.between(0.3, 1);
     if (blurs) blur(deviation);
@@ -111,6 +114,25 @@ template <class T> class View {
     for (int64_t i = 0; i < size(); i += 8)
       for (int64_t k = 0; k < std::min<int64_t>(8, size() - i); ++k) sums[size_t(k)] += double(image_[i + k]);
     return std::accumulate(sums.begin(), sums.end(), 0.0) / double(size());
+  }
+
+  // The grey value is kept. Hue and saturation turn and stretch the other two axes of the YIQ space of colours.
+  void colour(const Augmentation& a, Draws draws) {
+    const double turn = 2 * std::numbers::pi * draws.between(-a.hue, a.hue);
+    const double stretch = draws.between(1 - a.saturation, 1 + a.saturation);
+    const double strength = draws.happens(a.grayscale) ? 0 : stretch;
+    const double along = strength * maths::cos(turn), across = strength * maths::sin(turn);
+    for (int64_t i = 0; i < size(); i += 3) {
+      const double red = double(image_[i]), green = double(image_[i + 1]), blue = double(image_[i + 2]);
+      const double grey = 0.299 * red + 0.587 * green + 0.114 * blue;
+      const double p = 0.595716 * red - 0.274453 * green - 0.321263 * blue,
+                   q = 0.211456 * red - 0.522591 * green + 0.311135 * blue;
+      const double turned_p = along * p - across * q, turned_q = across * p + along * q;
+      const auto set = [&](int64_t channel, double value) { image_[i + channel] = T(std::clamp(value, 0.0, 1.0)); };
+      set(0, grey + 0.9563 * turned_p + 0.6210 * turned_q);
+      set(1, grey - 0.2721 * turned_p - 0.6474 * turned_q);
+      set(2, grey - 1.1070 * turned_p + 1.7046 * turned_q);
+    }
   }
 
   void blur(double deviation) {

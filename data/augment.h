@@ -17,6 +17,10 @@ struct Augmentation {
   double contrast = 0.4;        // differences from the mean are multiplied by 1 - contrast to 1 + contrast
   double blur = 0.2;            // the probability of a Gaussian blur, sigma 0.3 to 1 pixel
   double erase = 0.3;           // the probability of blackening a rectangle of a twentieth to a fifth of the image
+  // Of images with three channels, red, green and blue; others have no colours to change. Right after the contrast.
+  double saturation = 0;  // differences from the grey value are multiplied by 1 - saturation to 1 + saturation
+  double hue = 0;         // colours turn by up to this part of the colour wheel, either way; 0.5 turns to any colour
+  double grayscale = 0;   // the probability of leaving the grey value only
 };
 
 // Returns one view of every image of (n, height, width, channels), floating, with values in [0, 1]. `samples` are the

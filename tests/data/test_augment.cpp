@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cmath>
 
 #include "tests/support/catch.h"
@@ -101,6 +102,54 @@ TEST_CASE("random erasing covers between 1/20 and 1/5 of the image") {
     for (const double v : views.slice(i, i + 1).values()) left += v / (28 * 28);
     CHECK((left > 0.75 && left < 0.97));
   }
+}
+
+Tensor coloured(int64_t count) { return Tensor::uniform({count, 4, 4, 3}, {9}, 0.3, 0.7, DType::f64); }
+double grey_value(const std::vector<double>& v, size_t i) { return 0.299 * v[i] + 0.587 * v[i + 1] + 0.114 * v[i + 2]; }
+
+TEST_CASE("colours change around the grey value, within their limits, and other draws stay as they are") {
+  Augmentation colours = nothing;
+  colours.saturation = 0.4;
+  const Tensor x = coloured(200);
+  const auto before = x.values(), after = augment(x, numbers(0, 200), key, colours).values();
+  double least = 9, most = 0;
+  for (size_t i = 0; i < before.size(); i += 3) {
+    const double grey = grey_value(before, i), stretch = (after[i] - grey) / (before[i] - grey);
+    CHECK(grey_value(after, i) == Approx(grey).epsilon(1e-3));
+    if (std::abs(before[i] - grey) > 0.05) least = std::min(least, stretch), most = std::max(most, stretch);
+  }
+  CHECK((least > 0.59 && least < 0.64 && most < 1.41 && most > 1.36));
+  Augmentation all;
+  const auto usual = augment(x, numbers(0, 200), key, all).values();
+  all.saturation = 1e-9;
+  const auto barely = augment(x, numbers(0, 200), key, all).values();
+  for (size_t i = 0; i < usual.size(); ++i) CHECK(barely[i] == Approx(usual[i]).margin(1e-3));
+}
+
+TEST_CASE("a turn of the hue keeps grey, and half a turn gives the complement of a colour") {
+  Augmentation turns = nothing;
+  turns.hue = 0.5;
+  const Tensor grey = Tensor::full({50, 2, 2, 3}, 0.4, DType::f64);
+  for (const double v : augment(grey, numbers(0, 50), key, turns).values()) CHECK(v == Approx(0.4).epsilon(1e-3));
+  const Tensor reddish = Tensor::from({1, 1, 1, 3}, {0.5, 0.4, 0.4}, DType::f64);
+  double least = 1;
+  for (int64_t i = 0; i < 400; ++i) least = std::min(least, augment(reddish, numbers(i, 1), key, turns).values()[0]);
+  const double complement = 2 * grey_value(reddish.values(), 0) - 0.5;
+  CHECK(least == Approx(complement).margin(0.002));
+}
+
+TEST_CASE("grayscale leaves the grey value in some views, and images without colours are not changed") {
+  Augmentation greys = nothing;
+  greys.grayscale = 0.25;
+  const Tensor x = coloured(400), views = augment(x, numbers(0, 400), key, greys);
+  int64_t grey = 0;
+  for (int64_t i = 0; i < 400; ++i) {
+    const auto v = views.slice(i, i + 1).values();
+    grey += std::abs(v[0] - v[1]) < 1e-2 && std::abs(v[3] - v[5]) < 1e-2 && std::abs(v[6] - v[7]) < 1e-2;
+  }
+  CHECK((grey > 70 && grey < 130));
+  const Tensor plain = pictures(3);  // two channels
+  CHECK(augment(plain, numbers(0, 3), key, {1, 1, 0, 0, 0, 0, 0, 0.5, 0.5, 1}).values() == plain.values());
 }
 
 TEST_CASE("invalid augmentations are refused") {
