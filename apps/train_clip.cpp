@@ -7,6 +7,7 @@
 // sentences about the same class, and each counts as wrong for the pictures of the others. The same holds for CLIP,
 // whose batches have few of them; here they keep the loss far from zero.)
 #include "apps/shared/captions/sentences.h"
+#include "apps/shared/choices/added_options.h"
 #include "apps/shared/choices/pair_loss.h"
 #include "apps/shared/encoder/encoder_file.h"
 #include "apps/shared/encoder/initial_weights.h"
@@ -23,7 +24,6 @@
 #include "weft/losses/common/precision.h"
 #include "weft/losses/contrastive/logit_scale.h"
 #include "weft/models/text_tower.h"
-#include "weft/optim/schedules.h"
 #include "weft/optim/training.h"
 
 namespace weft {
@@ -75,11 +75,11 @@ void train(const Launch& rank, const Settings& settings) {
            .warnings = data.warnings});
   start_from(settings.files.init, network.parameters(), run, rank.comm);
 
-  Training training({{network.parameters(), AdamW{.weight_decay = 1e-4}}}, rank.comm, settings.training);
+  Training training(settings.rule.groups(network.parameters()), rank.comm, settings.training);
   Layer& encoder = training.layer("encoder", *network.encoder);
   Layer& head = training.layer("head", *network.head);
   Layer& sentences = training.layer("sentences", network.sentences);
-  const Schedule rate = one_cycle(settings.rate, 50, run.steps());
+  const Schedule rate = settings.rates(run.steps());
   const auto of_pictures = [&](Tape& tape, const Tensor& images) {
     return l2_normalize(head(encoder(tape.constant(images.to(rank.device)))));
   };
@@ -118,7 +118,7 @@ void train(const Launch& rank, const Settings& settings) {
     };
     const Tensor share = training.backward(batch, encode, loss);
     const double now = rate(run.steps_done());
-    training.step(now);
+    training.step(now, settings.largest_norm());
     training.change(network.scale.log_scale, [&] { network.scale.limit(); });
     run.step(batch.total, {{"loss", share.item()}}, {{"scale", scale_now}, {"rate", now}});
   }
@@ -150,7 +150,7 @@ int main(int argc, char** argv) {
       "CSV or JSONL file of pictures' file names and captions; without it sentences have the names of the classes");
   line.add("--cached", settings.training.recompute,
            "keep only the features after forward, and recompute the rest in backward");
-  line.add("--width", settings.encoder.width, "channels of the first convolution", {1, 1024});
+  add_encoder(line, settings.encoder);
   settings.files.add_to(line);
   return launch(line, argc, argv, [&](const Launch& rank) { train(rank, settings); });
 }

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trains an image encoder without labels, on Fashion-MNIST or your pictures: SimCLR (Chen et al., arXiv 2002.05709).
+// Trains an image encoder without labels, on Fashion-MNIST or your pictures: SimCLR
+// (Chen et al., arXiv 2002.05709), or another --method.
 //
 // Each picture gives two random views. A network turns views into features, and the loss asks it to find each view's
 // counterpart among all views of the batch, on all ranks. Afterwards a linear classifier predicts the classes of the
 // pictures from the features; its accuracy measures what the encoder has learnt. docs/tour.md explains this file.
-#include <array>
-#include <map>
-
-#include "apps/shared/choices/named_loss.h"
+#include "apps/shared/choices/added_options.h"
 #include "apps/shared/encoder/encoder_file.h"
 #include "apps/shared/encoder/initial_weights.h"
 #include "apps/shared/evaluation/picture_features.h"
@@ -15,9 +13,8 @@
 #include "apps/shared/run/data_set.h"
 #include "apps/shared/run/feature_watch.h"
 #include "apps/shared/run/run.h"
+#include "apps/shared/run/views.h"
 #include "weft/collectives/share.h"
-#include "weft/data/augment.h"
-#include "weft/optim/schedules.h"
 #include "weft/optim/training.h"
 
 namespace weft {
@@ -25,52 +22,48 @@ namespace {
 
 struct Settings : Options {
   EncoderChoice encoder;
-  double temperature = 0.1;
+  MethodChoice method;
+  Augmentation augmentation;
   EncoderFiles files;
-  std::string loss = "nt-xent";
   WatchOptions watch;
   bool no_probes = false;
 };
 
 struct Network : Module {
   std::unique_ptr<Sequential> encoder, head;
+  std::unique_ptr<Method> method;
 
-  Network(const EncoderChoice& choice, const Init& init) {
+  Network(const EncoderChoice& choice, const MethodChoice& method_choice, int64_t classes, const Init& init) {
+    constexpr int64_t width = 64;  // of the features that the loss compares
     encoder = choice.make("encoder", init);
-    head = projection_head("head", choice.features(), 256, 64, init);
+    head = projection_head("head", choice.features(), 256, width, init);
     register_module(*encoder);
     register_module(*head);
+    const auto another = [&](const std::string& name) {
+      auto both = std::make_unique<Sequential>(name);
+      both->append(choice.make(name + ".encoder", init));
+      both->append(projection_head(name + ".head", choice.features(), 256, width, init));
+      return both;
+    };
+    method = make_method(method_choice, {parameters(), another, width, classes}, init);
+    register_module(*method);
   }
 };
-
-int64_t first_of(std::span<const int64_t> samples) { return samples.empty() ? -1 : samples[0]; }
-
-// Two random views of each sample of a micro-batch, by the first of these samples.
-using Views = std::map<int64_t, std::array<Tensor, 2>>;
-
-Views views_of(const LabelledImages& data, const LocalBatch& batch, const Random& key, DType dtype) {
-  Views views;
-  for (const MicroBatch& micro : batch.micro_batches) {
-    const Tensor images = take(data, micro.samples, dtype).images;
-    for (const uint64_t view : {0, 1})
-      views[first_of(micro.samples)][view] = augment(images, micro.samples, key.fork(view));
-  }
-  return views;
-}
 
 void train(const Launch& rank, const Settings& settings) {
   expect_room_for_export(settings.files.exported, rank.comm);
   const Init init = settings.init(rank.device);
   const Pictures data = load_data(settings, rank.comm);
   Batches batches(data.train.count(), settings.batch, init.key.seed);
+  check_method(settings.method, settings, data.labelled());
   const EncoderChoice choice = fitted(settings.encoder, data);
-  Network network(choice, init);
+  Network network(choice, settings.method, data.count_of_classes(), init);
   const bool probes = !settings.no_probes && can_be_classified(data);
-  const EncoderDescription about{choice, init.dtype, data.name, settings.loss, data.classes};
+  const EncoderDescription about{choice, init.dtype, data.name, settings.method.in_short(), data.classes};
   Run run(rank, batches,
           watched({.title = "Contrastive learning on " + data.name,
                    .charts = {{"Loss", {"loss"}}, {"Learning rate", {"rate"}}},
-                   .flops_per_image = 2 * training_flops(network.parameters(), data.side()),  // two views
+                   .flops_per_image = 2 * training_flops(network.parameters(), choice),  // two views
                    .model = in_words(about),
                    .notes = data.notes,
                    .warnings = data.warnings},
@@ -78,22 +71,22 @@ void train(const Launch& rank, const Settings& settings) {
   if (!data.labelled()) run.note("the pictures have no classes, so probes and nearest neighbours are left out");
   start_from(settings.files.init, network.parameters(), run, rank.comm);
 
-  Training training({{network.parameters(), AdamW{.weight_decay = 1e-4}}}, rank.comm, settings.training);
+  Training training(settings.rule.groups(network.parameters()), rank.comm, settings.training);
   Layer& encoder = training.layer("encoder", *network.encoder);
   Layer& head = training.layer("head", *network.head);
-  const Schedule rate = one_cycle(settings.rate, 50, run.steps());
-  const NamedLoss& loss_of_views = loss_named(settings.loss);
+  const Schedule rate = settings.rates(run.steps());
   const double untrained = !probes ? 0 : probe(data, &encoder, init, rank.comm);
 
   FeatureWatch watch(data, settings.watch, init, rank.comm);
   TrainingState state(rank.comm);
   state.add(training.optimizer());
+  state.add(network.buffers());
   run.begin(state);
 
   const auto key_of = [&](int64_t step) { return init.key.fork(static_cast<uint64_t>(step)); };
   const auto next_views = [&, upcoming = batches, made = run.steps_done()]() mutable -> Views {
     if (made == run.steps()) return {};
-    return views_of(data.train, training.local_batch(upcoming.next()), key_of(made++), init.dtype);
+    return {data.train, training.local_batch(upcoming.next()), key_of(made++), settings.augmentation, init.dtype};
   };
   Ahead<Views> ahead(next_views, has_spare_core(rank.comm));
   while (run.running()) {
@@ -102,18 +95,19 @@ void train(const Launch& rank, const Settings& settings) {
     const Views views = run.data([&] { return ahead.next(); });
     // The features of two random views of each sample.
     const auto encode = [&](Tape& tape, std::span<const int64_t> samples) -> Features {
-      Features features;
-      for (const Tensor& images : views.at(first_of(samples)))
-        features.push_back(head(encoder(tape.constant(images.to(rank.device)))));
-      return features;
+      const auto& [first, second, labels] = views.of(samples);
+      const auto on_tape = [&](const Tensor& view) { return tape.constant(view.to(rank.device)); };
+      return network.method->features(on_tape(first), on_tape(second), labels,
+                                      [&](const Var& x) { return head(encoder(x)); });
     };
     // This rank's share of the loss, which spans the views of all ranks.
     const auto loss = [&](const Features& views, Communicator& group) {
-      return loss_of_views.share(views[0], views[1], settings.temperature, step, group);
+      return network.method->share(views, step, group);
     };
     const Tensor share = training.backward(batch, encode, loss);
     const double now = rate(run.steps_done());
-    training.step(now);
+    training.step(now, settings.largest_norm());
+    network.method->after_step();
     std::vector<Value> measured = watch.look(run, encoder, head);
     measured.push_back({"rate", now});
     run.step(batch.total, {{"loss", share.item()}}, measured);
@@ -147,11 +141,9 @@ int main(int argc, char** argv) {
   CommandLine line(
       "train_contrastive",
       "Trains an image encoder without labels, by contrastive learning, on Fashion-MNIST or your pictures.", settings);
-  line.add("--loss", settings.loss, "loss of two random views of each picture", names_of_losses());
-  line.add("--encoder", settings.encoder.network, "network that turns a picture into features", names_of_encoders());
-  line.add("--temperature", settings.temperature, "temperature, for the losses that have one", {0.001, 100});
-  line.add("--width", settings.encoder.width,
-           "channels of the first convolution; the encoder has 8 times as many features", {1, 1024});
+  add_encoder(line, settings.encoder);
+  add_method(line, settings.method);
+  add_augmentation(line, settings.augmentation);
   add_watch(line, settings.watch);
   settings.files.add_to(line);
   line.add("--no-probes", settings.no_probes, "do not measure the features before and after training");

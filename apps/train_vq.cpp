@@ -21,7 +21,6 @@
 #include "weft/engine/ops/shape_ops.h"
 #include "weft/engine/text/words.h"
 #include "weft/losses/common/precision.h"
-#include "weft/optim/schedules.h"
 #include "weft/optim/training.h"
 
 namespace weft {
@@ -53,10 +52,10 @@ void train(const Launch& rank, const Settings& settings) {
        .notes = data.notes,
        .warnings = data.warnings});
 
-  Training training({{network.parameters(), Adam{}}}, rank.comm, settings.training);
+  Training training(settings.rule.groups(network.parameters()), rank.comm, settings.training);
   network.encoder = &training.layer("encoder", *network.encoder);
   network.decoder = &training.layer("decoder", *network.decoder);
-  const Schedule rate = one_cycle(settings.rate, 50, run.steps());
+  const Schedule rate = settings.rates(run.steps());
   find_first_codes(network, data.train, training.local_batch(Batches(batches).next()), init, rank.comm);
 
   TrainingState state(rank.comm);
@@ -83,7 +82,7 @@ void train(const Launch& rank, const Settings& settings) {
       usage.add(tokens.indices.value());
     }
     const double now = rate(run.steps_done());
-    training.step(now);
+    training.step(now, settings.largest_norm());
     const std::vector<double> sum = sums.over(rank.comm).values();
     usage.over(rank.comm);
     if (std::isfinite(sum[0])) quantizer.update(rank.comm, step);  // Run::step ends a run whose loss is not finite
@@ -112,6 +111,7 @@ int main(int argc, char** argv) {
   using namespace weft;
   Settings settings;
   settings.epochs = 4;
+  settings.rule = {.name = "adam", .weight_decay = 0};
   QuantizerSettings& quantizer = settings.of_quantizer;
   CommandLine line("train_vq",
                    "Trains a VQ-VAE, an autoencoder with discrete codes, on Fashion-MNIST or your pictures.", settings);

@@ -29,7 +29,6 @@
 #include "weft/losses/common/adaptive_weight.h"
 #include "weft/losses/common/precision.h"
 #include "weft/models/discriminator.h"
-#include "weft/optim/schedules.h"
 #include "weft/optim/training.h"
 
 namespace weft {
@@ -72,13 +71,12 @@ void train(const Launch& rank, const Settings& settings) {
        .notes = data.notes,
        .warnings = data.warnings});
 
-  const Adam adam{.beta1 = 0.5, .beta2 = 0.9};
-  Training making({{network.parameters(), adam}}, rank.comm, settings.training),
-      judging({{judge->parameters(), adam}}, rank.comm, settings.training);
+  Training making(settings.rule.groups(network.parameters()), rank.comm, settings.training),
+      judging(settings.rule.groups(judge->parameters()), rank.comm, settings.training);
   network.encoder = &making.layer("encoder", *network.encoder);
   network.decoder = &making.layer("decoder", *network.decoder);
   Layer& verdict = judging.layer("discriminator", *judge);
-  const Schedule rate = one_cycle(settings.rate, 50, run.steps());
+  const Schedule rate = settings.rates(run.steps());
   find_first_codes(network, data.train, making.local_batch(Batches(batches).next()), init, rank.comm);
 
   TrainingState state(rank.comm);
@@ -118,8 +116,7 @@ void train(const Launch& rank, const Settings& settings) {
       tape.backward(of_pixels + deceit * weight + of_codes, making.gradients());
       trial->tape.backward(trial->hinge, judging.gradients());
     }
-    making.step(rate(run.steps_done()));
-    judging.step(rate(run.steps_done()));
+    for (Training* each : {&making, &judging}) each->step(rate(run.steps_done()), settings.largest_norm());
     network.quantizer().update(rank.comm, step);
     const std::vector<double> sum = sums.over(rank.comm).values();
     run.step(batch.total, {{"loss", rank.comm.rank().value == 0 ? sum[0] : 0}},
@@ -142,6 +139,7 @@ int main(int argc, char** argv) {
   using namespace weft;
   Settings settings;
   settings.epochs = 2;
+  settings.rule = {.name = "adam", .weight_decay = 0, .beta1 = 0.5, .beta2 = 0.9};
   CommandLine line("train_vqgan_weight",
                    "Trains a VQ autoencoder on Fashion-MNIST or your pictures against a discriminator, as VQGAN does.",
                    settings);

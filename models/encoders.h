@@ -11,9 +11,10 @@ namespace weft {
 struct EncoderChoice {
   std::string network = "conv";
   int64_t width = 32;                              // channels of its first convolution
+  int64_t parts = 2;                               // rows and columns of the grid of features, of stages and residual
   int64_t height = 28, across = 28, channels = 1;  // of a picture
 
-  int64_t features() const { return 8 * width; }
+  int64_t features() const;
   std::unique_ptr<Sequential> make(const std::string& name, const Init& init) const;
 };
 std::vector<std::string> names_of_encoders();
@@ -26,13 +27,17 @@ std::unique_ptr<Sequential> conv_encoder(const std::string& name, int64_t channe
 // relu.
 std::unique_ptr<Sequential> mlp_encoder(const std::string& name, int64_t pixels, int64_t width, const Init& init);
 
+// "stages" has the three convolutions of conv_encoder, and the features of each of them (stages.h), (parts^2 + 1) 7
+// `width` in all. "residual" has a residual block in place of the second and of the third. "resnet18" is the form for
+// pictures of 32 x 32 pixels: a convolution without a stride, and four stages of two blocks each; its features are the
+// means of the last 8 `width` channels. Both have layer norms (residual_block.h).
+
 // Maps features to the input of a contrastive loss: linear, layer norm, relu, linear.
 std::unique_ptr<Sequential> projection_head(const std::string& name, int64_t features, int64_t hidden, int64_t out,
                                             const Init& init);
 
-// The floating-point operations in products and convolutions of such layers when training on one image: forward, and
-// backward with respect to weights and inputs, but not the image. `side` is the height and width of the image in
-// pixels.
-double training_flops(const std::vector<Parameter*>& parameters, int64_t side);
+// The floating-point operations in products and convolutions of such layers when training on one picture: forward, and
+// backward with respect to weights and inputs, but not the picture.
+double training_flops(const std::vector<Parameter*>& parameters, const EncoderChoice& choice);
 
 }  // namespace weft

@@ -77,14 +77,14 @@ Var Training::watch(Parameter& parameter, const Var& features) {
   return exact_ ? as_invariant(watched, comm_) : watched;
 }
 
-void Training::step(double rate) {
+void Training::step(double rate, double max_norm) {
   if (debug_is_asked()) {
     std::vector<NamedTensor> values;
     for (const Parameter* parameter : parameters_) values.push_back({parameter->name, parameter->value});
     expect_agreement("debug: a step", values, comm_);
   }
   if (exact_) exact_->hand_over(trainer_->gradients());
-  trainer_->step(rate);
+  trainer_->step(rate, max_norm);
 }
 
 }  // namespace weft

@@ -79,7 +79,9 @@ class Training {
   // over all micro-batches and ranks is the gradient of the whole batch.
   Tensor gradient(const Var& loss, const Parameter& wrt) { return trainer_->gradient(loss, wrt); }
 
-  void step(double rate);  // with WEFT_DEBUG=1 checks first that all ranks have the same parameters
+  // Gradients whose norm is above `max_norm` are scaled down. With WEFT_DEBUG=1 checks first that all ranks have the
+  // same parameters.
+  void step(double rate, double max_norm = std::numeric_limits<double>::infinity());
   // After a step: `f` may change this parameter's values, on every rank alike.
   void change(Parameter& parameter, const std::function<void()>& f) { trainer_->change(parameter, f); }
   Optimizer& optimizer() { return trainer_->optimizer(); }

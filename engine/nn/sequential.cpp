@@ -12,6 +12,11 @@ struct Function final : Layer {
 
 }  // namespace
 
+void Sequential::append(std::unique_ptr<Layer> layer) {
+  register_module(*layer);
+  layers_.push_back(std::move(layer));
+}
+
 void Sequential::then(std::function<Var(const Var&)> function) {
   layers_.push_back(std::make_unique<Function>(std::move(function)));
 }

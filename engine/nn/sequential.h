@@ -21,10 +21,10 @@ class Sequential final : public Layer {
     auto layer =
         std::make_unique<L>(name_ + "." + std::to_string(layers_.size()), std::forward<Arguments>(arguments)...);
     L& added = *layer;
-    register_module(added);
-    layers_.push_back(std::move(layer));
+    append(std::move(layer));
     return added;
   }
+  void append(std::unique_ptr<Layer> layer);  // which has a name of its own
   void then(std::function<Var(const Var&)> function);
 
  private:

@@ -147,6 +147,24 @@ def check_command_lines(way, program):
         ({"--same-bits": None, "--zero": 3}, 64, "--same-bits needs whole gradients on every rank, and --zero 3 divides "
                                                  "them; take --zero 0, 1 or 2"),
         ({"--same-bits": None, "--fast-reductions": None}, 64, "--same-bits and --fast-reductions exclude each other"),
+        ({"--lr": 11}, 64, "--rate: 11 is too large, 10 is the most"),
+        ({"--lr=1": None, "--rate=2": None}, 64, "--rate is given more than once"),
+        ({"--batch-size": 3.5}, 64, "--batch"),
+        ({"--optimizer": "adamx"}, 64, "among sgd, adam, adamw, lars, lamb, muon, adafactor; did you mean adam?"),
+        ({"--weight-decay": -1}, 64, "--weight-decay: -1 is too small, 0 is the least"),
+        ({"--momentum": 1}, 64, "--momentum: 1 is too large, 0.9999 is the most"),
+        ({"--beta1": 2}, 64, "--beta1: 2 is too large"),
+        ({"--beta2": -0.1}, 64, "--beta2: -0.1 is too small"),
+        ({"--clip": -1}, 64, "--clip: -1 is too small, 0 is the least"),
+        ({"--grad-clip": "much"}, 64, "--clip: 'much' is not a number that fits"),
+        ({"--schedule": "cosin"}, 64, "did you mean cosine?"),
+        ({"--warmup": -1}, 64, "--warmup: -1 is too small"),
+        ({"--last-rate": 11}, 64, "--last-rate: 11 is too large"),
+        ({"--factor": 2}, 64, "--factor: 2 is too large, 1 is the most"),
+        ({"--device": "gpu"}, 64, "did you mean cuda?"),
+        ({"--dtype": "float32"}, 64, "did you mean f32?"),
+        ({"--workers": 4}, 64, "there is no option --workers; did you mean --ranks?"),
+        ({"--recipe": "fashon"}, 64, "among cifar10, fashion, fashion-conv; did you mean fashion?"),
         ({"--config": "nowhere.toml"}, 66, "nowhere.toml"),
         ({"--data": "nowhere"}, 66, "nowhere: no such file or folder; docs/data.md says what --data may name"),
         ({"--resume": "nowhere"}, 66, "nowhere: there is no such checkpoint"),
@@ -220,6 +238,34 @@ def check_data(way, program, clip):
     odd, said = data_mistakes.sound(sets)
     run = way.run(program, "odd", {"--data": odd, "--batch": 16, "--quiet=false": None})
     way.check("an odd set is trained", run.returncode == 0 and all(run.stdout.count(text) == 1 for text in said), run)
+
+
+def check_views(way, program):
+    """Mistakes in the options that train_contrastive adds."""
+    for given, text in (
+        ({"--temp": 1}, "there is no option --temp; did you mean --temperature?"),
+        ({"--arch": "conv"}, "there is no option --arch; did you mean --encoder?"),
+        ({"--model": "conv"}, "there is no option --model; did you mean --encoder?"),
+        ({"--encoder": "resnet"}, "among conv, mlp, stages, residual, resnet18; did you mean resnet18?"),
+        ({"--parts": 0}, "--parts: 0 is too small, 1 is the least"),
+        ({"--method": "simclr"}, "among pairs, moco, byol, supcon, swav, dino; did you mean pairs?"),
+        ({"--method": "byol", "--zero": 3}, "--method byol needs whole parameters on every rank, and --zero 3 divides"),
+        ({"--method": "moco", "--dtype": "bf16"}, "--method moco averages weights over many steps, and --dtype bf16"),
+        ({"--teacher-momentum": 2}, "--teacher-momentum: 2 is too large, 1 is the most"),
+        ({"--bank": 0}, "--bank: 0 is too small, 1 is the least"),
+        ({"--prototypes": 1}, "--prototypes: 1 is too small, 2 is the least"),
+        ({"--min-area": 0}, "--min-area: 0 is too small, 0.01 is the least"),
+        ({"--max-stretch": 0.5}, "--max-stretch: 0.5 is too small, 1 is the least"),
+        ({"--flip": 2}, "--flip: 2 is too large, 1 is the most"),
+        ({"--brightness": 2}, "--brightness: 2 is too large"),
+        ({"--contrast": -1}, "--contrast: -1 is too small"),
+        ({"--saturation": 2}, "--saturation: 2 is too large"),
+        ({"--hue": 0.6}, "--hue: 0.6 is too large, 0.5 is the most"),
+        ({"--grayscale": "yes"}, "--grayscale: 'yes' is not a number that fits"),
+        ({"--blur": 2}, "--blur: 2 is too large"),
+        ({"--erase": None}, "--erase lacks its value"),
+    ):
+        way.expect(64, text, program, "none", given)
 
 
 def check_damages(way, program):
@@ -406,6 +452,9 @@ def main():
                 check(way, first)
             check_encoder_files(way, next(program for program in programs if program.name == ("train_clip" if i == 1 else "train_contrastive")))
             check_evaluate(way, options.evaluate)
+            for program in programs:
+                if program.name == "train_contrastive":
+                    check_views(way, program)
             for program, other in zip(programs, programs[1:] + programs[:1]):
                 check_other_runs(way, program, other)
                 check_few_samples(way, program)

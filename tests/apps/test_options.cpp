@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Command lines and the errors of wrong ones.
+#include <cmath>
 #include <sstream>
 
+#include "apps/shared/choices/added_options.h"
 #include "apps/shared/launch/options.h"
+#include "apps/shared/launch/recipes.h"
 #include "tests/support/catch.h"
 #include "tests/support/scratch_folder.h"
 #include "weft/collectives/transport.h"
@@ -32,6 +35,25 @@ struct Program {
   std::optional<CommandLine::Ending> parse(std::vector<const char*> words) {
     words.insert(words.begin(), "train");
     return line->parse(static_cast<int>(words.size()), words.data());
+  }
+};
+
+// The options of train_contrastive.
+struct WithEncoder {
+  Options options;
+  EncoderChoice encoder;
+  MethodChoice method;
+  Augmentation augmentation;
+  std::unique_ptr<CommandLine> line;
+
+  WithEncoder() {
+    options.epochs = 3;
+    options.batch = 250;
+    options.rate = 1e-2;
+    line = std::make_unique<CommandLine>("train", "Trains.", options);
+    add_encoder(*line, encoder);
+    add_method(*line, method);
+    add_augmentation(*line, augmentation);
   }
 };
 
@@ -97,6 +119,68 @@ TEST_CASE("an unknown option gets a suggestion of the closest one") {
              Contains("'nt_xnet' among nt_xent, clip, siglip; did you mean nt_xent?"));
   CHECK_THAT(ending({"--frobnicate"}).text, Contains("no option --frobnicate (see"));
   CHECK_THAT(ending({"train.toml"}).text, Contains("'train.toml' is not an option"));
+}
+
+TEST_CASE("options have the names that other programs use, and a configuration may have these") {
+  Program program;
+  CHECK_FALSE(program.parse({"--lr", "0.5", "--batch-size", "77", "--wd=0.25", "--grad-clip", "3"}));
+  const Options& o = program.options;
+  CHECK((o.rate == 0.5 && o.batch == 77 && o.rule.weight_decay == 0.25 && o.largest_norm() == 3));
+  CHECK_THAT(program.line->config(), Contains("\nrate = 0.5\n") && Contains("\nbatch = 77\n") && !Contains("lr ="));
+  const ScratchFolder folder;
+  put(folder / "config.toml", "lr = 0.125\n");
+  Program other;
+  CHECK_FALSE(other.parse({"--config", (folder / "config.toml").c_str()}));
+  CHECK(other.options.rate == 0.125);
+  CHECK(std::isinf(other.options.largest_norm()));
+  CHECK_THAT(ending({"--lr", "1", "--rate", "2"}).text, Contains("--rate is given more than once"));
+  CHECK_THAT(ending({"--lr", "11"}).text, Contains("--rate: 11 is too large"));
+}
+
+TEST_CASE("what other programs call an option, or its beginning, leads to it") {
+  WithEncoder encoders;
+  CHECK_THAT(encoders.line->parse(2, std::vector<const char*>{"train", "--backbone"}.data())->text,
+             Contains("no option --backbone; did you mean --encoder?"));
+  CHECK_THAT(ending({"--gpu"}).text, Contains("no option --gpu; did you mean --device cuda?"));
+  CHECK_THAT(ending({"--device", "gpu"}).text, Contains("did you mean cuda?"));
+  CHECK_THAT(ending({"--dtype", "float32"}).text, Contains("did you mean f32?"));
+  CHECK_THAT(ending({"--temp", "1"}).text, Contains("--temp; did you mean --temperature?"));
+  CHECK_THAT(ending({"--check", "1"}).text, Contains("no option --check (see"));        // two begin so
+  CHECK_THAT(ending({"--backbone", "x"}).text, Contains("no option --backbone (see"));  // this program has no --encoder
+}
+
+TEST_CASE("a recipe sets what neither the command line nor a configuration does") {
+  const ScratchFolder folder;
+  put(folder / "config.toml", "batch = 99\n");
+  for (const bool configured : {false, true}) {
+    WithEncoder program;
+    std::vector<const char*> words = {"train", "--recipe", "fashion", "--lr", "0.25"};
+    const std::string file = (folder / "config.toml").string();
+    if (configured) words.insert(words.end(), {"--config", file.c_str()});
+    CHECK_FALSE(program.line->parse(static_cast<int>(words.size()), words.data()));
+    CHECK(program.options.rate == 0.25);
+    CHECK(program.encoder.network == "stages");
+    CHECK(program.options.batch == (configured ? 99 : 250));
+  }
+  CHECK_THAT(ending({"--recipe", "fashon"}).text,
+             Contains("--recipe: there is no recipe \"fashon\" among cifar10, fashion, fashion-conv; did "
+                      "you mean fashion?"));
+  CHECK_THAT(ending({"--recipe", "fashion"}).text,
+             Contains("--recipe: recipe fashion is for another program: there is no option --"));
+  CHECK(ending({"--recipe", "fashon"}).exit_code == exit_codes::usage);
+}
+
+TEST_CASE("every recipe is one that train_contrastive can follow, and the first network's has its defaults") {
+  for (const std::string& name : names_of_recipes()) {
+    WithEncoder program;
+    const std::vector<const char*> words = {"train", "--recipe", name.c_str()};
+    CHECK_FALSE(program.line->parse(3, words.data()));
+  }
+  WithEncoder plain, followed;
+  CHECK_FALSE(plain.line->parse(1, std::vector<const char*>{"train"}.data()));
+  CHECK_FALSE(followed.line->parse(3, std::vector<const char*>{"train", "--recipe", "fashion-conv"}.data()));
+  const auto without_first_line = [](const std::string& text) { return text.substr(text.find('\n')); };
+  CHECK(without_first_line(plain.line->config()) == without_first_line(followed.line->config()));
 }
 
 TEST_CASE("option values out of range are refused, with the limit") {

@@ -4,6 +4,7 @@
 #include "tests/losses/codebook_checks.h"
 #include "weft/collectives/placement_conversions.h"
 #include "weft/collectives/share.h"
+#include "weft/engine/ops/elementwise.h"
 #include "weft/engine/ops/reduce.h"
 #include "weft/losses/quantizers/binary_spherical.h"
 #include "weft/losses/quantizers/finite_scalar.h"
@@ -12,6 +13,8 @@
 #include "weft/losses/quantizers/sim_vq.h"
 #include "weft/losses/quantizers/vector_quantize.h"
 #include "weft/models/encoders.h"
+#include "weft/models/residual_block.h"
+#include "weft/models/stages.h"
 #include "weft/models/vq_vae.h"
 #include "weft/optim/parallel/data_parallel.h"
 #include "weft/optim/parallel/sharded.h"
@@ -48,11 +51,84 @@ TEST_CASE("encoders give every image a row of features, and images do not affect
   }
 }
 
+const EncoderChoice small = {.width = 2, .parts = 3, .height = 12, .across = 20, .channels = 3};
+EncoderChoice called(const std::string& network, EncoderChoice choice = small) {
+  choice.network = network;
+  return choice;
+}
+
+TEST_CASE("every encoder by name gives as many features as it says, of each image alone") {
+  for (const std::string& name : names_of_encoders())
+    for (const int64_t parts : {1, 3, 5}) {
+      INFO(name << ", " << parts << " parts");
+      EncoderChoice choice = called(name);
+      choice.parts = parts;
+      const auto network = choice.make("encoder", init);
+      CHECK((*network)(images(0, 12, 20, 3)).shape() == Shape{0, choice.features()});
+      expect_per_image(images(3, 12, 20, 3), [&](const Tensor& x) { return (*network)(x).value(); });
+      CHECK((*network)(images(3, 12, 20, 3)).shape() == Shape{3, choice.features()});
+    }
+  expect_refusal([] { called("cnov").make("encoder", init); }, {"no encoder called cnov"});
+}
+
+TEST_CASE("the gradients of residual networks equal finite differences") {
+  for (const char* name : {"stages", "residual", "resnet18"}) {
+    INFO(name);
+    const auto network = called(name).make("encoder", init);
+    const Tensor x = images(2, 12, 20, 3),
+                 weights = Tensor::uniform({2, called(name).features()}, {6}, -1, 1, DType::f64);
+    const auto loss = [&](const Var& input) { return sum((*network)(input)*Var(weights)); };
+    Tape tape;
+    Gradients gradients;
+    tape.backward(loss(tape.constant(x)), gradients);
+    for (Parameter* p : network->parameters()) {
+      const Tensor before = p->value, direction = Tensor::uniform(before.shape(), {8}, -1, 1, DType::f64);
+      const auto moved = [&](double by) {
+        p->value = (Var(before) + Var(direction) * by).value();
+        return loss(x).value().item();
+      };
+      constexpr double step = 1e-6;
+      const double numeric = (moved(step) - moved(-step)) / (2 * step);
+      p->value = before;
+      INFO(p->name);
+      CHECK(sum(Var(gradients[*p]) * Var(direction)).value().item() == Approx(numeric).epsilon(1e-3).margin(1e-5));
+    }
+  }
+}
+
+TEST_CASE("parts of a picture are described in order, from the top left") {
+  const Tensor x = Tensor::from({1, 3, 4, 1}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, DType::f64);
+  CHECK(maxima_of_parts(x, 1).value().values() == std::vector<double>{12});
+  CHECK(maxima_of_parts(x, 2).value().values() == std::vector<double>{6, 8, 10, 12});  // rows overlap
+  CHECK(maxima_of_parts(x, 9).value().values() == x.values());
+}
+
+TEST_CASE("a residual block adds its input, and a 1x1 convolution of it where shapes change") {
+  const auto unit = [](ResidualBlock& block) {  // both convolutions give zero, so what is left is the input
+    for (Parameter* p : block.parameters())
+      if (p->name.ends_with("second_norm.gamma")) p->value = Tensor::zeros(p->value.shape(), DType::f64);
+  };
+  ResidualBlock same("same", 2, 2, 1, init), changed("changed", 2, 3, 2, init);
+  unit(same);
+  const Tensor x = Tensor::uniform({2, 4, 4, 2}, {5}, -1, 1, DType::f64);
+  expect_close(same(x), relu(x));
+  CHECK(same.parameters().size() == 6);
+  CHECK(changed.parameters().size() == 9);
+  CHECK(changed(x).shape() == Shape{2, 2, 2, 3});
+}
+
 TEST_CASE("the number of training operations matches a count by hand") {
+  const EncoderChoice grey;
   const auto conv = conv_encoder("encoder", 1, 32, init), mlp = mlp_encoder("encoder", 784, 256, init);
   const double first = 14 * 14 * 9 * 32, others = 7 * 7 * 9 * 32 * 64 + 4 * 4 * 9 * 64 * 128;  // multiplications
-  CHECK(training_flops(conv->parameters(), 28) == 2 * (2 * first + 3 * others));
-  CHECK(training_flops(mlp->parameters(), 28) == 2 * (2 * 784 * 256 + 3 * 256 * 256));
+  CHECK(training_flops(conv->parameters(), grey) == 2 * (2 * first + 3 * others));
+  CHECK(training_flops(mlp->parameters(), called("mlp", grey)) == 2 * (2 * 784 * 256 + 3 * 256 * 256));
+  const EncoderChoice residual = called("residual", grey), resnet = called("resnet18", {.width = 2, .channels = 3});
+  const double blocks = 49 * (9 * 32 * 64 + 9 * 64 * 64 + 32 * 64) + 16 * (9 * 64 * 128 + 9 * 128 * 128 + 64 * 128);
+  CHECK(training_flops(residual.make("encoder", init)->parameters(), residual) == 2 * (2 * first + 3 * blocks));
+  const double stem = 784 * 9 * 3 * 2, stages = 784 * 4 * 9 * 4 + 196 * (9 * 8 + 3 * 9 * 16 + 8) +
+                                                49 * (9 * 32 + 3 * 9 * 64 + 32) + 16 * (9 * 128 + 3 * 9 * 256 + 128);
+  CHECK(training_flops(resnet.make("encoder", init)->parameters(), resnet) == 2 * (2 * stem + 3 * stages));
 }
 
 TEST_CASE("a VQ-VAE gives tokens at a quarter of the resolution and images of the input's shape, each image alone") {

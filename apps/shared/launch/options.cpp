@@ -9,10 +9,11 @@
 #include <sstream>
 
 #include "apps/shared/launch/config_text.h"
+#include "apps/shared/launch/recipes.h"
+#include "apps/shared/launch/usual_names.h"
 #include "weft/collectives/run_ranks.h"
 #include "weft/data/files/json_text.h"
 #include "weft/engine/kernels/cpu_kinds.h"
-#include "weft/engine/text/suggestion.h"
 #include "weft/engine/text/words.h"
 
 namespace weft {
@@ -27,7 +28,7 @@ std::string joined(const std::vector<std::string>& names) {
 CLI::Validator one_of(const std::vector<std::string>& names) {
   const auto complaint = [names](const std::string& given) {
     if (std::find(names.begin(), names.end(), given) != names.end()) return std::string();
-    return "there is no '" + given + "' among " + joined(names) + suggestion(given, names);
+    return "there is no '" + given + "' among " + joined(names) + what_was_meant(given, names);
   };
   return CLI::Validator(complaint, "");
 }
@@ -92,11 +93,14 @@ std::string conflict_in(const Options& options) {
 
 struct CommandLine::Parser {
   CLI::App app;
+  std::string recipe;
   std::vector<std::string> names = {"--help", "--version", "--config"};
   std::vector<std::pair<std::string, std::function<std::string()>>> lines;  // of the configuration, by option
 
-  template <class T> CLI::Option* note(const std::string& name, CLI::Option* option, const T& value, const char* type) {
-    names.push_back(name);
+  // `all` are the option's name, which a configuration has, and its other names.
+  template <class T> CLI::Option* note(const std::string& all, CLI::Option* option, const T& value, const char* type) {
+    const std::string name = all.substr(0, all.find(','));
+    for (const std::string& other : option->get_lnames()) names.push_back("--" + other);
     lines.emplace_back(name, [name, &value] { return name.substr(2) + " = " + toml(value) + "\n"; });
     return option->type_name(type);
   }
@@ -146,6 +150,8 @@ CommandLine::CommandLine(const std::string& program, const std::string& what_it_
       "--version", [program] { return program + " of Weft " WEFT_VERSION ", kernels for " + chosen_cpu_kind().name; });
   app.set_config("--config", "", "options from a TOML file, such as an earlier run's config.toml")->type_name("FILE");
   app.allow_config_extras(CLI::config_extras_mode::error);
+  add("--recipe", parser_->recipe,
+      "options of a shipped recipe, unless others are given: " + joined(names_of_recipes()));
   add_common();
 }
 
@@ -173,8 +179,8 @@ void CommandLine::add_common() {
       "64, else 64",
       {0, 4096});
   add("--cache", options_.cache, "GiB of memory that the pictures may take", {1e-6, 1e6});
-  add("--batch", options_.batch, "pictures per step, on all ranks together", {2, 60000});
-  add("--rate", options_.rate, "highest learning rate of the schedule", {0, 10});
+  add("--batch,--batch-size", options_.batch, "pictures per step, on all ranks together", {2, 60000});
+  add_steps();
   add("--epochs", options_.epochs, "passes over the training data", {1, most});
   add("--steps", options_.steps, "number of steps; 0: as many as --epochs has", {0, most});
   add("--seed", options_.seed, "seed of the initial weights, the order of the data and all random draws", {0, most});
@@ -197,6 +203,25 @@ void CommandLine::add_common() {
   add("--dry-run", options_.dry_run, "make one step, print its shapes, memory and traffic, and end");
   add("--quiet", options_.quiet, "print the last line only");
   add("--json", options_.json, "print one JSON object per line");
+}
+
+void CommandLine::add_steps() {
+  constexpr int64_t most = std::numeric_limits<int64_t>::max();
+  RuleChoice& rule = options_.rule;
+  ScheduleChoice& schedule = options_.schedule;
+  add("--rate,--lr,--learning-rate", options_.rate, "highest learning rate of the schedule", {0, 10});
+  add("--optimizer", rule.name, "rule of the steps (optim/rules.h has the formulas)", names_of_rules());
+  add("--weight-decay,--wd", rule.weight_decay, "weight decay of the optimizer", {0, 10});
+  add("--momentum", rule.momentum, "momentum of sgd, lars and muon", {0, 0.9999});
+  add("--beta1", rule.beta1, "decay of the mean of gradients, of adam, adamw and lamb", {0, 0.9999});
+  add("--beta2", rule.beta2, "decay of the mean of their squares", {0, 0.999999});
+  add("--clip,--clip-norm,--grad-clip", options_.clip, "largest norm of the gradients; larger ones are scaled; 0: any",
+      {0, 1e9});
+  add("--schedule,--lr-schedule", schedule.name, "course of the learning rate after its rise", names_of_schedules());
+  add("--warmup,--warmup-steps", schedule.warmup, "steps in which the learning rate rises, at most half of all",
+      {0, most});
+  add("--last-rate,--min-lr", schedule.last_rate, "learning rate at the end, of linear and cosine", {0, 10});
+  add("--factor", schedule.factor, "factor of the learning rate after each third of the steps, of stairs", {0, 1});
 }
 
 void CommandLine::add(const std::string& name, bool& value, const std::string& help) {
@@ -232,7 +257,19 @@ void CommandLine::keep_only(const std::set<std::string>& names) {
 std::string CommandLine::explain_unknown(std::string name) const {
   name.resize(std::min(name.size(), name.find('=')));
   if (name.rfind("--", 0) != 0) return "'" + name + "' is not an option";
-  return "there is no option " + name + suggestion(name, parser_->names);
+  return "there is no option " + name + what_was_meant(name, parser_->names);
+}
+
+// What the command line and --config have not set.
+void CommandLine::follow_recipe() {
+  if (parser_->recipe.empty()) return;
+  try {
+    std::istringstream text(recipe_named(parser_->recipe));
+    parser_->app.parse_from_stream(text);
+  } catch (const CLI::ConfigError& error) {
+    const std::string said = error.what(), name = said.substr(said.rfind(' ') + 1);
+    throw WrongOption("recipe " + parser_->recipe + " is for another program: " + explain_unknown("--" + name));
+  }
 }
 
 std::optional<CommandLine::Ending> CommandLine::parse(int argc, const char* const* argv) {
@@ -242,6 +279,11 @@ std::optional<CommandLine::Ending> CommandLine::parse(int argc, const char* cons
   };
   try {
     app.parse(argc, argv);
+    try {
+      follow_recipe();
+    } catch (const WrongOption& error) {
+      return mistake(exit_codes::usage, "--recipe: " + std::string(error.what()));
+    }
     if (const std::string conflict = conflict_in(options_); !conflict.empty())
       return mistake(exit_codes::usage, conflict);
     if (options_.timeout == 0) default_deadline();

@@ -12,12 +12,15 @@
 //   CommandLine line("train_contrastive", "Trains ...", settings);
 //   line.add("--temperature", settings.temperature, "of the loss", {0.01, 10});
 //   return launch(line, argc, argv, [&](const Launch& rank) { ... });
+#include <limits>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "apps/shared/choices/named_rule.h"
+#include "apps/shared/choices/named_schedule.h"
 #include "weft/engine/nn/init.h"
 #include "weft/optim/training.h"
 
@@ -36,7 +39,10 @@ struct Options {
   int64_t size = 0;  // of a picture, in pixels; 0: chosen by the data
   double cache = 4;  // GiB of pictures at most
   int64_t batch = 256;
-  double rate = 2e-3;
+  double rate = 2e-3;  // the highest of the schedule
+  RuleChoice rule;
+  ScheduleChoice schedule;
+  double clip = 0;                // the largest norm of the gradients; 0: any
   int64_t steps = 0, epochs = 1;  // 0 steps: those of the epochs
   int64_t seed = 1;
   std::string resume = "unfinished";
@@ -51,8 +57,10 @@ struct Options {
 
   Options();
   Init init(Device device) const;  // for parameters; its key is that of all random draws
-  std::string begins_at() const;   // `resume`, or "none" if the run is `fresh`; throws WrongOption if it is both
-  Device chosen_device() const;    // throws WrongOption if this machine does not have it
+  Schedule rates(int64_t steps_of_run) const { return schedule.make(rate, steps_of_run); }
+  double largest_norm() const { return clip > 0 ? clip : std::numeric_limits<double>::infinity(); }
+  std::string begins_at() const;  // `resume`, or "none" if the run is `fresh`; throws WrongOption if it is both
+  Device chosen_device() const;   // throws WrongOption if this machine does not have it
 };
 
 class CommandLine {
@@ -65,15 +73,16 @@ class CommandLine {
     bool operator==(const Ending&) const = default;
   };
 
+  // Names are the option's, then its other names if it has any: "--rate,--lr".
   // Binds the common options. Bound variables hold their defaults already, and must outlive this object.
   CommandLine(const std::string& program, const std::string& what_it_does, Options& options);
   ~CommandLine();
 
-  void add(const std::string& name, bool& value, const std::string& help);
-  void add(const std::string& name, int64_t& value, const std::string& help, Range<int64_t> range);
-  void add(const std::string& name, double& value, const std::string& help, Range<double> range);
-  void add(const std::string& name, std::vector<int64_t>& values, const std::string& help, Range<int64_t> range);
-  void add(const std::string& name, std::string& value, const std::string& help,
+  void add(const std::string& names, bool& value, const std::string& help);
+  void add(const std::string& names, int64_t& value, const std::string& help, Range<int64_t> range);
+  void add(const std::string& names, double& value, const std::string& help, Range<double> range);
+  void add(const std::string& names, std::vector<int64_t>& values, const std::string& help, Range<int64_t> range);
+  void add(const std::string& names, std::string& value, const std::string& help,
            const std::vector<std::string>& choices = {});  // none: any text
 
   // Leaves out all options but these.
@@ -86,6 +95,8 @@ class CommandLine {
  private:
   struct Parser;
   void add_common();
+  void add_steps();
+  void follow_recipe();
   std::string explain_unknown(std::string name) const;
 
   Options& options_;
