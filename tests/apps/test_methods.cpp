@@ -128,13 +128,13 @@ TEST_CASE("the bank of moco holds the teacher's features of the latest steps") {
 TEST_CASE("methods with weights of their own are refused with divided weights, and teachers in bf16") {
   Options divided;
   divided.training.stage = 3;
-  CHECK_NOTHROW(check_method({}, divided));
+  CHECK_NOTHROW(check_method({}, divided, true));
   for (const std::string& name : names_of_methods())
-    if (name != "pairs") CHECK_THROWS_AS(check_method({.name = name}, divided), WrongOption);
+    if (name != "pairs") CHECK_THROWS_AS(check_method({.name = name}, divided, true), WrongOption);
   Options rounded;
   rounded.dtype = "bf16";
-  for (const char* name : {"pairs", "supcon", "swav"}) CHECK_NOTHROW(check_method({.name = name}, rounded));
-  for (const char* name : {"moco", "byol", "dino"}) CHECK_THROWS_AS(check_method({.name = name}, rounded), WrongOption);
+  for (const char* name : {"pairs", "supcon", "swav"}) CHECK_NOTHROW(check_method({.name = name}, rounded, true));
+  for (const char* name : {"moco", "byol", "dino"}) CHECK_THROWS_AS(check_method({.name = name}, rounded, true), WrongOption);
 }
 
 }  // namespace

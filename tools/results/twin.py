@@ -1,0 +1,158 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A recipe for Fashion-MNIST in PyTorch, in one process: the same data, views, network, loss, optimizer and linear
+probe as train_contrastive, with other random numbers.
+
+    twin.py RECIPE.toml SEED [EPOCHS]
+
+Knows the encoders conv and stages, pairs of views with NT-Xent, AdamW and the schedule one-cycle.
+"""
+import gzip
+import math
+import os
+import sys
+import tomllib
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+usual = {"encoder": "conv", "width": 32, "parts": 2, "temperature": 0.1, "epochs": 3, "batch": 250, "rate": 1e-2,
+         "weight-decay": 1e-4, "warmup": 50, "min-area": 0.4, "max-stretch": 4 / 3, "flip": 0.5, "brightness": 0.4,
+         "contrast": 0.4, "blur": 0.2, "erase": 0.3}
+
+
+def read(kind):
+    folder = os.environ.get("WEFT_DATA", "/usr/share/datasets/fashion-mnist")
+    with gzip.open(f"{folder}/{kind}-images-idx3-ubyte.gz") as file:
+        images = torch.frombuffer(bytearray(file.read()[16:]), dtype=torch.uint8).view(-1, 1, 28, 28)
+    with gzip.open(f"{folder}/{kind}-labels-idx1-ubyte.gz") as file:
+        return images, torch.frombuffer(bytearray(file.read()[8:]), dtype=torch.uint8).long()
+
+
+def smoothed(x, weights):
+    """Each row's weighted mean with its two neighbours on either side; edges are padded with the first or last row."""
+    padded = F.pad(x, (0, 0, 2, 2), mode="replicate")
+    return sum(weights[:, k, None, None, None] * padded[:, :, k:k + 28] for k in range(5))
+
+
+def augmented(x, a):
+    """The changes of data/augment.cpp, for a whole batch (n, 1, 28, 28) at once."""
+    n, chance = len(x), torch.rand(14, len(x), 1)
+
+    def between(i, low, high):
+        return low + (high - low) * chance[i]
+
+    # A box of the image in coordinates from -1 to 1, enlarged to the size of the image.
+    bound = math.log(a["max-stretch"]) / 2
+    side, stretch = between(0, a["min-area"], 1).sqrt(), between(1, -bound, bound).exp()
+    h, w = (side * stretch).clamp(max=1), (side / stretch).clamp(max=1)
+    flip, zero = 1 - 2 * (chance[4] < a["flip"]).float(), torch.zeros(n, 1)
+    corners = torch.cat([w * flip, zero, (1 - w) * between(2, -1, 1), zero, h, (1 - h) * between(3, -1, 1)], 1)
+    grid = F.affine_grid(corners.view(n, 2, 3), x.shape, align_corners=False)
+    x = F.grid_sample(x, grid, padding_mode="border", align_corners=False)
+
+    mean = x.mean((1, 2, 3)).view(n, 1)
+    brightness = between(5, 1 - a["brightness"], 1 + a["brightness"])
+    contrast = between(6, 1 - a["contrast"], 1 + a["contrast"])
+    shift, factor = brightness * (1 - contrast) * mean, brightness * contrast
+    x = torch.addcmul(shift.view(n, 1, 1, 1), factor.view(n, 1, 1, 1), x).clamp_(0, 1)
+
+    blurred = (chance[7, :, 0] < a["blur"]).nonzero()[:, 0]
+    weights = (torch.arange(-2, 3).square() / (-2 * between(8, 0.3, 1)[blurred].square())).exp()
+    weights = weights / weights.sum(1, keepdim=True)
+    x[blurred] = smoothed(smoothed(x[blurred], weights).mT, weights).mT
+
+    side, stretch = between(9, 0.05, 0.2).sqrt() * 28, between(10, -0.5, 0.5).exp()
+    h, w, pixel = side * stretch, side / stretch, torch.arange(28)
+    top, left = chance[11] * (28 - h), chance[12] * (28 - w)
+    rows = (pixel >= top.floor()) & (pixel < (top + h).floor()) & (chance[13] < a["erase"])
+    columns = (pixel >= left.floor()) & (pixel < (left + w).floor())
+    return x.masked_fill_((rows[:, :, None] & columns[:, None, :])[:, None], 0)
+
+
+class Encoder(nn.Module):
+    """The encoders conv and stages of models/encoders.cpp."""
+
+    def __init__(self, a):
+        super().__init__()
+        sizes = [1, a["width"], 2 * a["width"], 4 * a["width"]]
+        self.parts = a["parts"] if a["encoder"] == "stages" else 0
+        self.convolutions = nn.ModuleList(nn.Conv2d(i, o, 3, stride=2, padding=1) for i, o in zip(sizes, sizes[1:]))
+        self.norms = nn.ModuleList(nn.LayerNorm(size) for size in sizes[1:])
+
+    def forward(self, x):
+        features = []
+        for convolution, norm in zip(self.convolutions, self.norms):
+            x = F.relu(norm(convolution(x).permute(0, 2, 3, 1))).permute(0, 3, 1, 2)
+            if self.parts:
+                count = min(self.parts, x.shape[2])
+                stride = x.shape[2] // count
+                maxima = F.max_pool2d(x, x.shape[2] - stride * (count - 1), stride)
+                features += [maxima.flatten(1), x.mean((2, 3))]
+        return torch.cat(features or [x.mean((2, 3)), x.amax((2, 3))], 1)
+
+
+def nt_xent(first, second, temperature):
+    rows = F.normalize(torch.cat([first, second]))
+    n = len(first)
+    logits = (rows @ rows.T / temperature).fill_diagonal_(-math.inf)
+    return F.cross_entropy(logits, torch.cat([torch.arange(n, 2 * n), torch.arange(n)]))
+
+
+def rate_at(step, rising, steps, highest):
+    rising = min(rising, steps // 2)
+    if step < rising:
+        return highest * (step + 1) / (rising + 1)
+    return highest * (1 + math.cos(math.pi * (step - rising) / (steps - rising))) / 2
+
+
+def features_of(encoder, images):
+    with torch.no_grad():
+        return torch.cat([encoder(part.float() / 255) for part in images.split(500)])
+
+
+def linear_probe(encoder, train, test):
+    """apps/shared/evaluation/probe.cpp."""
+    x, y = features_of(encoder, train[0]), features_of(encoder, test[0])
+    mean, deviation = x.mean(0), (x.var(0, unbiased=False) + 1e-6).sqrt()
+    x, y = (x - mean) / deviation, (y - mean) / deviation
+    classifier, steps = nn.Linear(x.shape[1], 10), 200
+    nn.init.zeros_(classifier.weight)
+    nn.init.zeros_(classifier.bias)
+    optimizer = torch.optim.Adam(classifier.parameters())
+    for step in range(steps):
+        optimizer.param_groups[0]["lr"] = 0.01 * (1 + math.cos(math.pi * step / steps))
+        optimizer.zero_grad()
+        F.cross_entropy(classifier(x), train[1]).backward()
+        optimizer.step()
+    return (classifier(y).argmax(1) == test[1]).float().mean().item()
+
+
+def main():
+    with open(sys.argv[1], "rb") as file:
+        a = usual | tomllib.load(file)
+    torch.manual_seed(int(sys.argv[2]))
+    torch.set_num_threads(1)
+    train, test = read("train"), read("t10k")
+    encoder = Encoder(a)
+    features = encoder(torch.zeros(1, 1, 28, 28)).shape[1]
+    head = nn.Sequential(nn.Linear(features, 256), nn.LayerNorm(256), nn.ReLU(), nn.Linear(256, 64))
+    parameters = [*encoder.parameters(), *head.parameters()]
+    optimizer = torch.optim.AdamW(parameters, lr=a["rate"], weight_decay=a["weight-decay"])
+    in_epoch = len(train[0]) // a["batch"]
+    steps = in_epoch * int(sys.argv[3] if len(sys.argv) > 3 else a["epochs"])
+    for step in range(steps):
+        if step % in_epoch == 0:
+            order = torch.randperm(len(train[0]))
+        samples = train[0][order[step % in_epoch * a["batch"]:][:a["batch"]]].float() / 255
+        loss = nt_xent(head(encoder(augmented(samples, a))), head(encoder(augmented(samples, a))), a["temperature"])
+        optimizer.param_groups[0]["lr"] = rate_at(step, a["warmup"], steps, a["rate"])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    print(f"loss of the last step {loss.item():.4g}, test accuracy: linear probe "
+          f"{100 * linear_probe(encoder, train, test):.2f} %")
+
+
+main()
