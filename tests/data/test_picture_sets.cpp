@@ -185,6 +185,12 @@ TEST_CASE("arrays of every layout and type become the same pictures") {
   }
 }
 
+TEST_CASE("floating values are rounded to the nearest of 256") {
+  const ScratchFolder folder;
+  write_npy(folder / "bright.npy", Tensor::full({20, 5, 5}, 0.999));
+  CHECK(loaded(folder / "bright.npy").train.images.values()[0] == 255);
+}
+
 TEST_CASE("arrays have the usual names, in .npz, .safetensors and a folder of .npy") {
   const std::vector<NamedTensor> arrays = {{"x_train", Tensor::full({6, 5, 5}, 7, DType::u8)},
                                            {"y_train", Tensor::from({6}, {0, 1, 2, 0, 1, 2}, DType::i64)},
