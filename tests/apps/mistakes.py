@@ -164,7 +164,7 @@ def check_command_lines(way, program):
         ({"--device": "gpu"}, 64, "did you mean cuda?"),
         ({"--dtype": "float32"}, 64, "did you mean f32?"),
         ({"--workers": 4}, 64, "there is no option --workers; did you mean --ranks?"),
-        ({"--recipe": "fashon"}, 64, "among cifar10, fashion, fashion-conv; did you mean fashion?"),
+        ({"--recipe": "fashon"}, 64, "among cifar10, fashion, fashion-conv, fashion-quick; did you mean fashion?"),
         ({"--config": "nowhere.toml"}, 66, "nowhere.toml"),
         ({"--data": "nowhere"}, 66, "nowhere: no such file or folder; docs/data.md says what --data may name"),
         ({"--resume": "nowhere"}, 66, "nowhere: there is no such checkpoint"),
@@ -421,7 +421,8 @@ def check_collapse(way, program):
     """A rate that ruins the network is named, and ends the run if that is asked for."""
     ruined = {"--rate": 10, "--width": 8, "--steps": 30}
     named = "step 25: the network has collapsed: it gives all pictures nearly the same features"
-    way.expect(92, named, program, "collapsed", {**ruined, "--stop-if-collapsed": None})
+    run = way.run(program, "collapsed", {**ruined, "--stop-if-collapsed": None})
+    way.check("a collapse ends the run", run.returncode == 92 and run.stderr.count(named) == 1, run)
     way.expect(0, named, program, "collapsed", ruined)
     way.expect(64, "--watch-every: -1 is too small, 0 is the least", program, "collapsed", {"--watch-every": -1})
 

@@ -134,7 +134,8 @@ TEST_CASE("methods with weights of their own are refused with divided weights, a
   Options rounded;
   rounded.dtype = "bf16";
   for (const char* name : {"pairs", "supcon", "swav"}) CHECK_NOTHROW(check_method({.name = name}, rounded, true));
-  for (const char* name : {"moco", "byol", "dino"}) CHECK_THROWS_AS(check_method({.name = name}, rounded, true), WrongOption);
+  for (const char* name : {"moco", "byol", "dino"})
+    CHECK_THROWS_AS(check_method({.name = name}, rounded, true), WrongOption);
 }
 
 }  // namespace

@@ -163,8 +163,8 @@ TEST_CASE("a recipe sets what neither the command line nor a configuration does"
     CHECK(program.options.batch == (configured ? 99 : 250));
   }
   CHECK_THAT(ending({"--recipe", "fashon"}).text,
-             Contains("--recipe: there is no recipe \"fashon\" among cifar10, fashion, fashion-conv; did "
-                      "you mean fashion?"));
+             Contains("--recipe: there is no recipe \"fashon\" among cifar10, fashion, fashion-conv, "
+                      "fashion-quick; did you mean fashion?"));
   CHECK_THAT(ending({"--recipe", "fashion"}).text,
              Contains("--recipe: recipe fashion is for another program: there is no option --"));
   CHECK(ending({"--recipe", "fashon"}).exit_code == exit_codes::usage);

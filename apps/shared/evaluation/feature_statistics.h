@@ -12,7 +12,8 @@ struct FeatureStatistics {
   double norm;    // the mean length of a row
   double spread;  // of the rows' directions: 1 if they cancel each other, 0 if all are the same
 };
-FeatureStatistics statistics_of(const Tensor& rows);  // (samples, features), floating
+// Of (samples, features), floating. Of many samples it takes 256, so that a rank is at most that.
+FeatureStatistics statistics_of(const Tensor& rows);
 
 // The place of each row in the plane in which the rows' directions differ most: f64 (samples, 2).
 Tensor in_a_plane(const Tensor& rows);

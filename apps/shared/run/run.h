@@ -37,7 +37,7 @@ class Run {
     std::vector<Chart> charts;  // together they name all metrics, "loss" among them
     // Of matrix products and convolutions. If it is given, the report compares it with the peak of the CPU.
     double flops_per_image = 0;
-    Metadata model = {};  // what checkpoints say of the model in them
+    Metadata model = {};                                 // what checkpoints say of the model in them
     std::vector<std::string> notes = {}, warnings = {};  // to be said first, such as those of the data
   };
 
