@@ -113,6 +113,8 @@ void train(const Launch& rank, const Settings& settings) {
     run.step(batch.total, {{"loss", share.item()}}, measured);
   }
   if (run.stopped()) return;
+  run.picture("views", "Training pictures, each followed by random views of it",
+              beside_views(data.train, settings.augmentation, init.key));
   watch.show(run, encoder);
   export_encoder(settings.files.exported, state, about);
   if (!probes) return run.finish({});

@@ -20,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 
 EncoderDescription description_of(const std::string& network, int64_t width = 2, DType dtype = DType::f32) {
-  return {{.network = network, .width = width, .height = 8, .across = 6, .channels = 1},
+  return {{.network = network, .width = width, .parts = 3, .height = 8, .across = 6, .channels = 1},
           dtype,
           "clothes of \"all\" kinds",
           "nt-xent",

@@ -313,6 +313,7 @@ def random_kills(bench):
 
 
 def main():
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it, and what it starts inherits that
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("weft", "sums", "contrastive"):
         parser.add_argument(name, type=lambda path: pathlib.Path(path).resolve())

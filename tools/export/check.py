@@ -42,7 +42,7 @@ def nearest_neighbours(train, train_labels, test, test_labels):
 def check(network, build, data, folder):
     export, embeddings, onnx = (folder / f"{network}.{end}" for end in ("safetensors", "npy", "onnx"))
     common = ("--ranks", "2", "--data", data, "--quiet")
-    ended(build / "apps/train_contrastive", *common, "--encoder", network, "--steps", "20", "--batch", "200", "--no-probes",
+    ended(build / "apps/train_contrastive", *common, "--encoder", network, "--steps", "20", "--batch", "200", "--rate", "0.001", "--no-probes",
           "--out", folder / network, "--export", export)
     said = ended(build / "apps/evaluate", *common, "--json", "--model", export, "--embeddings", embeddings, "--labels-per-class", "0")
     weft, accuracy = numpy.load(embeddings), json.loads(said)["figures"]["20 nearest neighbours"]

@@ -69,6 +69,7 @@ Metadata in_words(const EncoderDescription& about) {
   const EncoderChoice& encoder = about.encoder;
   Metadata words = {{"encoder.network", encoder.network},
                     {"encoder.width", text(encoder.width)},
+                    {"encoder.parts", text(encoder.parts)},
                     {"encoder.features", text(encoder.features())},
                     {"encoder.dtype", text(about.dtype)},
                     {"picture.height", text(encoder.height)},
@@ -89,6 +90,7 @@ EncoderDescription encoder_in(const Metadata& metadata, const std::string& file)
   constexpr int64_t most = 1 << 14;
   EncoderDescription about{.encoder = {.network = words.choice("encoder.network", names_of_encoders()),
                                        .width = words.count("encoder.width", 1024),
+                                       .parts = words.count("encoder.parts", most),
                                        .height = words.count("picture.height", most),
                                        .across = words.count("picture.width", most),
                                        .channels = words.count("picture.channels", most)},

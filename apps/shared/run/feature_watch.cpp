@@ -73,6 +73,8 @@ Run::Plan watched(Run::Plan plan, const Pictures& data) {
   plan.charts.push_back({"Rank of the features", {rank_name}});
   plan.charts.push_back({"Spread of directions: 1 is everywhere, 0 all the same", {spread_name, compared_name}});
   plan.charts.push_back({"Length of the features", {norm_name}});
+  plan.charts.push_back({"Images per second", {"images per second"}});
+  plan.charts.push_back({"Memory of rank 0's process, in MiB", {"memory in MiB"}});
   return plan;
 }
 
@@ -113,6 +115,7 @@ std::vector<Value> FeatureWatch::look(Run& run, Layer& encoder, Layer& head) {
     words = "k-NN " + short_number(values.back().value) + " %  " + words;
   }
   run.show_beside_loss(words);
+  for (const Value& value : run.pace()) values.push_back(value);
   return values;
 }
 

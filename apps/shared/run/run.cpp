@@ -2,13 +2,16 @@
 #include "apps/shared/run/run.h"
 
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <ctime>
+#include <fstream>
 #include <set>
 #include <thread>
+#include <utility>
 
 #include "apps/shared/report/picture.h"
 #include "apps/shared/run/peak_flops.h"
@@ -209,6 +212,15 @@ void Run::end_not_finite(const std::string& name, double sum, double share) {
                   (ranks.empty() ? ", though each rank's share is finite" : ", by the share of rank" + ranks) +
                   "; WEFT_DEBUG=1 names the first operation whose result is not finite; try a smaller learning rate" +
                   (options_.training.same_bits ? ", or leave out --same-bits, for gradients of 2^24 and more" : ""));
+}
+
+std::vector<Value> Run::pace() {
+  const double images = images_ - std::exchange(paced_images_, images_), now = seconds(),
+               took = now - std::exchange(paced_seconds_, now);
+  int64_t whole = 0, resident = 0;  // pages
+  std::ifstream("/proc/self/statm") >> whole >> resident;
+  const double bytes = static_cast<double>(resident) * static_cast<double>(sysconf(_SC_PAGESIZE));
+  return {{"images per second", images / std::max(took, 1e-9)}, {"memory in MiB", bytes / (1 << 20)}};
 }
 
 void Run::measure(const std::vector<Value>& values) {

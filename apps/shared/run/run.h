@@ -67,6 +67,7 @@ class Run {
 
   // Further content, the same on all ranks: measurements of the last step, remarks, and parts of the report.
   void measure(const std::vector<Value>& values);
+  std::vector<Value> pace();  // images per second since the call before, and this process's memory now
   void note(const std::string& text) { progress_.note(text); }
   void warn(const std::string& text) { progress_.warn(text); }
   void show_beside_loss(const std::string& words) { beside_loss_ = words; }  // in the progress line, until the next
@@ -115,6 +116,7 @@ class Run {
   std::future<void> writing_;         // a checkpoint, on rank 0
   Report::RankTime time_;
   std::string beside_loss_;
+  double paced_images_ = 0, paced_seconds_ = 0;  // until the last call of `pace`
 };
 
 }  // namespace weft

@@ -25,4 +25,7 @@ class Views {
   std::map<int64_t, TwoViews> by_first_sample_;
 };
 
+// Rows of pictures, each a training picture and random views of it: for Run::picture.
+Tensor beside_views(const LabelledImages& data, const Augmentation& augmentation, const Random& key);
+
 }  // namespace weft
