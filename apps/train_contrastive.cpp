@@ -108,9 +108,7 @@ void train(const Launch& rank, const Settings& settings) {
     const double now = rate(run.steps_done());
     training.step(now, settings.largest_norm());
     network.method->after_step();
-    std::vector<Value> measured = watch.look(run, encoder, head);
-    measured.push_back({"rate", now});
-    run.step(batch.total, {{"loss", share.item()}}, measured);
+    run.step(batch.total, {{"loss", share.item()}}, watch.look(run, encoder, head, {{"rate", now}}));
   }
   if (run.stopped()) return;
   run.picture("views", "Training pictures, each followed by random views of it",

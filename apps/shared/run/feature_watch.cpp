@@ -98,17 +98,18 @@ double FeatureWatch::accuracy(const Tensor& of_known, const Tensor& of_asked) {
                             std::min<int64_t>(voters, of_known.shape()[0]), comm_);
 }
 
-std::vector<Value> FeatureWatch::look(Run& run, Layer& encoder, Layer& head) {
+std::vector<Value> FeatureWatch::look(Run& run, Layer& encoder, Layer& head, std::vector<Value> values) {
   const int64_t step = run.steps_done() + 1;
-  if (!is_time(step, run, options_.every)) return {};
+  if (!is_time(step, run, options_.every)) return values;
   const Tensor of_asked = features(encoder, asked_);
   const FeatureStatistics found = statistics_of(of_asked);
-  if (!std::isfinite(found.norm)) return {};  // nor is the loss, and the run ends with it
+  if (!std::isfinite(found.norm)) return values;  // nor is the loss, and the run ends with it
   const auto compared = [&](Tape& tape, const Tensor& piece) { return head(tape.constant(piece)); };
   const double spread = statistics_of(encoded(of_asked, compared, comm_)).spread;
   name_collapse(run, step, spread);
-  std::vector<Value> values = {
-      {rank_name, found.rank}, {norm_name, found.norm}, {spread_name, found.spread}, {compared_name, spread}};
+  values.insert(
+      values.end(),
+      {{rank_name, found.rank}, {norm_name, found.norm}, {spread_name, found.spread}, {compared_name, spread}});
   std::string words = "rank " + short_number(found.rank);
   if (data_.labelled()) {
     values.push_back({accuracy_name, 100 * accuracy(features(encoder, known_), of_asked)});

@@ -21,9 +21,9 @@ class FeatureWatch {
  public:
   FeatureWatch(const Pictures& data, const WatchOptions& options, const Init& like, Communicator& comm);
 
-  // What there is to measure after the step that is to be told to `run` next: most often nothing. `head` turns features
-  // into those that the loss compares.
-  std::vector<Value> look(Run& run, Layer& encoder, Layer& head);
+  // What is measured after the step that is to be told to `run` next: most often nothing but `values`. `head` turns
+  // features into those that the loss compares.
+  std::vector<Value> look(Run& run, Layer& encoder, Layer& head, std::vector<Value> values);
   // At the end: the neighbours of some pictures, and a map of the features.
   void show(Run& run, Layer& encoder);
 
