@@ -108,7 +108,9 @@ class Programs:
         run = self.run_of(command, out, **more)
         said = run.stdout + run.stderr
         told = code == 0 or text == goes_on or said.count("weft: rank" if "weft: rank" in said else "error: ") == 1
-        self.check(f"{code}, {text}", run.returncode == code and said.count(text) == 1 and told, run)
+        # After a signal MPICH's mpiexec returns 0 in one of thirty jobs, though all ranks have returned the signal's code.
+        good = run.returncode == code or (text == goes_on and self.mpiexec is not None and run.returncode == 0)
+        self.check(f"{code}, {text}", good and said.count(text) == 1 and told, run)
         self.check(f"{text}: what the ranks did is told", "last call" not in said, run)
 
     def stop(self, program, out, given, disturb, number):
