@@ -10,6 +10,7 @@ Knows the encoders conv and stages, pairs of views with NT-Xent, AdamW and the s
 import gzip
 import math
 import os
+import pathlib
 import sys
 import tomllib
 
@@ -17,9 +18,11 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-usual = {"encoder": "conv", "width": 32, "parts": 2, "temperature": 0.1, "epochs": 3, "batch": 250, "rate": 1e-2,
-         "weight-decay": 1e-4, "warmup": 50, "min-area": 0.4, "max-stretch": 4 / 3, "flip": 0.5, "brightness": 0.4,
-         "contrast": 0.4, "blur": 0.2, "erase": 0.3}
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "bench/rivals"))
+from torch_views import augmented, usual as usual_views  # noqa: E402
+
+usual = usual_views | {"encoder": "conv", "width": 32, "parts": 2, "temperature": 0.1, "epochs": 3, "batch": 250,
+                       "rate": 1e-2, "weight-decay": 1e-4, "warmup": 50}
 
 
 def read(kind):
@@ -28,47 +31,6 @@ def read(kind):
         images = torch.frombuffer(bytearray(file.read()[16:]), dtype=torch.uint8).view(-1, 1, 28, 28)
     with gzip.open(f"{folder}/{kind}-labels-idx1-ubyte.gz") as file:
         return images, torch.frombuffer(bytearray(file.read()[8:]), dtype=torch.uint8).long()
-
-
-def smoothed(x, weights):
-    """Each row's weighted mean with its two neighbours on either side; edges are padded with the first or last row."""
-    padded = F.pad(x, (0, 0, 2, 2), mode="replicate")
-    return sum(weights[:, k, None, None, None] * padded[:, :, k:k + 28] for k in range(5))
-
-
-def augmented(x, a):
-    """The changes of data/augment.cpp, for a whole batch (n, 1, 28, 28) at once."""
-    n, chance = len(x), torch.rand(14, len(x), 1)
-
-    def between(i, low, high):
-        return low + (high - low) * chance[i]
-
-    # A box of the image in coordinates from -1 to 1, enlarged to the size of the image.
-    bound = math.log(a["max-stretch"]) / 2
-    side, stretch = between(0, a["min-area"], 1).sqrt(), between(1, -bound, bound).exp()
-    h, w = (side * stretch).clamp(max=1), (side / stretch).clamp(max=1)
-    flip, zero = 1 - 2 * (chance[4] < a["flip"]).float(), torch.zeros(n, 1)
-    corners = torch.cat([w * flip, zero, (1 - w) * between(2, -1, 1), zero, h, (1 - h) * between(3, -1, 1)], 1)
-    grid = F.affine_grid(corners.view(n, 2, 3), x.shape, align_corners=False)
-    x = F.grid_sample(x, grid, padding_mode="border", align_corners=False)
-
-    mean = x.mean((1, 2, 3)).view(n, 1)
-    brightness = between(5, 1 - a["brightness"], 1 + a["brightness"])
-    contrast = between(6, 1 - a["contrast"], 1 + a["contrast"])
-    shift, factor = brightness * (1 - contrast) * mean, brightness * contrast
-    x = torch.addcmul(shift.view(n, 1, 1, 1), factor.view(n, 1, 1, 1), x).clamp_(0, 1)
-
-    blurred = (chance[7, :, 0] < a["blur"]).nonzero()[:, 0]
-    weights = (torch.arange(-2, 3).square() / (-2 * between(8, 0.3, 1)[blurred].square())).exp()
-    weights = weights / weights.sum(1, keepdim=True)
-    x[blurred] = smoothed(smoothed(x[blurred], weights).mT, weights).mT
-
-    side, stretch = between(9, 0.05, 0.2).sqrt() * 28, between(10, -0.5, 0.5).exp()
-    h, w, pixel = side * stretch, side / stretch, torch.arange(28)
-    top, left = chance[11] * (28 - h), chance[12] * (28 - w)
-    rows = (pixel >= top.floor()) & (pixel < (top + h).floor()) & (chance[13] < a["erase"])
-    columns = (pixel >= left.floor()) & (pixel < (left + w).floor())
-    return x.masked_fill_((rows[:, :, None] & columns[:, None, :])[:, None], 0)
 
 
 class Encoder(nn.Module):
