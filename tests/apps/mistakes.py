@@ -19,6 +19,7 @@ import tempfile
 import time
 
 import data_mistakes
+import model_mistakes
 from launchers import code_after_signal
 from processes import kill_all, processes_of
 
@@ -186,54 +187,6 @@ def check_command_lines(way, program):
     way.check("no run is left", not (way.folder / "none").exists())
 
 
-def check_encoder_files(way, program):
-    """Mistakes with --init and --export, of the programs that have them."""
-    letter, model = way.folder.parent / "letter", way.folder / f"model of {program.name}"
-    way.expect(0, "weights ", program, model.name, {"--export": way.folder / "encoder"})
-    bytes_of = (way.folder / "encoder").read_bytes()
-    (way.folder / "damaged").write_bytes(bytes_of[:-3] + bytes([bytes_of[-3] ^ 1]) + bytes_of[-2:])
-    (way.folder / "no folder of runs").mkdir(exist_ok=True)
-    for given, code, text in (
-        ({"--export": letter}, 74, "letter: cannot be written: it is a folder"),
-        ({"--export": letter / "text" / "file"}, 74, "letter/text/file: cannot be created: Not a directory"),
-        ({"--export": way.folder / "none" / "file"}, 74, "none/file: cannot be created: No such file or directory"),
-        ({"--export": "/proc/encoder"}, 74, "/proc/encoder: cannot be created: "),
-        ({"--export": None}, 64, "--export lacks its value"),
-        ({"--export": "'\""}, 64, "cannot stand in a configuration"),
-        ({"--init": "nowhere"}, 66, "nowhere: there is no such file"),
-        ({"--init": letter / "text"}, 65, "letter/text: a header of"),
-        ({"--init": way.folder / "damaged"}, 65, "damaged: tensor \""),
-        ({"--init": way.folder / "no folder of runs"}, 66, "no folder of runs: no sound checkpoint is in it"),
-        ({"--init": way.folder / "encoder", "--width": 3}, 65, "encoder: its encoder is another one: encoder.0.weight is f32 "
-                                                               "(3, 3, 1, 2) in the file, not f32 (3, 3, 1, 3)"),
-        ({"--init": model, "--width": 3}, 65, "step-000003.safetensors: its encoder is another one: encoder.0.weight is f32 (3, 3, 1, 2)"),
-    ):
-        way.expect(code, text, program, "none", given)
-    way.check("no run is left", not (way.folder / "none").exists())
-    way.expect(0, "weights ", program, "begun from a file", {"--init": way.folder / "encoder", "--batch": 16, "--seed": 3, "--dtype": "f64"})
-
-
-def check_evaluate(way, evaluate):
-    """Mistakes with evaluate, on the encoder of a program before."""
-    letter, model = way.folder.parent / "letter", way.folder / "encoder"
-    for given, code, text in (
-        ({"--model": "nowhere"}, 66, "nowhere: there is no such file"),
-        ({"--model": letter / "text"}, 65, "letter/text: a header of"),
-        ({"--model": letter}, 66, "letter: no sound checkpoint is in it"),
-        ({"--model": way.folder / "damaged"}, 65, "damaged: tensor \""),
-        ({"--model": model, "--data": "nowhere"}, 66, "nowhere: no such file or folder; docs/data.md says what --data may name"),
-        ({"--model": model, "--embeddings": letter}, 74, "letter: cannot be written: it is a folder"),
-        ({"--model": model, "--export": letter / "text" / "file"}, 74, "letter/text/file: cannot be created: Not a directory"),
-        ({"--model": model, "--draws": 0}, 64, "--draws: 0 is too small, 1 is the least"),
-        ({"--model": model, "--labels-per-class": -1}, 64, "--labels-per-class: -1 is too small, 0 is the least"),
-        ({"--model": model, "--neighbours": 0}, 64, "--neighbours: 0 is too small, 1 is the least"),
-        ({"--model": model, "--batch": 32}, 64, "there is no option --batch"),
-        ({"--model": model, "--labels-per-class": 1000}, 0, "linear probe, 1000 labels per class"),
-    ):
-        words = [str(word) for pair in {"--data": way.data, **given}.items() for word in pair]
-        way.expect_of([*way.launcher, evaluate, *way.threads, *words], code, text)
-
-
 def check_data(way, program, clip):
     """Data sets that are wrong, and one that is odd but can be trained."""
     sets = data_mistakes.BadSets(way.folder / "sets")
@@ -245,34 +198,6 @@ def check_data(way, program, clip):
     odd, said = data_mistakes.sound(sets)
     run = way.run(program, "odd", {"--data": odd, "--batch": 16, "--quiet=false": None})
     way.check("an odd set is trained", run.returncode == 0 and all(run.stdout.count(text) == 1 for text in said), run)
-
-
-def check_views(way, program):
-    """Mistakes in the options that train_contrastive adds."""
-    for given, text in (
-        ({"--temp": 1}, "there is no option --temp; did you mean --temperature?"),
-        ({"--arch": "conv"}, "there is no option --arch; did you mean --encoder?"),
-        ({"--model": "conv"}, "there is no option --model; did you mean --encoder?"),
-        ({"--encoder": "resnet"}, "among conv, mlp, stages, residual, resnet18; did you mean resnet18?"),
-        ({"--parts": 0}, "--parts: 0 is too small, 1 is the least"),
-        ({"--method": "simclr"}, "among pairs, moco, byol, supcon, swav, dino; did you mean pairs?"),
-        ({"--method": "byol", "--zero": 3}, "--method byol needs whole parameters on every rank, and --zero 3 divides"),
-        ({"--method": "moco", "--dtype": "bf16"}, "--method moco averages weights over many steps, and --dtype bf16"),
-        ({"--teacher-momentum": 2}, "--teacher-momentum: 2 is too large, 1 is the most"),
-        ({"--bank": 0}, "--bank: 0 is too small, 1 is the least"),
-        ({"--prototypes": 1}, "--prototypes: 1 is too small, 2 is the least"),
-        ({"--min-area": 0}, "--min-area: 0 is too small, 0.01 is the least"),
-        ({"--max-stretch": 0.5}, "--max-stretch: 0.5 is too small, 1 is the least"),
-        ({"--flip": 2}, "--flip: 2 is too large, 1 is the most"),
-        ({"--brightness": 2}, "--brightness: 2 is too large"),
-        ({"--contrast": -1}, "--contrast: -1 is too small"),
-        ({"--saturation": 2}, "--saturation: 2 is too large"),
-        ({"--hue": 0.6}, "--hue: 0.6 is too large, 0.5 is the most"),
-        ({"--grayscale": "yes"}, "--grayscale: 'yes' is not a number that fits"),
-        ({"--blur": 2}, "--blur: 2 is too large"),
-        ({"--erase": None}, "--erase lacks its value"),
-    ):
-        way.expect(64, text, program, "none", given)
 
 
 def check_damages(way, program):
@@ -424,16 +349,6 @@ def check_few_samples(way, program):
         way.expect(0, "weights ", program, f"batch {batch} of {program.name}", {"--batch": batch})
 
 
-def check_collapse(way, program):
-    """A rate that ruins the network is named, and ends the run if that is asked for."""
-    ruined = {"--rate": 10, "--width": 8, "--steps": 30}
-    named = "step 25: the network has collapsed: it gives all pictures nearly the same features"
-    run = way.run(program, "collapsed", {**ruined, "--stop-if-collapsed": None})
-    way.check("a collapse ends the run", run.returncode == 92 and run.stderr.count(named) == 1, run)
-    way.expect(0, named, program, "collapsed", ruined)
-    way.expect(64, "--watch-every: -1 is too small, 0 is the least", program, "collapsed", {"--watch-every": -1})
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("programs", type=pathlib.Path, nargs="+")
@@ -442,7 +357,7 @@ def main():
     options = parser.parse_args()
     begun = time.monotonic()
     programs = options.programs
-    clip = [program.name for program in programs].index("train_clip")
+    named = {program.name: program for program in programs}
     with tempfile.TemporaryDirectory(prefix="weft_mistakes_") as name:
         folder = pathlib.Path(name)
         (folder / "letter").mkdir()
@@ -453,16 +368,14 @@ def main():
             (folder / f"way {i}").mkdir()
             way = Programs(options, ranks, processes, folder / f"way {i}")
             first = programs[i % len(programs)]
-            check_collapse(way, next(each for each in programs if each.name == "train_contrastive"))
-            check_data(way, programs[clip - 1], programs[clip])
+            model_mistakes.check_collapse(way, named["train_contrastive"])
+            check_data(way, named["train_vqgan_weight"], named["train_clip"])
             for check in (check_damages, check_command_lines, check_signals, check_beginnings, check_full_disk, check_one_folder,
                           check_lost_folder):
                 check(way, first)
-            check_encoder_files(way, next(program for program in programs if program.name == ("train_clip" if i == 1 else "train_contrastive")))
-            check_evaluate(way, options.evaluate)
-            for program in programs:
-                if program.name == "train_contrastive":
-                    check_views(way, program)
+            model_mistakes.check_encoder_files(way, named["train_clip" if i == 1 else "train_contrastive"])
+            model_mistakes.check_evaluate(way, options.evaluate)
+            model_mistakes.check_views(way, named["train_contrastive"])
             for program, other in zip(programs, programs[1:] + programs[:1]):
                 check_other_runs(way, program, other)
                 check_few_samples(way, program)
