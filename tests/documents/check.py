@@ -187,7 +187,7 @@ class Checker:
 
     def trained(self, launch, name, rest):
         options = [str(word) for option, value in small.items() if option not in rest for word in (option, value)]
-        rest = [str(self.folder / "sets" / sets[word]) if word in sets else word for word in rest]
+        rest = [str(self.folder / "sets" / word) if word in sets else word for word in rest]
         with tempfile.TemporaryDirectory(dir=self.folder) as out:
             data = [] if "--data" in rest else ["--data", self.folder / "data"]
             places = [*data, "--out", f"{out}/runs/{name}"]
@@ -248,6 +248,8 @@ def main():
         make = options.root / "tests/apps/small_data.py"
         subprocess.run([sys.executable, make, f"{folder}/data", "--train", "96", "--test", "32"], check=True)
         subprocess.run([sys.executable, options.root / "tests/apps/picture_sets.py", f"{folder}/sets"], check=True)
+        for name, made in sets.items():
+            pathlib.Path(folder, "sets", made).rename(pathlib.Path(folder, "sets", name))
         checker = Checker(Tree(options.root, options.build), pathlib.Path(folder), options.mpiexec)
         for document in all_documents(options.root):
             checker.check(document)
