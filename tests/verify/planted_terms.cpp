@@ -86,7 +86,7 @@ class Writer {
 
   template <class Tabulate> void add_values(const Add& add, const std::string& of, Tabulate tabulate) const {
     Tape tape;
-    add(0, "objective" + of, tabulate([&](const Point& at) { return term("", at); }));
+    if (loss_.objective) add(0, "objective" + of, tabulate([&](const Point& at) { return term("", at); }));
     const Terms terms = loss_.terms(watched(tape, loss_.parameters));
     for (const auto& each : terms)
       if (terms.size() > 1)

@@ -18,6 +18,7 @@ struct Loss {
   // What each rank differentiates, as it should be and as it is: the gradients are those of the sum over ranks.
   Share right, wrong;
   std::vector<int64_t> rows = {};  // if the ranks' losses are dumped, too
+  bool objective = true;           // or its terms only
 };
 
 // What a framework with these shares writes, its gradients in this type.

@@ -181,7 +181,7 @@ TEST_CASE("a manifest that cannot be right is refused, and what is wrong is said
          "what is flattened has no other dimension to be divided");
   placed(R"J({"local": {"tp": "Shard(1)"}, "reduced": {"dp": "Flat(3)"}})J", "'Flat(3)' is no placement");
   placed(R"J({"local": {"tp": "Shard(1)"}, "averaged": ["dp"]})J", "'dp' is averaged already");
-  placed(R"J({"local": {"tp": "Shard(1)"}, "average": ["tp"]})J", "there is no entry 'average'");
+  placed(R"J({"local": {"tp": "Shard(1)"}, "average": ["tp"]})J", "it has no entry 'average'");
 }
 
 TEST_CASE("without divided dimensions only the number of elements counts, as before and after flattening") {

@@ -234,6 +234,12 @@ TEST_CASE("auxiliary losses that are scaled by another count are named: Megatron
                                                      {0, "S32 (the term auxiliary 0x)"}};
   for (const auto& [factor, name] : factors)
     check({mesh, parameters, terms, counting(1), counting(factor)}, {{"router", name}});
+  std::vector<int64_t> rows;
+  for (int r = 0; r < mesh.ranks(); ++r) rows.push_back(tokens_of(r).shape()[0]);
+  for (const auto& of_losses : {std::vector<int64_t>(), rows})
+    for (const bool objective : {true, false})
+      check({mesh, parameters, terms, counting(1), counting(4), of_losses, objective},
+            {{"router", "S33 (the term auxiliary 4x)"}});
   for (const auto& [factor, name] : {factors[0], factors[1]}) {
     const Loss loss{mesh, parameters, terms, counting(1), counting(factor)};
     verify::Dump of_two_passes = dump_of(loss, loss.wrong, DType::f64);
@@ -281,7 +287,7 @@ TEST_CASE("a term counts by a factor if the gradient is that of the terms, up to
     const verify::Slopes gradient{task + 2 * auxiliary + Eigen::Vector3d(off, 0, 0), 0, 0};
     verify::MeasuredParameter weight{&moved, {}, {}, {{gradient, {}}}, {}, {}, {}, true};
     weight.terms = {{"task", task_slopes}, {"auxiliary", auxiliary_slopes}};
-    const verify::Causes causes = verify::causes_of_terms(weight, {weight}, dump);
+    const verify::Causes causes = verify::causes_of_terms(verify::SlopesOf::gradients, weight, {weight}, dump);
     return causes.empty() ? "" : verify::title(*causes[0].signature, causes[0].variant);
   };
   constexpr double inexact = 1e-3, allowed = 3 * inexact;  // of the one, and twice of the other

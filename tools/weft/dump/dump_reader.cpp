@@ -198,8 +198,13 @@ void DumpReader::check_seam() {
   for (const auto& [name, of_ranks] : seam.scalars)
     require(of_ranks.size() == dump.files.size(), where(dump.files.size() - 1), ": there is no gradient of '", name,
             "'");
-  if (dump.rows.empty())
-    for (int r = 0; r < dump.ranks; ++r) dump.rows.push_back(seam.batch.rows(r));
+  const bool told = !dump.rows.empty();
+  for (int r = 0; r < dump.ranks; ++r) {
+    const int64_t rows = seam.batch.rows(r);
+    if (!told) dump.rows.push_back(rows);
+    require(dump.rows[static_cast<size_t>(r)] == rows, where(static_cast<size_t>(r)), ": the features have ", rows,
+            " rows, but by the manifest rank ", r, " has ", dump.rows[static_cast<size_t>(r)]);
+  }
 }
 
 void DumpReader::check_features(const std::string& name, size_t tower, size_t r) const {

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "tools/weft/dump/known_entries.h"
 #include "tools/weft/dump/whole_number.h"
 
 namespace weft::verify {
@@ -27,9 +28,7 @@ void place(const Json& entry, const Mesh& mesh, std::vector<Placement>& placemen
 }
 
 Layout layout_in(const Json& entry, const Mesh& mesh, Reducer reducer) {
-  for (const auto& [name, value] : entry.items())
-    require(name == "local" || name == "reduced" || name == "averaged" || name == "class", "there is no entry '", name,
-            "': there are local, reduced, averaged and class");
+  check_entries(entry, "it", {"local", "reduced", "averaged", "class"});
   Layout layout = plain_layout(mesh, reducer);
   if (entry.contains("local")) place(entry.at("local"), mesh, layout.local);
   layout.reduced = settled(layout.local);
@@ -61,6 +60,7 @@ Layout layout_in(const Json& entry, const Mesh& mesh, Reducer reducer) {
 
 Mesh mesh_in(const Json& manifest) {
   const Json& entry = manifest.at("mesh");
+  check_entries(entry, "the mesh", {"names", "shape"});
   const auto names = entry.at("names").get<std::vector<std::string>>();
   const auto sizes = entry.at("shape").get<std::vector<Json>>();
   require(names.size() == sizes.size() && !names.empty(), "the mesh has ", names.size(), " names and ", sizes.size(),

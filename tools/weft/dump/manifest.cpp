@@ -4,6 +4,7 @@
 #include <set>
 
 #include "tools/weft/dump/dump_reader.h"
+#include "tools/weft/dump/known_entries.h"
 #include "tools/weft/dump/layouts.h"
 #include "tools/weft/dump/whole_number.h"
 #include "weft/data/idx.h"
@@ -61,6 +62,7 @@ std::vector<std::filesystem::path> files_in(const Json& manifest, const std::fil
 }
 
 ScaleReader scale_reader(const Json& section, const std::vector<std::filesystem::path>& files) {
+  check_entries(section, "\"scale\"", {"step"});
   const auto step = section.at("step").get<double>();
   require(step >= 1e-12 && step <= 1e12, "\"scale\": the step is between 1e-12 and 1e12, not ", step);
   return {step, {files.begin(), files.end()}};
@@ -77,6 +79,7 @@ void read_counts(const Json& manifest, Dump& dump) {
 }
 
 void read_loss(const Json& loss, DumpReader& reader) {
+  check_entries(loss, "\"loss\"", {"name", "options"});
   const auto name = loss.at("name").get<std::string>();
   reader.loss = find_loss(name);
   require(reader.loss, "no loss is called '", name, "'; `weft cases` lists them");
@@ -84,6 +87,7 @@ void read_loss(const Json& loss, DumpReader& reader) {
 }
 
 Role role_in(const Json& tensor, const std::string& name) {
+  check_entries(tensor, "tensor '" + name + "'", {"role", "of", "use", "micro_batch"});
   const auto kind = tensor.at("role").get<std::string>();
   require(kinds_by_name().contains(kind), "tensor '", name, "' has the role '", kind, "', which is none");
   Role role{kinds_by_name().at(kind), tensor.value("of", name), 0, tensor.value("use", "")};
@@ -93,7 +97,13 @@ Role role_in(const Json& tensor, const std::string& name) {
   return role;
 }
 
+// "case", "seed" and "dtype" are what `weft case` wrote.
+const std::vector<std::string> entries = {"weft_manifest", "reducer", "loss",  "files", "rows",
+                                          "micro_batches", "tensors", "scale", "mesh",  "parameters",
+                                          "hashes",        "case",    "seed",  "dtype"};
+
 void read_entries(const Json& manifest, DumpReader& reader) {
+  check_entries(manifest, "the manifest", entries);
   reader.dump.reducer = reducer_named(manifest.value("reducer", "mean"));
   read_counts(manifest, reader.dump);
   if (manifest.contains("loss")) read_loss(manifest.at("loss"), reader);

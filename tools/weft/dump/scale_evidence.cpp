@@ -42,6 +42,15 @@ bool parallel(const Matrix& directions) {
   return true;
 }
 
+MovedValues sum_of_terms(const std::map<std::string, MovedValues>& terms) {
+  MovedValues sum = terms.begin()->second;
+  for (auto each = std::next(terms.begin()); each != terms.end(); ++each) {
+    sum.at_rest += each->second.at_rest;
+    sum.moved += each->second.moved;
+  }
+  return sum;
+}
+
 }  // namespace
 
 ScaleReader::ScaleReader(double step, std::vector<std::string> files)
@@ -122,7 +131,8 @@ ScaleEvidence ScaleReader::finish(const std::vector<ParameterEvidence>& paramete
   require(!directions_.empty(), files_[0], ": there are no directions, though the manifest has a section \"scale\"");
   const bool have_objective = objective_.at_rest || !objective_.moved.empty();
   const bool have_losses = std::ranges::any_of(losses_, [](const Values& values) { return !values.moved.empty(); });
-  require(have_objective || have_losses, files_[0], ": there is neither an objective nor a loss of any rank");
+  require(have_objective || have_losses || !terms_.empty(), files_[0],
+          ": there is neither an objective nor a loss of any rank");
   check_terms();
   std::vector<MovedValues> all;
   for (const auto& [name, directions] : directions_) {
@@ -138,6 +148,7 @@ ScaleEvidence ScaleReader::finish(const std::vector<ParameterEvidence>& paramete
     }
     if (have_objective) all.push_back(p.objective.emplace(values_of(objective_, name, 0)));
     for (const auto& [term, values] : terms_) all.push_back(p.terms[term] = values_of(values, name, 0));
+    if (!have_objective && !terms_.empty()) p.objective = sum_of_terms(p.terms);  // has more digits than were computed
     p.epsilon = found->precision.epsilon;
     evidence_.parameters.push_back(std::move(p));
   }

@@ -19,8 +19,8 @@ struct MovedValues {
 struct MovedParameter {
   std::string name;
   Matrix directions;                         // (K, n)
-  std::optional<MovedValues> objective;      // of the whole batch
-  std::map<std::string, MovedValues> terms;  // of which the objective is the sum; may be empty
+  std::optional<MovedValues> objective;      // of the whole batch: as dumped, or the sum of its terms
+  std::map<std::string, MovedValues> terms;  // may be empty
   std::vector<MovedValues> losses;           // by rank; may be empty
   std::vector<Matrix> gradients;             // by rank, after the reducer: (1, n)
   double epsilon = 0;                        // the precision of the gradients

@@ -79,7 +79,9 @@ class Judge {
       result.remarks.push_back("its gradient" + in_words(gradient, dump_.ranks));
     if (wrong_loss || wrong_gradient) {
       result.outcome = Outcome::wrong;
-      explain(result, p, wrong_loss ? causes_of_loss(p, all_, dump_) : causes_of_gradients(p));
+      const Causes causes = wrong_loss ? causes_of_losses(p) : causes_of_gradients(p);
+      if (causes.empty() && (!wrong_loss || !p.agree)) add_hint(result, p);
+      explain(result, causes);
     } else if (flat(gradient)) {
       result.remarks.push_back("nothing depends on it");
     } else if (!tells(gradient) || (p.loss && !tells(*p.loss))) {
@@ -96,7 +98,11 @@ class Judge {
 
   Causes causes_of_gradients(const MeasuredParameter& p) const {
     Causes causes = causes_of_gradient(p, all_, dump_);
-    return causes.empty() ? causes_of_terms(p, all_, dump_) : causes;
+    return causes.empty() ? causes_of_terms(SlopesOf::gradients, p, all_, dump_) : causes;
+  }
+  Causes causes_of_losses(const MeasuredParameter& p) const {
+    Causes causes = causes_of_loss(p, all_, dump_);
+    return causes.empty() ? causes_of_terms(SlopesOf::losses, p, all_, dump_) : causes;
   }
 
   static Comparison row(const std::string& name, const Factor& factor) {
@@ -104,12 +110,14 @@ class Judge {
                     factor.tolerance(1) / limit);
   }
 
-  static void explain(Verdict& verdict, const MeasuredParameter& p, const Causes& causes) {
-    if (causes.empty()) {
-      verdict.remarks.push_back(std::string("likely ") + (p.agree ? likely_if_no_multiple : likely_if_ranks_differ));
-      if (p.agree) verdict.remarks.push_back("to tell S1, S2, S6, S20 and S32 apart, dump the features of the loss");
-      return;
-    }
+  // What makes gradients wrong where the losses are right.
+  static void add_hint(Verdict& verdict, const MeasuredParameter& p) {
+    verdict.remarks.push_back(std::string("likely ") + (p.agree ? likely_if_no_multiple : likely_if_ranks_differ));
+    if (p.agree) verdict.remarks.push_back("to tell S1, S2, S6, S20 and S32 apart, dump the features of the loss");
+  }
+
+  static void explain(Verdict& verdict, const Causes& causes) {
+    if (causes.empty()) return;
     verdict.best = causes[0];
     for (size_t i = 1; i < causes.size(); ++i)
       verdict.same_as_best.push_back(title(*causes[i].signature, causes[i].variant));

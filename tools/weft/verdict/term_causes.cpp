@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/weft/verdict/scale_causes.h"
 
+#include <Eigen/QR>
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <sstream>
 
@@ -34,8 +36,52 @@ Slopes slopes_of_terms(const MeasuredParameter& p, const TermFactors& factors) {
   return sum;
 }
 
-Factor by_terms(const MeasuredParameter& p, const TermFactors& factors) {
-  return {p.gradients[0].ours, slopes_of_terms(p, factors)};
+const Slopes& slopes(SlopesOf ours, const MeasuredParameter& p) {
+  return ours == SlopesOf::losses ? p.loss->ours : p.gradients[0].ours;
+}
+
+Factor by_terms(SlopesOf ours, const MeasuredParameter& p, const TermFactors& factors) {
+  return {slopes(ours, p), slopes_of_terms(p, factors)};
+}
+
+// A short fraction for what is nearly one: a count, or a ratio of two.
+double as_fraction(double x) {
+  constexpr int most = 64;
+  constexpr double nearly = 1e-3;
+  for (int below = 1; below <= most; ++below) {
+    const double fraction = std::round(x * below) / below;
+    if (std::abs(x - fraction) <= nearly * std::abs(x)) return fraction;
+  }
+  return x;
+}
+
+// By what factors the terms count, if the slopes of all parameters tell that of each.
+TermFactors fitted(SlopesOf ours, const std::vector<MeasuredParameter>& all) {
+  const auto& terms = all[0].terms;
+  Eigen::Index equations = 0;
+  for (const MeasuredParameter& p : all) equations += p.parameter->directions.rows();
+  if (equations < 2 * std::ssize(terms)) return {};  // a few would fit anything
+  Eigen::MatrixXd of_terms(equations, std::ssize(terms));
+  Eigen::VectorXd sum(equations);
+  Eigen::Index row = 0;
+  for (const MeasuredParameter& p : all) {
+    const Eigen::Index rows = p.parameter->directions.rows();
+    const double weight = 1 / by_terms(ours, p, {}).tolerance(1);
+    sum.segment(row, rows) = weight * slopes(ours, p).along;
+    Eigen::Index column = 0;
+    for (const auto& each : p.terms) of_terms.col(column++).segment(row, rows) = weight * each.second.along;
+    row += rows;
+  }
+  const Eigen::ColPivHouseholderQR<Eigen::MatrixXd> qr(of_terms);
+  if (!sum.allFinite() || qr.rank() < std::ssize(terms)) return {};
+  const Eigen::VectorXd found = qr.solve(sum);
+  TermFactors factors;
+  Eigen::Index column = 0;
+  for (const auto& each : terms) {
+    const double factor = as_fraction(found[column++]);
+    if (factor != 1) factors[each.first] = factor;
+  }
+  return factors;
 }
 
 // Several, if the number of micro-batches is also one of ranks.
@@ -67,12 +113,15 @@ std::string text(const TermFactors& factors) {
 
 }  // namespace
 
-Causes causes_of_terms(const MeasuredParameter& of, const std::vector<MeasuredParameter>& all, const Dump& dump) {
+Causes causes_of_terms(SlopesOf ours, const MeasuredParameter& of, const std::vector<MeasuredParameter>& all,
+                       const Dump& dump) {
   Causes causes;
   const auto try_factors = [&](const TermFactors& factors) {
-    if (!std::ranges::all_of(all, [&](const MeasuredParameter& p) { return p.agree && by_terms(p, factors).is(1); }))
-      return;
-    const Factor here = by_terms(of, factors);
+    const auto explains = [&](const MeasuredParameter& p) {
+      return (ours == SlopesOf::losses || p.agree) && by_terms(ours, p, factors).is(1);
+    };
+    if (!std::ranges::all_of(all, explains)) return;
+    const Factor here = by_terms(ours, of, factors);
     for (const char* name : names_of(factors, dump))
       causes.push_back({&signature(name), text(factors), limit * here.distance(1) / here.tolerance(1)});
   };
@@ -84,6 +133,8 @@ Causes causes_of_terms(const MeasuredParameter& of, const std::vector<MeasuredPa
     for (auto second = std::next(first); second != of.terms.end(); ++second)
       for (const double of_first : factors)
         for (const double of_second : factors) try_factors({{first->first, of_first}, {second->first, of_second}});
+  if (!causes.empty() || of.terms.empty()) return causes;
+  if (const TermFactors any = fitted(ours, all); !any.empty()) try_factors(any);
   return causes;
 }
 
