@@ -91,7 +91,7 @@ class Reducing {
   // The folded slices of what the ranks of each node read.
   void gather(size_t sums, size_t results) {
     results_ = results;
-    NodeSteps::Swap& swap = made_.gathering.emplace();
+    NodeSteps::Swap& swap = made_.gathering.emplace(NodeSteps::Swap{});
     swap.out = {sums, sums + plan_.results.size() * slice_.size() * folded_};
     for (size_t node = 0; node < map_.nodes(); ++node) {
       const size_t theirs = plan_.slices[node].size() * folded_, ours = slice_.size() * folded_;
