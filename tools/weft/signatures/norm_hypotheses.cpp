@@ -130,10 +130,8 @@ class NormModel {
 
 Observed observed(const NormEvidence& norm) {
   Observed result;
-  for (size_t r = 0; r < norm.by_rank.size(); ++r) {
-    result.names.push_back("gradient_norm on rank " + std::to_string(r));
-    result.tensors.push_back(Matrix::Constant(1, 1, norm.by_rank[r]));
-  }
+  for (size_t r = 0; r < norm.by_rank.size(); ++r)
+    result.add("gradient_norm on rank " + std::to_string(r), Matrix::Constant(1, 1, norm.by_rank[r]));
   return result;
 }
 

@@ -239,7 +239,15 @@ class ReducerModel {
 }  // namespace
 
 Observed observed(const ParameterEvidence& parameter) {
-  return observed(parameter.name + " on rank ", parameter.reduced);
+  Observed result;
+  const std::vector<Shape> shapes = parameter.shapes_of_reduced();
+  for (size_t r = 0; r < shapes.size(); ++r) {
+    const Matrix& flat = parameter.reduced[r];
+    const bool vector = shapes[r].rank() < 2 || shapes[r][0] == 0;
+    result.add(parameter.name + " on rank " + std::to_string(r), flat,
+               vector ? flat.size() : flat.size() / shapes[r][0]);
+  }
+  return result;
 }
 
 std::vector<Hypothesis> hypotheses(const ParameterEvidence& parameter, const Dump& dump, const Rounding& rounding) {

@@ -127,17 +127,15 @@ void add_weights(std::vector<Hypothesis>& all, const SeamModel& model) {
 Observed observed(const SeamEvidence& seam, Reducer reducer) {
   Observed result;
   for (size_t tower = 0; tower < seam.loss->towers.size(); ++tower)
-    for (int r = 0; seam.has_gradient(tower) && r < seam.batch.ranks(); ++r) {
-      result.names.push_back(seam.loss->towers[tower] + " of rank " + std::to_string(r));
-      result.tensors.push_back(seam.gradients[tower][static_cast<size_t>(r)]);
-    }
+    for (int r = 0; seam.has_gradient(tower) && r < seam.batch.ranks(); ++r)
+      result.add(seam.loss->towers[tower] + " of rank " + std::to_string(r),
+                 seam.gradients[tower][static_cast<size_t>(r)]);
   for (const auto& name : seam.loss->scalars) {
     const auto found = seam.scalars.find(name);
     if (found == seam.scalars.end()) continue;
     double sum = 0;
     for (const double g : found->second) sum += g;
-    result.names.push_back(name);
-    result.tensors.push_back(Matrix::Constant(1, 1, reducer == Reducer::mean ? sum / seam.batch.ranks() : sum));
+    result.add(name, Matrix::Constant(1, 1, reducer == Reducer::mean ? sum / seam.batch.ranks() : sum));
   }
   return result;
 }

@@ -94,12 +94,15 @@ const Signature& signature(const std::string& id) {
   throw std::logic_error("no signature is called " + id);
 }
 
+void Observed::add(std::string name, const Matrix& tensor, Eigen::Index of_row) {
+  names.push_back(std::move(name));
+  tensors.push_back(tensor);
+  columns.push_back(of_row);
+}
+
 Observed observed(const std::string& name, const std::vector<Matrix>& of_ranks) {
   Observed result;
-  for (const Matrix& tensor : of_ranks) {
-    result.names.push_back(name + std::to_string(result.names.size()));
-    result.tensors.push_back(tensor);
-  }
+  for (const Matrix& tensor : of_ranks) result.add(name + std::to_string(result.names.size()), tensor);
   return result;
 }
 

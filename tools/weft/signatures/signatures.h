@@ -32,6 +32,10 @@ struct Hypothesis {
 struct Observed {
   std::vector<std::string> names;
   std::vector<Matrix> tensors;
+  std::vector<Eigen::Index> columns;  // of each: how many elements belong to an index of the first dimension
+
+  void add(std::string name, const Matrix& tensor) { add(std::move(name), tensor, tensor.cols()); }
+  void add(std::string name, const Matrix& tensor, Eigen::Index of_row);
 };
 
 // One tensor for each rank, called NAME and the rank.

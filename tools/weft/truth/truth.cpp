@@ -27,6 +27,11 @@ void Rounding::apply(Matrix& x) const {
   for (Eigen::Index i = 0; i < x.size(); ++i) x.data()[i] = (*this)(x.data()[i]);
 }
 
+double Rounding::sum(Matrix terms) const {
+  apply(terms);
+  return terms.sum();
+}
+
 namespace {
 
 // u = x / |x|, row by row, and the gradient with respect to x of what is g with respect to u.
@@ -55,7 +60,9 @@ struct Picking {
   Matrix add(const Matrix& queries, const std::vector<Eigen::Index>& positives, const std::vector<Eigen::Index>& selves,
              double weight) {
     if (queries.rows() == 0) return queries;
-    Matrix scores = scale * queries * keys.transpose();
+    Matrix scaled = scale * queries;
+    rounding.apply(scaled);
+    Matrix scores = scaled * keys.transpose();
     rounding.apply(scores);
     Matrix by_scores(scores.rows(), scores.cols());
     for (Eigen::Index i = 0; i < scores.rows(); ++i) {
@@ -76,7 +83,7 @@ struct Picking {
       by_scores(i, positive) -= weight;
       value += weight * (largest + std::log(sum) - scores(i, positive));
     }
-    by_scale += by_scores.cwiseProduct(scores).sum() / scale;
+    by_scale += rounding.sum(by_scores.cwiseProduct(scores)) / scale;
     by_keys += scale * by_scores.transpose() * queries;
     Matrix by_queries = scale * by_scores * keys;
     rounding.apply(by_queries);
@@ -207,8 +214,8 @@ std::vector<Part> siglip(const Batch& batch, const Rounding& rounding, Labels la
       }
     part.own = {scale * by_logits * compared.all[1], Matrix::Zero(own.rows(), own.cols())};
     part.keys = {Matrix::Zero(compared.all[0].rows(), own.cols()), scale * by_logits.transpose() * own};
-    part.scalars["scale"] = by_logits.cwiseProduct(products).sum();
-    part.scalars["bias"] = by_logits.sum();
+    part.scalars["scale"] = rounding.sum(by_logits.cwiseProduct(products));
+    part.scalars["bias"] = rounding.sum(by_logits);
     compared.back(part, r);
     parts.push_back(std::move(part));
   }

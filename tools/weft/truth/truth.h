@@ -41,6 +41,7 @@ struct Rounding {
   mutable std::mt19937_64 generator{0};
   double operator()(double x) const;
   void apply(Matrix& x) const;
+  double sum(Matrix terms) const;  // each of which is rounded
 };
 
 // A term of a loss that is a function of statistics of the whole batch, and its gradient by tower: (n, D).

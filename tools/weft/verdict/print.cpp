@@ -58,6 +58,20 @@ std::string blindness(const Verdict& verdict) {
   return "    blind to " + joined(verdict.blind_to) + ": with these data they give the same numbers as the truth\n";
 }
 
+// The worst of all of a group.
+std::string resolution(const std::vector<const Verdict*>& group) {
+  std::optional<Resolution> worst;
+  for (const Verdict* verdict : group)
+    if (verdict->resolution) {
+      if (!worst) worst.emplace();
+      worst->worsen(*verdict->resolution);
+    }
+  if (!worst) return "";
+  const auto percent = [](double x) { return format("%.2g %%", 100 * x); };
+  return "    shows a factor that is off by " + percent(worst->factor) +
+         (worst->row < 1 ? ", and any row that is off by " + percent(worst->row) : ", and not every row") + "\n";
+}
+
 // Verdicts that say the same of different subjects, such as hundreds of parameters, are told together.
 using Group = std::vector<const Verdict*>;
 std::vector<Group> groups_of(const std::vector<Verdict>& verdicts) {
@@ -91,7 +105,7 @@ std::string text_of(const Group& group) {
     return worst;
   };
   const Verdict& worst = *std::ranges::max(group, {}, error);
-  return subject + ": " + conclusion(first) + "\n" + blindness(first) + table_of(worst.table);
+  return subject + ": " + conclusion(first) + "\n" + resolution(group) + blindness(first) + table_of(worst.table);
 }
 
 nlohmann::ordered_json json_of(const Explained& e) {
@@ -165,6 +179,8 @@ std::string json_of(const std::vector<Verdict>& verdicts, const Dump& dump) {
     nlohmann::ordered_json one = {{"subject", verdict.subject}, {"outcome", name(verdict.outcome)}};
     if (verdict.best) one["best"] = json_of(*verdict.best);
     if (verdict.runner_up) one["next"] = json_of(*verdict.runner_up);
+    if (verdict.resolution)
+      one["resolution"] = {{"factor", verdict.resolution->factor}, {"row", verdict.resolution->row}};
     one["same_as_best"] = verdict.same_as_best;
     one["blind_to"] = verdict.blind_to;
     one["remarks"] = verdict.remarks;

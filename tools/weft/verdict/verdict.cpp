@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "tools/weft/verdict/classes.h"
+#include "tools/weft/verdict/expected_rounding.h"
 #include "tools/weft/verdict/unexplained.h"
 
 namespace weft::verify {
@@ -12,27 +13,24 @@ namespace {
 
 double norm(const Matrix& m) { return m.norm(); }
 
-// How far off the prediction of each tensor may be by rounding alone: the root mean square over repetitions of how far
-// rounded predictions are from exact ones, and at least what storing the numbers costs.
-std::vector<std::vector<double>> expected_rounding(
-    const std::vector<Hypothesis>& exact, const std::function<std::vector<Hypothesis>(const Rounding&)>& predict,
-    double epsilon, int repetitions) {
-  std::vector<std::vector<double>> squares(exact.size());
-  for (size_t h = 0; h < exact.size(); ++h) squares[h].assign(exact[h].prediction.tensors.size(), 0);
+using Roundings = std::vector<std::vector<ExpectedRounding>>;  // by hypothesis and tensor
+
+Roundings expected_rounding(const std::vector<Hypothesis>& exact,
+                            const std::function<std::vector<Hypothesis>(const Rounding&)>& predict,
+                            const std::vector<Eigen::Index>& columns, double epsilon, int repetitions) {
+  Roundings all(exact.size());
+  const auto each = [&](auto act) {
+    for (size_t h = 0; h < exact.size(); ++h)
+      for (size_t t = 0; t < columns.size(); ++t) act(h, t, exact[h].prediction.tensors[t]);
+  };
+  each([&](size_t h, size_t t, const Matrix& x) { all[h].emplace_back(x, columns[t], epsilon); });
   for (int k = 0; k < repetitions; ++k) {
     const Rounding rounding{epsilon, std::mt19937_64(static_cast<uint64_t>(k) + 1)};
     const std::vector<Hypothesis> rounded = predict(rounding);
-    for (size_t h = 0; h < exact.size(); ++h)
-      for (size_t t = 0; t < squares[h].size(); ++t)
-        squares[h][t] +=
-            (rounded[h].prediction.tensors[t] - exact[h].prediction.tensors[t]).squaredNorm() / repetitions;
+    each([&](size_t h, size_t t, const Matrix& x) { all[h][t].add(x, rounded[h].prediction.tensors[t]); });
   }
-  for (size_t h = 0; h < exact.size(); ++h)
-    for (size_t t = 0; t < squares[h].size(); ++t) {
-      const double stored = epsilon * norm(exact[h].prediction.tensors[t]);
-      squares[h][t] = std::max(std::sqrt(squares[h][t]), stored);
-    }
-  return squares;
+  each([&](size_t h, size_t t, const Matrix& x) { all[h][t].finish(x); });
+  return all;
 }
 
 double error_of(const Matrix& dumped, const Matrix& predicted, double rounding) {
@@ -59,6 +57,11 @@ Comparison compared(const std::string& name, const Matrix& dumped, const Matrix&
   return result;
 }
 
+void Resolution::worsen(const Resolution& other) {
+  factor = std::max(factor, other.factor);
+  row = std::max(row, other.row);
+}
+
 std::string title(const Signature& signature, const std::string& variant) {
   return signature.id + (variant.empty() ? "" : " (" + variant + ")");
 }
@@ -67,7 +70,7 @@ namespace {
 
 // Nothing can be said of tensors with a single element, which are a multiple of any other.
 std::optional<double> common_factor(const Observed& dumped, const Hypothesis& truth,
-                                    const std::vector<double>& rounding) {
+                                    const std::vector<ExpectedRounding>& rounding) {
   double product = 0, square = 0;
   Eigen::Index elements = 0;
   for (size_t t = 0; t < dumped.tensors.size(); ++t) {
@@ -79,7 +82,7 @@ std::optional<double> common_factor(const Observed& dumped, const Hypothesis& tr
   if (elements < 2 || square == 0 || product == 0 || !std::isfinite(product)) return std::nullopt;
   const double factor = product / square;
   for (size_t t = 0; t < dumped.tensors.size(); ++t)
-    if (error_of(dumped.tensors[t], factor * truth.prediction.tensors[t], std::abs(factor) * rounding[t]) > limit)
+    if (rounding[t].error(dumped.tensors[t], factor * truth.prediction.tensors[t], std::abs(factor)) > limit)
       return std::nullopt;
   return factor;
 }
@@ -89,20 +92,20 @@ std::string title(const Hypothesis& h) { return title(*h.signature, h.variant); 
 struct Judged {
   const Observed& dumped;
   const std::vector<Hypothesis>& all;
-  const std::vector<std::vector<double>>& rounding;
+  const Roundings& rounding;
 
   double error(size_t h) const {
     double worst = 0;
     for (size_t t = 0; t < dumped.tensors.size(); ++t)
-      worst = std::max(worst, error_of(dumped.tensors[t], all[h].prediction.tensors[t], rounding[h][t]));
+      worst = std::max(worst, rounding[h][t].error(dumped.tensors[t], all[h].prediction.tensors[t]));
     return worst;
   }
   // Whether two hypotheses predict the same numbers, as far as this precision can tell.
   bool alike(size_t a, size_t b) const {
-    for (size_t t = 0; t < dumped.tensors.size(); ++t)
-      if (error_of(all[a].prediction.tensors[t], all[b].prediction.tensors[t],
-                   std::max(rounding[a][t], rounding[b][t])) > limit)
-        return false;
+    for (size_t t = 0; t < dumped.tensors.size(); ++t) {
+      const Matrix &of_a = all[a].prediction.tensors[t], &of_b = all[b].prediction.tensors[t];
+      if (std::min(rounding[a][t].error(of_b, of_a), rounding[b][t].error(of_a, of_b)) > limit) return false;
+    }
     return true;
   }
 };
@@ -139,14 +142,19 @@ void explain(Verdict& verdict, const Judged& judged) {
 Verdict judge(std::string subject, const Observed& dumped, const Precision& precision, int repetitions,
               const std::function<std::vector<Hypothesis>(const Rounding&)>& predict) {
   const std::vector<Hypothesis> all = predict(Rounding());
-  const auto rounding = expected_rounding(all, predict, precision.epsilon, repetitions);
+  const Roundings rounding = expected_rounding(all, predict, dumped.columns, precision.epsilon, repetitions);
   const Judged judged{dumped, all, rounding};
   Verdict result;
   result.subject = std::move(subject);
   int64_t elements = 0;
   for (size_t t = 0; t < dumped.tensors.size(); ++t) {
     elements += dumped.tensors[t].size();
-    result.table.push_back(compared(dumped.names[t], dumped.tensors[t], all[0].prediction.tensors[t], rounding[0][t]));
+    const Matrix& truth = all[0].prediction.tensors[t];
+    result.table.push_back(compared(dumped.names[t], dumped.tensors[t], truth, rounding[0][t].whole()));
+    result.table.back().error = rounding[0][t].error(dumped.tensors[t], truth);
+    if (truth.squaredNorm() == 0) continue;
+    if (!result.resolution) result.resolution.emplace();
+    result.resolution->worsen({rounding[0][t].factor_shown(limit), rounding[0][t].row_shown(truth, limit)});
   }
   if (elements == 0) {
     result.outcome = Outcome::cannot_tell;

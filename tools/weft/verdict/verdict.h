@@ -26,6 +26,12 @@ struct Explained {
 };
 std::string title(const Signature& signature, const std::string& variant);  // "S33 (by the number of samples)"
 
+// The smallest mistakes that a dump shows, relative to what is right: of all of a tensor, and of one of its rows.
+struct Resolution {
+  double factor = 0, row = 0;
+  void worsen(const Resolution& other);
+};
+
 enum class Outcome { correct, wrong, cannot_tell };
 
 struct Verdict {
@@ -36,6 +42,7 @@ struct Verdict {
   std::vector<std::string> same_as_best;  // signatures that predict the same numbers here
   std::vector<std::string> blind_to;      // signatures whose numbers are those of the truth here
   std::vector<std::string> remarks;
+  std::optional<Resolution> resolution;
   std::optional<double> factor;  // by which the truth is to be multiplied, if that explains all tensors
 };
 
