@@ -154,6 +154,17 @@ TEST_CASE("a chart of the largest numbers ends, and is drawn") {
     }
 }
 
+TEST_CASE("charts of the smallest numbers, and of places that are not finite, are drawn") {
+  constexpr double smallest = std::numeric_limits<double>::denorm_min();
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (const Curve& odd : {Curve{{1, smallest}, {2, 0}}, Curve{{smallest, 1}, {0, 1}}, Curve{{infinity, 1}, {2, 2}},
+                           Curve{{1e308, 1}, {-1e308, -1e308}}}) {
+    const std::string chart =
+        line_chart({{"loss", odd}}, "step") + scatter_chart({{"", odd}}) + bar_chart({smallest}, "code");
+    CHECK_THAT(chart, !Contains("nan") && !Contains("inf"));
+  }
+}
+
 TEST_CASE("a chart's bars are as high as their values") {
   const std::vector<double> n = numbers_in(bar_chart({4, 2, 0}, "codes"), "<path class='one bar' d='", "'");
   REQUIRE(n.size() == 15);  // for each bar: x, the base, its top, x, the base

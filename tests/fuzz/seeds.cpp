@@ -151,6 +151,12 @@ void seed_manifests(const std::filesystem::path& folder) {
                R"J("layer_epsilon","of":"n"}})J");
 }
 
+// A step and a loss, in turns.
+void seed_charts(const std::filesystem::path& folder) {
+  const double numbers[] = {1, 2.5, 2, 1.75, 3, 1e308, 4, -1.7e308, 5, 5e-324};
+  seed(folder, "chart", "losses", {reinterpret_cast<const char*>(numbers), sizeof numbers});
+}
+
 void seed_texts(const std::filesystem::path& folder) {
   for (const char* seconds : {"s60", "s0.001", "s1e6", "r8", "l3"}) seed(folder, "environment", seconds, seconds);
   seed(folder, "json_text", "all",
@@ -169,4 +175,5 @@ int main(int argc, char** argv) {
   weft::seed_runs(argv[1]);
   weft::seed_manifests(argv[1]);
   weft::seed_texts(argv[1]);
+  weft::seed_charts(argv[1]);
 }

@@ -24,8 +24,10 @@ std::string number(double x) {
   return {digits, static_cast<size_t>(std::snprintf(digits, sizeof digits, "%.1f", x))};
 }
 
-// Values beyond are drawn at the edge, so that the extent of an axis is finite.
-double drawn(double value) { return std::clamp(value, -1e300, 1e300); }
+// Values beyond are drawn at the edge, so that the extent of an axis is finite, and the smallest ones as zero, so that
+// its parts are.
+double drawn(double value) { return std::abs(value) < 1e-290 ? 0 : std::clamp(value, -1e300, 1e300); }
+bool is_finite(Point point) { return std::isfinite(point.x) && std::isfinite(point.y); }
 
 struct Extent {
   double least = std::numeric_limits<double>::infinity(), most = -std::numeric_limits<double>::infinity();
@@ -66,7 +68,7 @@ class Plot {
     label(width - right, x_ticks ? height - 4 : height - bottom + 18, "end", x_name);
   }
 
-  double at_x(double x) const { return left + (x - x_.least) / (x_.most - x_.least) * (width - left - right); }
+  double at_x(double x) const { return left + (drawn(x) - x_.least) / (x_.most - x_.least) * (width - left - right); }
   double at_y(double y) const {
     return height - bottom - (drawn(y) - y_.least) / (y_.most - y_.least) * (height - top - bottom);
   }
@@ -94,7 +96,7 @@ struct Bin {
 };
 std::vector<Bin> bins_of(const Curve& points) {
   Curve finite;
-  std::copy_if(points.begin(), points.end(), std::back_inserter(finite), [](Point p) { return std::isfinite(p.y); });
+  std::copy_if(points.begin(), points.end(), std::back_inserter(finite), is_finite);
   const size_t count = std::min(finite.size(), max_points);
   std::vector<Bin> bins(count);
   for (size_t i = 0; i < count; ++i) {
@@ -130,7 +132,8 @@ std::string line_chart(const std::vector<Line>& lines, const std::string& x_name
   Extent x, y;
   for (const Line& line : lines) {
     bins.push_back(bins_of(line.points));
-    for (const Point& point : line.points) x.include(point.x);
+    for (const Point& point : line.points)
+      if (std::isfinite(point.x)) x.include(point.x);
     for (const Bin& bin : bins.back()) {
       y.include(bin.y.least);
       y.include(bin.y.most);
@@ -168,9 +171,10 @@ std::string bar_chart(const std::vector<double>& heights, const std::string& x_n
 std::string scatter_chart(const std::vector<Line>& groups) {
   Extent x, y;
   for (const Line& group : groups)
-    for (const Point& point : group.points) x.include(point.x), y.include(point.y);
+    for (const Point& point : group.points)
+      if (is_finite(point)) x.include(point.x), y.include(point.y);
   const auto place = [](double at, const Extent& e, double room) {
-    return number(6 + (at - e.least) / std::max(e.most - e.least, 1e-12) * (room - 12));
+    return number(6 + (drawn(at) - e.least) / std::max(e.most - e.least, 1e-12) * (room - 12));
   };
   std::string circles, legend;
   size_t count = 0;
@@ -179,10 +183,12 @@ std::string scatter_chart(const std::vector<Line>& groups) {
     if (!groups[g].name.empty() && !groups[g].points.empty())
       legend += "<span class='hue' " + hue + ">" + as_html(groups[g].name) + "</span> ";
     circles += "<g class='hue' " + hue + ">";
-    for (const Point& point : groups[g].points)
+    for (const Point& point : groups[g].points) {
+      if (!is_finite(point)) continue;
       circles += "<circle cx='" + place(point.x, x, width) + "' cy='" + place(point.y, y, height) + "' r='2.5'/>";
+      ++count;
+    }
     circles += "</g>";
-    count += groups[g].points.size();
   }
   return "<p class='legend'>" + legend + "</p><svg viewBox='0 0 " + number(width) + " " + number(height) +
          "' role='img' aria-label='" + grouped(static_cast<int64_t>(count)) + " points'>" + circles + "</svg>";
