@@ -14,6 +14,7 @@
 #include "apps/shared/evaluation/features.h"
 #include "apps/shared/report/picture.h"
 #include "apps/shared/run/data_set.h"
+#include "apps/shared/run/loss_watch.h"
 #include "apps/shared/run/run.h"
 #include "weft/engine/ops/index.h"
 #include "weft/engine/ops/matmul.h"
@@ -69,7 +70,10 @@ void train(const Launch& rank, const Settings& settings) {
   const EncoderDescription described{choice, init.dtype, data.name, settings.loss, data.classes};
   Run run(rank, batches,
           {.title = "Pictures and sentences of " + data.name,
-           .charts = {{"Loss", {"loss"}}, {"Scale of the scores", {"scale"}}, {"Learning rate", {"rate"}}},
+           .charts = {{"Loss", {"loss", LossWatch::loss_name}},
+                      {"Norm of the gradients", {LossWatch::norm_name}},
+                      {"Scale of the scores", {"scale"}},
+                      {"Learning rate", {"rate"}}},
            .model = in_words(described),
            .notes = data.notes,
            .warnings = data.warnings});
@@ -100,6 +104,25 @@ void train(const Launch& rank, const Settings& settings) {
   state.add(training.optimizer());
   run.begin(state);
 
+  // This rank's share of the loss, which spans the pairs of all ranks.
+  double scale_now = 0;
+  const auto loss = [&](const Features& features, Communicator& group) {
+    const Var &pictures = features[0], &texts = features[1];
+    const Var scale = exp(precise(training.watch(network.scale.log_scale, pictures)));
+    const Var bias = network.loss.biased ? precise(training.watch(network.bias, pictures)) : Var();
+    scale_now = scale.value().item();
+    return network.loss.share(pictures, texts, scale, bias, group);
+  };
+  // Pictures that are held out, with the sentences that they look for.
+  const LabelledImages tested{data.test.images, about.answers};
+  const auto encode_held_out = [&](Tape& tape, std::span<const int64_t> samples) -> Features {
+    const Batch pairs = take(tested, samples, init.dtype);
+    return {of_pictures(tape, pairs.images), of_sentences(tape, gather_rows(about.candidates, pairs.labels).value())};
+  };
+  const LossWatch losses(data, settings.batch);
+  const LocalBatch held_out = training.local_batch(losses.held_out());
+  const auto held_out_loss = [&] { return training.evaluate(held_out, encode_held_out, loss); };
+
   while (run.running()) {
     const Random step = init.key.fork(static_cast<uint64_t>(run.steps_done()));
     const LocalBatch batch = training.local_batch(batches.next());
@@ -107,20 +130,12 @@ void train(const Launch& rank, const Settings& settings) {
       const Batch pairs = run.data([&] { return take(data.train, samples, init.dtype); });
       return {of_pictures(tape, pairs.images), of_sentences(tape, about.draw(pairs.labels, samples, step))};
     };
-    // This rank's share of the loss, which spans the pairs of all ranks.
-    double scale_now = 0;
-    const auto loss = [&](const Features& features, Communicator& group) {
-      const Var &pictures = features[0], &texts = features[1];
-      const Var scale = exp(precise(training.watch(network.scale.log_scale, pictures)));
-      const Var bias = network.loss.biased ? precise(training.watch(network.bias, pictures)) : Var();
-      scale_now = scale.value().item();
-      return network.loss.share(pictures, texts, scale, bias, group);
-    };
     const Tensor share = training.backward(batch, encode, loss);
     const double now = rate(run.steps_done());
-    training.step(now, settings.largest_norm());
+    const auto norm = training.step(now, settings.largest_norm(), losses.norm(run));
     training.change(network.scale.log_scale, [&] { network.scale.limit(); });
-    run.step(batch.total, {{"loss", share.item()}}, {{"scale", scale_now}, {"rate", now}});
+    run.step(batch.total, {{"loss", share.item()}},
+             losses.look(run, norm, held_out_loss, {{"scale", scale_now}, {"rate", now}}));
   }
   if (run.stopped()) return;
   export_encoder(settings.files.exported, state, described);

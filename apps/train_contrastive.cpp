@@ -12,6 +12,7 @@
 #include "apps/shared/run/ahead.h"
 #include "apps/shared/run/data_set.h"
 #include "apps/shared/run/feature_watch.h"
+#include "apps/shared/run/loss_watch.h"
 #include "apps/shared/run/run.h"
 #include "apps/shared/run/views.h"
 #include "weft/collectives/share.h"
@@ -62,7 +63,9 @@ void train(const Launch& rank, const Settings& settings) {
   const EncoderDescription about{choice, init.dtype, data.name, settings.method.in_short(), data.classes};
   Run run(rank, batches,
           watched({.title = "Contrastive learning on " + data.name,
-                   .charts = {{"Loss", {"loss"}}, {"Learning rate", {"rate"}}},
+                   .charts = {{"Loss", {"loss", LossWatch::loss_name}},
+                              {"Norm of the gradients", {LossWatch::norm_name}},
+                              {"Learning rate", {"rate"}}},
                    .flops_per_image = 2 * training_flops(network.parameters(), choice),  // two views
                    .model = in_words(about),
                    .notes = data.notes,
@@ -89,26 +92,38 @@ void train(const Launch& rank, const Settings& settings) {
     return {data.train, training.local_batch(upcoming.next()), key_of(made++), settings.augmentation, init.dtype};
   };
   Ahead<Views> ahead(next_views, has_spare_core(rank.comm));
-  while (run.running()) {
-    const Random step = key_of(run.steps_done());
-    const LocalBatch batch = training.local_batch(batches.next());
-    const Views views = run.data([&] { return ahead.next(); });
-    // The features of two random views of each sample.
-    const auto encode = [&](Tape& tape, std::span<const int64_t> samples) -> Features {
+  // Held-out pictures have the same views and draws each time, those of a step that no run has.
+  const LossWatch losses(data, settings.batch);
+  const LocalBatch held_out = training.local_batch(losses.held_out());
+  const Random of_held_out = key_of(-1);
+  const Views held_out_views(data.test, held_out, of_held_out, settings.augmentation, init.dtype);
+
+  // The features of two random views of each sample.
+  const auto encode = [&](const Views& views) {
+    return [&](Tape& tape, std::span<const int64_t> samples) -> Features {
       const auto& [first, second, labels] = views.of(samples);
       const auto on_tape = [&](const Tensor& view) { return tape.constant(view.to(rank.device)); };
       return network.method->features(on_tape(first), on_tape(second), labels,
                                       [&](const Var& x) { return head(encoder(x)); });
     };
-    // This rank's share of the loss, which spans the views of all ranks.
-    const auto loss = [&](const Features& views, Communicator& group) {
-      return network.method->share(views, step, group);
-    };
-    const Tensor share = training.backward(batch, encode, loss);
+  };
+  // This rank's share of the loss, which spans the views of all ranks.
+  const auto loss = [&](const Pass& pass) {
+    return [&, pass](const Features& views, Communicator& group) { return network.method->share(views, pass, group); };
+  };
+  const auto held_out_loss = [&] {
+    return training.evaluate(held_out, encode(held_out_views), loss({.key = of_held_out}));
+  };
+  while (run.running()) {
+    const Random step = key_of(run.steps_done());
+    const LocalBatch batch = training.local_batch(batches.next());
+    const Views views = run.data([&] { return ahead.next(); });
+    const Tensor share = training.backward(batch, encode(views), loss({.training = true, .key = step}));
     const double now = rate(run.steps_done());
-    training.step(now, settings.largest_norm());
+    const auto norm = training.step(now, settings.largest_norm(), losses.norm(run));
     network.method->after_step();
-    run.step(batch.total, {{"loss", share.item()}}, watch.look(run, encoder, head, {{"rate", now}}));
+    run.step(batch.total, {{"loss", share.item()}},
+             losses.look(run, norm, held_out_loss, watch.look(run, encoder, head, {{"rate", now}})));
   }
   if (run.stopped()) return;
   run.picture("views", "Training pictures, each followed by random views of it",
@@ -144,7 +159,7 @@ int main(int argc, char** argv) {
   add_encoder(line, settings.encoder);
   add_method(line, settings.method);
   add_augmentation(line, settings.augmentation);
-  add_watch(line, settings.watch);
+  settings.watch.add_to(line);
   settings.files.add_to(line);
   line.add("--no-probes", settings.no_probes, "do not measure the features before and after training");
   return launch(line, argc, argv, [&](const Launch& rank) { train(rank, settings); });

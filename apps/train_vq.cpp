@@ -12,6 +12,7 @@
 #include "apps/shared/evaluation/reconstruction.h"
 #include "apps/shared/report/chart.h"
 #include "apps/shared/run/data_set.h"
+#include "apps/shared/run/loss_watch.h"
 #include "apps/shared/run/run.h"
 #include "weft/collectives/checks/debug.h"
 #include "weft/collectives/placement_conversions.h"
@@ -45,12 +46,14 @@ void train(const Launch& rank, const Settings& settings) {
   Quantizer& quantizer = network.quantizer();
   check_parameters(settings.quantizer, quantizer, settings);
 
-  Run run(
-      rank, batches,
-      {.title = "A VQ-VAE on " + data.name,
-       .charts = {{"Loss", {"loss", "squared error"}}, {"Codes in use", {"perplexity"}}, {"Learning rate", {"rate"}}},
-       .notes = data.notes,
-       .warnings = data.warnings});
+  Run run(rank, batches,
+          {.title = "A VQ-VAE on " + data.name,
+           .charts = {{"Loss", {"loss", "squared error", LossWatch::loss_name}},
+                      {"Norm of the gradients", {LossWatch::norm_name}},
+                      {"Codes in use", {"perplexity"}},
+                      {"Learning rate", {"rate"}}},
+           .notes = data.notes,
+           .warnings = data.warnings});
 
   Training training(settings.rule.groups(network.parameters()), rank.comm, settings.training);
   network.encoder = &training.layer("encoder", *network.encoder);
@@ -62,6 +65,9 @@ void train(const Launch& rank, const Settings& settings) {
   state.add(training.optimizer());
   state.add(network.buffers());
   run.begin(state);
+  const LossWatch losses(data, settings.batch);
+  const LabelledImages held_out = subset(data.test, losses.held_out());
+  const auto held_out_loss = [&] { return reconstruction_error(network, held_out, init, rank.comm); };
   while (run.running()) {
     const Random step = init.key.fork(static_cast<uint64_t>(run.steps_done()));
     const LocalBatch batch = training.local_batch(batches.next());
@@ -82,19 +88,20 @@ void train(const Launch& rank, const Settings& settings) {
       usage.add(tokens.indices.value());
     }
     const double now = rate(run.steps_done());
-    training.step(now, settings.largest_norm());
+    const auto norm = training.step(now, settings.largest_norm(), losses.norm(run));
     const std::vector<double> sum = sums.over(rank.comm).values();
     usage.over(rank.comm);
     if (std::isfinite(sum[0])) quantizer.update(rank.comm, step);  // Run::step ends a run whose loss is not finite
     const double whole = rank.comm.rank().value == 0 ? sum[0] : 0;
     run.step(batch.total, {{"loss", whole}},
-             {{"squared error", sum[1]}, {"perplexity", usage.perplexity()}, {"rate", now}});
+             losses.look(run, norm, held_out_loss,
+                         {{"squared error", sum[1]}, {"perplexity", usage.perplexity()}, {"rate", now}}));
   }
   if (run.stopped()) return;
   if (data.test.count() == 0) return run.finish({});
 
   CodeUsage usage = unused;
-  const double error = reconstruction_error(network, data.test, init, rank.comm, usage);
+  const double error = reconstruction_error(network, data.test, init, rank.comm, &usage);
   const int64_t tokens = data.height() * data.across() / (VqVae::token_side * VqVae::token_side);
   run.picture("reconstructions", "Test pictures, each above its reconstruction from " + text(tokens) + " tokens",
               beside_originals(network, data.test, init, rank.comm));

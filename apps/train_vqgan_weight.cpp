@@ -18,6 +18,7 @@
 #include "apps/shared/evaluation/first_codes.h"
 #include "apps/shared/evaluation/reconstruction.h"
 #include "apps/shared/run/data_set.h"
+#include "apps/shared/run/loss_watch.h"
 #include "apps/shared/run/run.h"
 #include "weft/collectives/checks/debug.h"
 #include "weft/collectives/placement_conversions.h"
@@ -64,7 +65,8 @@ void train(const Launch& rank, const Settings& settings) {
   Run run(
       rank, batches,
       {.title = "A VQ autoencoder and its discriminator on " + data.name,
-       .charts = {{"Reconstruction", {"loss", "squared error"}},
+       .charts = {{"Reconstruction", {"loss", "squared error", LossWatch::loss_name}},
+                  {"Norm of the gradients", {LossWatch::norm_name, "discriminator's gradient norm"}},
                   {"Weight of the adversarial loss", {"weight"}},
                   {"Accuracy of the discriminator on patches", {"accuracy"}}},
        .model = {{"model", "vqgan"}, {"model.width", text(settings.width)}, {"model.quantizer", settings.quantizer}},
@@ -84,6 +86,9 @@ void train(const Launch& rank, const Settings& settings) {
   state.add(judging.optimizer());
   state.add(network.buffers());
   run.begin(state);
+  const LossWatch losses(data, settings.batch);
+  const LabelledImages held_out = subset(data.test, losses.held_out());
+  const auto held_out_loss = [&] { return reconstruction_error(network, held_out, init, rank.comm); };
   while (run.running()) {
     const Random step = init.key.fork(static_cast<uint64_t>(run.steps_done()));
     const LocalBatch batch = making.local_batch(batches.next());
@@ -116,16 +121,22 @@ void train(const Launch& rank, const Settings& settings) {
       tape.backward(of_pixels + deceit * weight + of_codes, making.gradients());
       trial->tape.backward(trial->hinge, judging.gradients());
     }
-    for (Training* each : {&making, &judging}) each->step(rate(run.steps_done()), settings.largest_norm());
+    const auto step_of = [&](Training& training) {
+      return training.step(rate(run.steps_done()), settings.largest_norm(), losses.norm(run));
+    };
+    const auto norm = step_of(making), norm_of_judge = step_of(judging);
     network.quantizer().update(rank.comm, step);
     const std::vector<double> sum = sums.over(rank.comm).values();
+    std::vector<Value> values = {
+        {"squared error", sum[1]}, {"weight", weight}, {"accuracy", sum[2] / static_cast<double>(2 * patches)}};
+    if (norm_of_judge) values.push_back({"discriminator's gradient norm", *norm_of_judge});
     run.step(batch.total, {{"loss", rank.comm.rank().value == 0 ? sum[0] : 0}},
-             {{"squared error", sum[1]}, {"weight", weight}, {"accuracy", sum[2] / static_cast<double>(2 * patches)}});
+             losses.look(run, norm, held_out_loss, values));
   }
   if (run.stopped()) return;
   if (data.test.count() == 0) return run.finish({});
 
-  const double error = reconstruction_error(network, data.test, init, rank.comm, usage);
+  const double error = reconstruction_error(network, data.test, init, rank.comm, &usage);
   run.picture("reconstructions", "Test pictures, each above its reconstruction from " + text(tokens) + " tokens",
               beside_originals(network, data.test, init, rank.comm));
   run.finish(

@@ -2,12 +2,14 @@
 #include "weft/optim/training.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "weft/collectives/checks/agreement.h"
 #include "weft/collectives/checks/debug.h"
 #include "weft/collectives/collectives.h"
 #include "weft/collectives/placement_conversions.h"
 #include "weft/collectives/transports/self.h"
+#include "weft/engine/ops/shape_ops.h"
 #include "weft/optim/parallel/make_trainer.h"
 
 namespace weft {
@@ -65,6 +67,24 @@ Tensor Training::backward(const LocalBatch& batch, const SampleFeatures& encode,
                          options_.recompute ? Recompute::yes : Recompute::no);
 }
 
+double Training::evaluate(const LocalBatch& batch, const SampleFeatures& encode, const BatchLoss& loss) {
+  Tape tape;
+  const Tape::Pause without_gradients(&tape);
+  std::vector<Vars> blocks;  // of each kind of features
+  for (const MicroBatch& micro : batch.micro_batches) {
+    const Features features = encode(tape, micro.samples);
+    blocks.resize(features.size());
+    for (size_t i = 0; i < features.size(); ++i) blocks[i].push_back(features[i]);
+  }
+  const auto gathered = [&](const Var& mine) {  // with a placement that meets that of a watched parameter
+    return exact_ ? all_gather_equal(mine, batch.rows, comm_)
+                  : tape.constant(comm_.all_gather_v(mine.value(), batch.rows));
+  };
+  Features all;
+  for (const Vars& each : blocks) all.push_back(gathered(concat(each, 0)));
+  return loss(all, alone_).value().item();
+}
+
 // Every rank computes the whole loss, in the order of the samples. It is the share of rank 0; other shares are zero.
 Var Training::loss_of_gathered(const Features& mine, const Rows& rows, const BatchLoss& loss) {
   Features all;
@@ -77,14 +97,17 @@ Var Training::watch(Parameter& parameter, const Var& features) {
   return exact_ ? as_invariant(watched, comm_) : watched;
 }
 
-void Training::step(double rate, double max_norm) {
+std::optional<double> Training::step(double rate, double max_norm, Norm norm) {
   if (debug_is_asked()) {
     std::vector<NamedTensor> values;
     for (const Parameter* parameter : parameters_) values.push_back({parameter->name, parameter->value});
     expect_agreement("debug: a step", values, comm_);
   }
   if (exact_) exact_->hand_over(trainer_->gradients());
-  trainer_->step(rate, max_norm);
+  if (!std::isinf(max_norm)) return trainer_->step(rate, max_norm);
+  const std::optional<double> measured = norm == Norm::always ? std::optional(trainer_->norm()) : std::nullopt;
+  trainer_->step(rate);
+  return measured;
 }
 
 }  // namespace weft

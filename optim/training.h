@@ -23,6 +23,7 @@
 // With `same_bits` a run is bit-identical on any number of ranks. A batch is then cut into the same blocks on every
 // number of ranks, their gradients are added exactly (accumulate/exact_gradients.h), and every rank computes the loss
 // of the whole batch from the features of all ranks.
+#include <optional>
 #include <span>
 
 #include "weft/optim/accumulate/cached.h"
@@ -66,6 +67,9 @@ class Training {
   using SampleFeatures = std::function<Features(Tape& tape, std::span<const int64_t> samples)>;
   using BatchLoss = std::function<Var(const Features& features, Communicator& group)>;
   Tensor backward(const LocalBatch& batch, const SampleFeatures& encode, const BatchLoss& loss);
+  // The loss of a batch without gradients, for one that is not trained: the same on every rank, and on any number of
+  // ranks, since every rank computes all of it from the features of all.
+  double evaluate(const LocalBatch& batch, const SampleFeatures& encode, const BatchLoss& loss);
   // A parameter of such a loss, beside its features.
   Var watch(Parameter& parameter, const Var& features);
 
@@ -79,9 +83,11 @@ class Training {
   // over all micro-batches and ranks is the gradient of the whole batch.
   Tensor gradient(const Var& loss, const Parameter& wrt) { return trainer_->gradient(loss, wrt); }
 
-  // Gradients whose norm is above `max_norm` are scaled down. With WEFT_DEBUG=1 checks first that all ranks have the
-  // same parameters.
-  void step(double rate, double max_norm = std::numeric_limits<double>::infinity());
+  // Gradients whose norm is above `max_norm` are scaled down. Returns that norm if it was needed for this, or if `norm`
+  // asks for it. With WEFT_DEBUG=1 checks first that all ranks have the same parameters.
+  enum class Norm : uint8_t { if_needed, always };
+  std::optional<double> step(double rate, double max_norm = std::numeric_limits<double>::infinity(),
+                             Norm norm = Norm::if_needed);
   // After a step: `f` may change this parameter's values, on every rank alike.
   void change(Parameter& parameter, const std::function<void()>& f) { trainer_->change(parameter, f); }
   Optimizer& optimizer() { return trainer_->optimizer(); }

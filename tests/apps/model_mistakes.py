@@ -85,4 +85,3 @@ def check_collapse(way, program):
     run = way.run(program, "collapsed", {**ruined, "--stop-if-collapsed": None})
     way.check("a collapse ends the run", run.returncode == 92 and run.stderr.count(named) == 1, run)
     way.expect(0, named, program, "collapsed", ruined)
-    way.expect(64, "--watch-every: -1 is too small, 0 is the least", program, "collapsed", {"--watch-every": -1})

@@ -12,6 +12,8 @@
 namespace weft {
 namespace {
 
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
 const Init init = {.key = {3}, .dtype = DType::f64};
 
 struct Network : Module {
@@ -33,8 +35,10 @@ struct Network : Module {
   }
 };
 
-// Parameters and buffers after some steps on pictures that are divided unevenly.
-checks::State trained(const std::string& name, const Training::Options& options, Communicator& comm) {
+// Parameters and buffers after some steps on pictures that are divided unevenly. What is watched is the norm of each
+// step's gradients, and the loss of a few pictures after it.
+checks::State trained(const std::string& name, const Training::Options& options, Communicator& comm,
+                      std::vector<double>* watched = nullptr) {
   Network network(name);
   Training training({{network.parameters(), Sgd{}}}, comm, options);
   std::vector<int64_t> numbers(11);
@@ -49,11 +53,19 @@ checks::State trained(const std::string& name, const Training::Options& options,
       for (size_t i = 0; i < samples.size(); ++i) labels.mutate<int64_t>()[i] = samples[i] % 3;
       return network.method->features(view(0), view(1), labels, [&](const Var& x) { return (*network.trunk)(x); });
     };
-    const auto loss = [&](const Features& features, Communicator& group) {
-      return network.method->share(features, {step}, group);
+    const auto loss = [&](bool trains) {
+      return [&, trains](const Features& features, Communicator& group) {
+        return network.method->share(features, {.training = trains, .key = {step}}, group);
+      };
     };
-    training.backward(training.local_batch(numbers), encode, loss);
-    training.step(0.1);
+    training.backward(training.local_batch(numbers), encode, loss(true));
+    const bool watches = watched && step > 0;
+    const auto norm = training.step(0.1, infinity, watches ? Training::Norm::always : Training::Norm::if_needed);
+    expect(norm.has_value() == watches, "a norm is measured if it is asked for");
+    if (watches) {
+      const std::span<const int64_t> few(numbers.data(), 4);
+      watched->insert(watched->end(), {*norm, training.evaluate(training.local_batch(few), encode, loss(false))});
+    }
     network.method->after_step();
   }
   checks::State state;
@@ -62,11 +74,11 @@ checks::State trained(const std::string& name, const Training::Options& options,
   return state;
 }
 
+Tensor as_tensor(const std::vector<double>& values) { return Tensor::from({std::ssize(values)}, values, DType::f64); }
+
 void expect_close_states(const checks::State& actual, const checks::State& expected) {
   expect(actual.size() == expected.size(), "as many tensors");
-  for (size_t i = 0; i < actual.size(); ++i)
-    expect_close(Tensor::from({std::ssize(actual[i])}, actual[i], DType::f64),
-                 Tensor::from({std::ssize(expected[i])}, expected[i], DType::f64));
+  for (size_t i = 0; i < actual.size(); ++i) expect_close(as_tensor(actual[i]), as_tensor(expected[i]));
 }
 
 TEST_CASE("every method trains on ranks, with their weights divided or not, and in micro-batches, as on one process") {
@@ -78,6 +90,23 @@ TEST_CASE("every method trains on ranks, with their weights divided or not, and 
       for (const Training::Options& options :
            {Training::Options{}, {.stage = 2}, {.accumulate = 2}, {.same_bits = true}})
         expect_close_states(trained(name, options, comm), expected);
+    });
+  }
+}
+
+TEST_CASE("what is watched is the same on any number of ranks, and changes nothing") {
+  for (const std::string& name : names_of_methods()) {
+    INFO(name);
+    std::vector<double> expected;
+    run_ranks(1, [&](Communicator& comm) { trained(name, {}, comm, &expected); });
+    on_ranks({1, 2, 3, 5}, [&](Communicator& comm) {
+      for (const Training::Options& options :
+           {Training::Options{}, {.stage = 1}, {.stage = 2}, {.accumulate = 2}, {.same_bits = true}}) {
+        std::vector<double> watched;
+        const checks::State with = trained(name, options, comm, &watched);
+        expect_close(as_tensor(watched), as_tensor(expected));
+        expect(with == trained(name, options, comm), "the same bits as without a look");
+      }
     });
   }
 }
@@ -97,7 +126,7 @@ TEST_CASE("a teacher begins as the network that it follows, and moves a part of 
       Tape tape;
       const Features features = network.method->features(tape.constant(views), tape.constant(views), {},
                                                          [&](const Var& x) { return (*network.trunk)(x); });
-      network.method->share(features, {}, comm);
+      network.method->share(features, {.training = true}, comm);
       leader.value = (Var(before) + 1).value();
       network.method->after_step();
     });
@@ -115,7 +144,7 @@ TEST_CASE("the bank of moco holds the teacher's features of the latest steps") {
       const Var views = tape.constant(Tensor::uniform({4, 3}, {step}, -1, 1, DType::f64));
       const Features features =
           network.method->features(views, views, {}, [&](const Var& x) { return (*network.trunk)(x); });
-      network.method->share(features, {}, comm);
+      network.method->share(features, {.training = true}, comm);
       network.method->after_step();
       const Tensor latest = l2_normalize(features[1].value()).value();
       const int64_t first = 4 * static_cast<int64_t>(step - 1);  // of seven

@@ -84,7 +84,7 @@ TEST_CASE("image reconstruction has the same error and codes on any number of ra
       const Init init{.key = {4}};
       VqVae network("net", {.width = 4, .dim = 2}, init, std::make_unique<FiniteScalar>(std::vector<int64_t>{4, 4}));
       CodeUsage usage(1, 16);
-      const double error = reconstruction_error(network, data, init, comm, usage);
+      const double error = reconstruction_error(network, data, init, comm, &usage);
       const Tensor beside = beside_originals(network, data, init, comm);
       if (ranks == 1) {
         expected = error;

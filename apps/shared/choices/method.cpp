@@ -66,8 +66,8 @@ class Pairs final : public Method {
   Features features(const Var& first, const Var& second, const Tensor&, const Network& network) override {
     return {network(first), network(second)};
   }
-  Var share(const Features& views, const Random& step, Communicator& group) override {
-    return loss_.share(views[0], views[1], temperature_, step, group);
+  Var share(const Features& views, const Pass& pass, Communicator& group) override {
+    return loss_.share(views[0], views[1], temperature_, pass.key, group);
   }
 
  private:
@@ -88,9 +88,11 @@ class MomentumContrast final : public Method {
   Features features(const Var& first, const Var& second, const Tensor&, const Network& network) override {
     return {network(first), teacher_(second)};
   }
-  Var share(const Features& views, const Random&, Communicator& group) override {
-    keys_ = views[1].value();
-    group_ = &group;
+  Var share(const Features& views, const Pass& pass, Communicator& group) override {
+    if (pass.training) {
+      keys_ = views[1].value();
+      group_ = &group;
+    }
     return info_nce(views[0], views[1],
                     {.temperature = temperature_, .negatives = bank_.negatives(), .in_batch = false}, group);
   }
@@ -121,7 +123,7 @@ class Bootstrap final : public Method {
   Features features(const Var& first, const Var& second, const Tensor&, const Network& network) override {
     return {predictor_(network(first)), predictor_(network(second)), teacher_(first), teacher_(second)};
   }
-  Var share(const Features& views, const Random&, Communicator& group) override {
+  Var share(const Features& views, const Pass&, Communicator& group) override {
     const Division division(views[0].shape()[0], group);
     const auto alike = [&](size_t a, size_t b) {
       return sum(l2_normalize(precise(views[a])) * l2_normalize(precise(views[b])), 1);
@@ -145,7 +147,7 @@ class Supervised final : public Method {
     const Tensor as_features = labels.to(DType::f32).to(first.device());
     return {network(first), network(second), first.tape()->constant(as_features)};
   }
-  Var share(const Features& views, const Random&, Communicator& group) override {
+  Var share(const Features& views, const Pass&, Communicator& group) override {
     const Var labels = concat({views[2], views[2]}, 0);
     return supcon(concat({views[0], views[1]}, 0), labels.value().to(DType::i64), classes_,
                   {.temperature = temperature_}, group);
@@ -180,7 +182,7 @@ class Swapped final : public Method {
   Features features(const Var& first, const Var& second, const Tensor&, const Network& network) override {
     return {prototypes_(network(first)), prototypes_(network(second))};
   }
-  Var share(const Features& scores, const Random&, Communicator& group) override {
+  Var share(const Features& scores, const Pass&, Communicator& group) override {
     return swav({scores[0], scores[1]}, {}, {.temperature = temperature_}, group);
   }
 
@@ -207,9 +209,9 @@ class Distilled final : public Method {
   Features features(const Var& first, const Var& second, const Tensor&, const Network& network) override {
     return {prototypes_(network(first)), prototypes_(network(second)), taught(first), taught(second)};
   }
-  Var share(const Features& scores, const Random&, Communicator& group) override {
-    group_ = &group;
-    return dino_({scores[2], scores[3]}, {scores[0], scores[1]}, {.training = true}, group);
+  Var share(const Features& scores, const Pass& pass, Communicator& group) override {
+    if (pass.training) group_ = &group;
+    return dino_({scores[2], scores[3]}, {scores[0], scores[1]}, pass, group);
   }
   void after_step() override {
     dino_.update(*group_);

@@ -28,8 +28,8 @@ class Method : public Module {
 
   // What the loss takes, of two views of some samples and, if the method uses them, their labels.
   virtual Features features(const Var& first, const Var& second, const Tensor& labels, const Network& network) = 0;
-  // This rank's share of the loss of the samples of the group.
-  virtual Var share(const Features& features, const Random& step, Communicator& group) = 0;
+  // This rank's share of the loss of the samples of the group. Outside of training, nothing is kept for `after_step`.
+  virtual Var share(const Features& features, const Pass& pass, Communicator& group) = 0;
   virtual void after_step() {}
 };
 std::vector<std::string> names_of_methods();

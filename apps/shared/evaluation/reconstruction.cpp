@@ -33,15 +33,15 @@ Reconstructed reconstruct(VqVae& network, const LabelledImages& data, int64_t fi
 
 // All ranks make the same number of calls, since the network may contain collectives.
 double reconstruction_error(VqVae& network, const LabelledImages& data, const Init& like, Communicator& comm,
-                            CodeUsage& usage) {
+                            CodeUsage* usage) {
   constexpr int64_t at_once = 100;
   ExactSum sum_of_squares({}, like.device);
   for (int64_t begin = 0; begin < data.count(); begin += at_once * comm.size()) {
     const Reconstructed some = reconstruct(network, data, begin + at_once * comm.rank().value, at_once, like, comm);
     sum_of_squares.add(sum(square(precise(Var(some.made) - some.images))).value());
-    usage.add(some.indices);
+    if (usage) usage->add(some.indices);
   }
-  usage.over(comm);
+  if (usage) usage->over(comm);
   return sum_of_squares.over(comm).item() / static_cast<double>(data.images.size());
 }
 

@@ -8,9 +8,9 @@
 
 namespace weft {
 
-// The squared error, a mean over all values of the pictures. Adds the codes of all ranks' pictures to `usage`.
+// The squared error, a mean over all values of the pictures. Adds the codes of all ranks' pictures to `usage`, if any.
 double reconstruction_error(VqVae& network, const LabelledImages& data, const Init& like, Communicator& comm,
-                            CodeUsage& usage);
+                            CodeUsage* usage = nullptr);
 
 // Rows of the first pictures, each above a row of their reconstructions: for Run::picture.
 Tensor beside_originals(VqVae& network, const LabelledImages& data, const Init& like, Communicator& comm);

@@ -193,6 +193,8 @@ void CommandLine::add_common() {
       "minutes between checkpoints, or more where saving one takes over 5 % of the time; 0: none by time", {0, 1e6});
   add("--checkpoint-every", options_.checkpoint_every, "steps between checkpoints; 0: none by steps", {0, most});
   add("--keep", options_.keep, "how many checkpoints stay, the last ones", {1, most});
+  add("--watch-every", options_.watch_every,
+      "steps between looks at what is learnt; 0: a thirtieth of the run, at least 75 steps", {0, 1'000'000'000});
   add("--timeout", options_.timeout, "deadline: seconds that a rank waits for others before the job fails", {0.1, 1e6});
   add("--same-bits", options_.training.same_bits,
       "same weights, to the bit, on any number of ranks, for more work and traffic (with --zero 0 to 2); without it "

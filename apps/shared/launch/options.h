@@ -50,6 +50,7 @@ struct Options {
   double checkpoint_minutes = 10;  // of training between checkpoints; 0: any
   int64_t checkpoint_every = 0;    // steps; 0: any
   int64_t keep = 2;                // checkpoints
+  int64_t watch_every = 0;         // steps; 0: a thirtieth of the run, and at least 75
   std::string out;                 // by default "runs/PROGRAM"
   bool dry_run = false, fast_reductions = false, tf32 = false, quiet = false, json = false;
   double timeout;       // seconds

@@ -103,6 +103,13 @@ Pictures load_data(const Options& options, Communicator& comm) {
   }
 }
 
+std::vector<int64_t> every_nth(const LabelledImages& pictures, int64_t most) {
+  const int64_t count = std::min(pictures.count(), most);
+  std::vector<int64_t> samples;
+  for (int64_t i = 0; i < count; ++i) samples.push_back(i * pictures.count() / count);
+  return samples;
+}
+
 EncoderChoice fitted(EncoderChoice encoder, const Pictures& pictures) {
   encoder.height = pictures.height();
   encoder.across = pictures.across();

@@ -16,6 +16,9 @@ Pictures load_data(const Options& options, Communicator& comm);
 // Throws unless there are training pictures for a batch.
 void must_fill_a_batch(const Pictures& pictures, const Options& options);
 
+// Every n-th picture, `most` of them at most, since files are often sorted by class.
+std::vector<int64_t> every_nth(const LabelledImages& pictures, int64_t most);
+
 // The encoder for these pictures.
 EncoderChoice fitted(EncoderChoice encoder, const Pictures& pictures);
 

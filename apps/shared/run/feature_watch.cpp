@@ -7,6 +7,7 @@
 #include "apps/shared/evaluation/features.h"
 #include "apps/shared/evaluation/probe.h"
 #include "apps/shared/report/picture.h"
+#include "apps/shared/run/data_set.h"
 #include "weft/engine/ops/matmul.h"
 #include "weft/engine/ops/normalize.h"
 #include "weft/engine/ops/reduce.h"
@@ -20,15 +21,8 @@ constexpr int64_t most_known = 1000, most_asked = 500, voters = 20, shown = 8;
 constexpr const char *accuracy_name = "k-NN accuracy", *rank_name = "rank of the features",
                      *norm_name = "norm of the features", *spread_name = "spread of the features",
                      *compared_name = "spread of what the loss compares";
-// Too high a rate ruins a network in its first steps, so the first look is early. Before it, little can be said.
-constexpr int64_t early = 25;
 // Of what the loss compares. A healthy training has more than 0.4 from its first look on.
 constexpr double collapsed_spread = 0.02;
-
-bool is_time(int64_t step, const Run& run, int64_t every) {
-  if (every == 0) every = std::max<int64_t>(50, run.steps() / 30);
-  return step == early || step % every == 0 || step == run.steps();
-}
 
 // This rank's part of rows that all ranks have.
 Tensor part_of(const Tensor& rows, const Communicator& comm) {
@@ -38,17 +32,9 @@ Tensor part_of(const Tensor& rows, const Communicator& comm) {
 
 }  // namespace
 
-void add_watch(CommandLine& line, WatchOptions& options) {
-  line.add("--watch-every", options.every,
-           "steps between looks at the features; 0: a thirtieth of the run, at least 50 steps", {0, 1'000'000'000});
-  line.add("--stop-if-collapsed", options.stop_if_collapsed,
+void WatchOptions::add_to(CommandLine& line) {
+  line.add("--stop-if-collapsed", stop_if_collapsed,
            "end with an error if the features of all pictures become the same");
-}
-
-// Every n-th picture, since files are often sorted by class.
-FeatureWatch::Some::Some(const LabelledImages& of, int64_t most) : of(of) {
-  const int64_t count = std::min(of.count(), most);
-  for (int64_t i = 0; i < count; ++i) samples.push_back(i * of.count() / count);
 }
 
 Tensor FeatureWatch::Some::pixels(const std::vector<int64_t>& places) const {
@@ -64,8 +50,9 @@ FeatureWatch::FeatureWatch(const Pictures& data, const WatchOptions& options, co
       options_(options),
       like_(like),
       comm_(comm),
-      known_(data.train, most_known),
-      asked_(data.test.count() > 0 ? data.test : data.train, most_asked) {}
+      known_{data.train, every_nth(data.train, most_known)},
+      asked_{data.test.count() > 0 ? data.test : data.train,
+             every_nth(data.test.count() > 0 ? data.test : data.train, most_asked)} {}
 
 Run::Plan watched(Run::Plan plan, const Pictures& data) {
   if (data.labelled())
@@ -99,28 +86,28 @@ double FeatureWatch::accuracy(const Tensor& of_known, const Tensor& of_asked) {
 }
 
 std::vector<Value> FeatureWatch::look(Run& run, Layer& encoder, Layer& head, std::vector<Value> values) {
-  const int64_t step = run.steps_done() + 1;
-  if (!is_time(step, run, options_.every)) return values;
+  if (!run.watches()) return values;
   const Tensor of_asked = features(encoder, asked_);
   const FeatureStatistics found = statistics_of(of_asked);
   if (!std::isfinite(found.norm)) return values;  // nor is the loss, and the run ends with it
   const auto compared = [&](Tape& tape, const Tensor& piece) { return head(tape.constant(piece)); };
   const double spread = statistics_of(encoded(of_asked, compared, comm_)).spread;
-  name_collapse(run, step, spread);
+  name_collapse(run, spread);
   values.insert(
       values.end(),
       {{rank_name, found.rank}, {norm_name, found.norm}, {spread_name, found.spread}, {compared_name, spread}});
-  std::string words = "rank " + short_number(found.rank);
   if (data_.labelled()) {
     values.push_back({accuracy_name, 100 * accuracy(features(encoder, known_), of_asked)});
-    words = "k-NN " + short_number(values.back().value) + " %  " + words;
+    run.show_beside_loss("k-NN", short_number(values.back().value) + " %");
   }
-  run.show_beside_loss(words);
+  run.show_beside_loss("rank", short_number(found.rank));
   for (const Value& value : run.pace()) values.push_back(value);
   return values;
 }
 
-void FeatureWatch::name_collapse(Run& run, int64_t step, double spread) {
+void FeatureWatch::name_collapse(Run& run, double spread) {
+  constexpr int64_t early = 25;  // steps; before, little can be said
+  const int64_t step = run.steps_done() + 1;
   if (spread > collapsed_spread || step < early) return;
   const std::string what =
       "step " + text(step) +

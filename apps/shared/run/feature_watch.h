@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Looks at an encoder while it learns, at a few hundred pictures every few steps. What it sees stands in the progress
-// line, the metrics and the report: how many of the pictures' neighbours are of their class, and whether the features
-// still tell pictures apart. If they do not, the network has collapsed, and no later step is of use.
+// Looks at an encoder while it learns, at a few hundred pictures every few steps (Run::watches). What it sees stands in
+// the progress line, the metrics and the report: how many of the pictures' neighbours are of their class, and whether
+// the features still tell pictures apart. If they do not, the network has collapsed, and no later step is of use.
 #include "apps/shared/run/run.h"
 #include "weft/data/pictures.h"
 #include "weft/engine/nn/module.h"
@@ -10,10 +10,9 @@
 namespace weft {
 
 struct WatchOptions {
-  int64_t every = 0;  // steps; 0: a thirtieth of the run, and at least 50, which takes at most 3 % of the time
   bool stop_if_collapsed = false;
+  void add_to(CommandLine& line);
 };
-void add_watch(CommandLine& line, WatchOptions& options);
 
 Run::Plan watched(Run::Plan plan, const Pictures& data);  // with the charts of what is seen
 
@@ -32,14 +31,13 @@ class FeatureWatch {
   struct Some {
     const LabelledImages& of;
     std::vector<int64_t> samples;
-    Some(const LabelledImages& of, int64_t most);
     Tensor pixels(const std::vector<int64_t>& places) const;  // u8, of these places in `samples`
     Tensor labels() const;
   };
 
   Tensor features(Layer& encoder, const Some& pictures);  // of all, on every rank
   double accuracy(const Tensor& of_known, const Tensor& of_asked);
-  void name_collapse(Run& run, int64_t step, double spread);
+  void name_collapse(Run& run, double spread);
   std::string map_of(const Tensor& features) const;
 
   const Pictures& data_;

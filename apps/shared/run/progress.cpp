@@ -38,11 +38,20 @@ double Progress::seconds_left(const Status& now) const {
          static_cast<double>(now.step - older_.step);
 }
 
+// What a terminal has no room for is left out.
 std::string Progress::line(const Status& now) const {
+  size_t shown = now.beside_loss.size();
+  std::string line = line_of(now, shown);
+  while (style_.live && shown > 0 && line.size() >= static_cast<size_t>(style_.columns)) line = line_of(now, --shown);
+  return line;
+}
+
+std::string Progress::line_of(const Status& now, size_t beside_loss) const {
+  std::string beside;
+  for (size_t i = 0; i < beside_loss; ++i) beside += "  " + now.beside_loss[i];
   const auto of = [](int64_t part, int64_t whole) { return grouped(part) + "/" + grouped(whole); };
   return "epoch " + of(now.epoch, now.epochs) + "  step " + of(now.step, now.steps) + "  loss " +
-         short_number(now.loss) + (now.beside_loss.empty() ? "  " : "  " + now.beside_loss + "  ") +
-         short_number(images_per_second(now)) + " images/s  " +
+         short_number(now.loss) + beside + "  " + short_number(images_per_second(now)) + " images/s  " +
          percent(now.communication - older_.communication, now.seconds - older_.seconds) + " communication  " +
          duration(seconds_left(now)) + " left";
 }

@@ -26,7 +26,7 @@ class Progress {
   struct Status {
     int64_t epoch = 0, epochs = 0, step = 0, steps = 0;  // epochs and steps count from 1
     double loss = 0;
-    std::string beside_loss = {};                       // further measurements, in words
+    std::vector<std::string> beside_loss = {};          // further measurements, in words; the first matter most
     double images = 0, seconds = 0, communication = 0;  // seconds of communication are part of the seconds
   };
 
@@ -44,6 +44,7 @@ class Progress {
   double images_per_second(const Status& now) const;
   double seconds_left(const Status& now) const;
   std::string line(const Status& now) const;
+  std::string line_of(const Status& now, size_t beside_loss) const;
   std::string bar(const Status& now, size_t room) const;
   std::string json(const Status& now) const;
   void finish(const std::string& text, const std::vector<Figure>& figures);

@@ -153,6 +153,23 @@ void Run::open_folder(const Latest& latest) {
   if (!rank_.folder->moved_to().empty()) note("an earlier run is now in " + rank_.folder->moved_to().string());
 }
 
+// Too high a rate ruins a network in its first steps, so the first look is early. Before it, little can be said.
+bool Run::watches() const {
+  constexpr int64_t early = 25, fewest = 75, looks = 30;
+  const int64_t step = step_ + 1;
+  const int64_t every = options_.watch_every > 0 ? options_.watch_every : std::max(fewest, steps_ / looks);
+  return step == early || step % every == 0 || step == steps_;
+}
+
+void Run::show_beside_loss(const std::string& name, const std::string& value) {
+  const auto same = [&](const auto& shown) { return shown.first == name; };
+  const auto found = std::find_if(beside_loss_.begin(), beside_loss_.end(), same);
+  if (found == beside_loss_.end())
+    beside_loss_.push_back({name, value});
+  else
+    found->second = value;
+}
+
 void Run::step(int64_t images, const std::vector<Value>& shares, const std::vector<Value>& equal) {
   // One collective for all values on which ranks have to agree.
   constexpr double save_is_due = 1 << 20;  // more than there are ranks that want to stop
@@ -189,12 +206,14 @@ void Run::step(int64_t images, const std::vector<Value>& shares, const std::vect
 
 void Run::show(double loss) {
   const int64_t epoch = batches_.steps_per_epoch();
+  std::vector<std::string> beside;
+  for (const auto& [name, value] : beside_loss_) beside.push_back(name + " " + value);
   progress_.show({.epoch = (step_ - 1) / epoch + 1,
                   .epochs = (steps_ + epoch - 1) / epoch,
                   .step = step_,
                   .steps = steps_,
                   .loss = loss,
-                  .beside_loss = beside_loss_,
+                  .beside_loss = std::move(beside),
                   .images = images_,
                   .seconds = time_.seconds,
                   .communication = time_.communication});

@@ -49,6 +49,8 @@ class Run {
 
   int64_t steps() const { return steps_; }  // of the whole run: --steps, or those of --epochs
   int64_t steps_done() const { return step_; }
+  // Whether to look at what is learnt after the step that is to be told next (--watch-every).
+  bool watches() const;
   bool running() const { return !stopped_ && step_ < steps_; }
   bool stopped() const { return stopped_; }  // by a signal, which is reported, or by --dry-run: do not call `finish`
 
@@ -70,7 +72,7 @@ class Run {
   std::vector<Value> pace();  // images per second since the call before, and this process's memory now
   void note(const std::string& text) { progress_.note(text); }
   void warn(const std::string& text) { progress_.warn(text); }
-  void show_beside_loss(const std::string& words) { beside_loss_ = words; }  // in the progress line, until the next
+  void show_beside_loss(const std::string& name, const std::string& value);  // in the progress line, until the next
   void picture(const std::string& name, const std::string& caption, const Tensor& pixels);  // as from picture.h
   void chart(const std::string& title, const std::string& drawing);                         // as from chart.h
 
@@ -115,7 +117,7 @@ class Run {
   double saved_at_ = 0, save_after_;  // seconds; on rank 0
   std::future<void> writing_;         // a checkpoint, on rank 0
   Report::RankTime time_;
-  std::string beside_loss_;
+  std::vector<std::pair<std::string, std::string>> beside_loss_;
   double paced_images_ = 0, paced_seconds_ = 0;  // until the last call of `pace`
 };
 
