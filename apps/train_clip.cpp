@@ -70,6 +70,7 @@ void train(const Launch& rank, const Settings& settings) {
   const EncoderDescription described{choice, init.dtype, data.name, settings.loss, data.classes};
   Run run(rank, batches,
           {.title = "Pictures and sentences of " + data.name,
+           .data = data.name,
            .charts = {{"Loss", {"loss", LossWatch::loss_name}},
                       {"Norm of the gradients", {LossWatch::norm_name}},
                       {"Scale of the scores", {"scale"}},

@@ -63,6 +63,7 @@ void train(const Launch& rank, const Settings& settings) {
   const EncoderDescription about{choice, init.dtype, data.name, settings.method.in_short(), data.classes};
   Run run(rank, batches,
           watched({.title = "Contrastive learning on " + data.name,
+                   .data = data.name,
                    .charts = {{"Loss", {"loss", LossWatch::loss_name}},
                               {"Norm of the gradients", {LossWatch::norm_name}},
                               {"Learning rate", {"rate"}}},

@@ -48,6 +48,7 @@ void train(const Launch& rank, const Settings& settings) {
 
   Run run(rank, batches,
           {.title = "A VQ-VAE on " + data.name,
+           .data = data.name,
            .charts = {{"Loss", {"loss", "squared error", LossWatch::loss_name}},
                       {"Norm of the gradients", {LossWatch::norm_name}},
                       {"Codes in use", {"perplexity"}},

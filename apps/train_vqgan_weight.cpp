@@ -65,6 +65,7 @@ void train(const Launch& rank, const Settings& settings) {
   Run run(
       rank, batches,
       {.title = "A VQ autoencoder and its discriminator on " + data.name,
+       .data = data.name,
        .charts = {{"Reconstruction", {"loss", "squared error", LossWatch::loss_name}},
                   {"Norm of the gradients", {LossWatch::norm_name, "discriminator's gradient norm"}},
                   {"Weight of the adversarial loss", {"weight"}},

@@ -26,6 +26,7 @@ Report everything() {
   report.title = "A run of <b>two</b> & more";
   report.subtitle = "on \"2\" ranks";
   report.figures = {{"loss", "0.25"}, {"weights", "0123456789abcdef"}};
+  report.tables = {{"Options", {{"option", "this", "that"}, {"rate", "0.1", "< 0.2"}}}};
   report.charts = {{"Loss", line_chart({{"loss", curve(1000, [](int i) { return 1.0 / i; })}}, "step")},
                    {"Usage", bar_chart({3, 1, 2}, "codes")}};
   report.pictures = {{"Pictures", png(Tensor::zeros({4, 4, 3}, DType::u8))}};
@@ -81,6 +82,8 @@ TEST_CASE("a report shows everything that it is given, escaped as text") {
   CHECK_THAT(page, Contains("on &quot;2&quot; ranks") && Contains("a&lt;b"));
   CHECK_THAT(page, Contains("<dt>loss</dt><dd>0.25</dd>") && Contains("weights <b>0123456789abcdef</b>"));
   CHECK_THAT(page, Contains("data:image/png;base64,iVBORw0KGgo"));
+  CHECK_THAT(page, Contains("<tr><th>option</th><th>this</th><th>that</th></tr>") &&
+                       Contains("<tr><td>rate</td><td>0.1</td><td>&lt; 0.2</td></tr>"));
 }
 
 TEST_CASE("a report splits time by activity and sums calls over ranks") {
@@ -95,7 +98,7 @@ TEST_CASE("a report splits time by activity and sums calls over ranks") {
 
 TEST_CASE("an empty report is a well-formed page") {
   expect_balanced(html({}));
-  CHECK_THAT(html({}), !Contains("Pictures") && !Contains("Communication"));
+  CHECK_THAT(html({}), !Contains("Pictures") && !Contains("Communication") && !Contains("Configuration"));
 }
 
 TEST_CASE("a chart's line falls with its values and stays inside") {

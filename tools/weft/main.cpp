@@ -14,6 +14,7 @@
 #include "tools/weft/printable.h"
 #include "tools/weft/record/record.h"
 #include "tools/weft/run_case.h"
+#include "tools/weft/runs/commands.h"
 #include "tools/weft/verdict/certificate.h"
 #include "tools/weft/verdict/compare.h"
 #include "tools/weft/verdict/print.h"
@@ -246,6 +247,7 @@ int run(int argc, char** argv) {
   weft::plan::add_schedule(app, code);
   weft::plan::add_link(app, argc, argv, code);
   weft::launch::add_launch(app, code);
+  weft::runs::add_runs(app, code);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -157,6 +157,8 @@ CommandLine::CommandLine(const std::string& program, const std::string& what_it_
 
 CommandLine::~CommandLine() = default;
 
+std::string CommandLine::program() const { return parser_->app.get_name(); }
+
 void CommandLine::add_common() {
   constexpr int64_t most = std::numeric_limits<int64_t>::max();
   add("--ranks", options_.ranks,

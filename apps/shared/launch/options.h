@@ -91,6 +91,7 @@ class CommandLine {
 
   std::optional<Ending> parse(int argc, const char* const* argv);  // never throws
   const Options& options() const { return options_; }
+  std::string program() const;
   std::string config() const;  // every option's value as TOML, for --config
 
  private:

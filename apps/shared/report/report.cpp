@@ -22,6 +22,21 @@ std::string figures(const Report& report) {
   return (cards.empty() ? "" : "<dl class='figures'>\n" + cards + "</dl>\n") + names;
 }
 
+std::string tables(const Report& report) {
+  std::string all;
+  for (const auto& [title, rows] : report.tables) {
+    all += "<h2>" + as_html(title) + "</h2>\n<section class='card'><div class='scroll'><table class='even'>\n";
+    for (const auto& row : rows) {
+      const std::string cell = &row == rows.data() ? "th" : "td";
+      all += "<tr>";
+      for (const std::string& text : row) all += "<" + cell + ">" + as_html(text) + "</" + cell + ">";
+      all += "</tr>\n";
+    }
+    all += "</table></div></section>\n";
+  }
+  return all;
+}
+
 std::string charts(const Report& report) {
   std::string all;
   for (const auto& [title, drawing] : report.charts)
@@ -65,6 +80,11 @@ std::string ranks(const Report& report) {
          "</section>\n";
 }
 
+std::string configuration(const Report& report) {
+  if (report.config.empty()) return "";
+  return "<h2>Configuration</h2>\n<section class='card'><pre>" + as_html(report.config) + "</pre></section>\n";
+}
+
 std::string row(const std::string& name, const Traffic::Count& sum, double ranks) {
   const std::string each =
       sum.calls > 0 ? bytes_in_words(static_cast<double>(sum.bytes) / static_cast<double>(sum.calls)) : "";
@@ -101,9 +121,8 @@ std::string html(const Report& report) {
          "<meta name='viewport' content='width=device-width, initial-scale=1'>\n<title>" +
          as_html(report.title) + "</title>\n<style>" + report_style + "</style>\n<main>\n<header><h1>" +
          as_html(report.title) + "</h1><p>" + as_html(report.subtitle) + "</p></header>\n" + figures(report) +
-         charts(report) + pictures(report) + ranks(report) + traffic(report) +
-         "<h2>Configuration</h2>\n<section class='card'><pre>" + as_html(report.config) +
-         "</pre></section>\n<footer>Made by Weft. This page is self-contained: it "
+         tables(report) + charts(report) + pictures(report) + ranks(report) + traffic(report) + configuration(report) +
+         "<footer>Made by Weft. This page is self-contained: it "
          "loads nothing.</footer>\n</main>\n</html>\n";
 }
 

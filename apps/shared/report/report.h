@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// A finished run as one self-contained HTML page: no network, no scripts.
+// A finished run, or several that are compared, as one self-contained HTML page: no network, no scripts.
 #include <string>
 #include <vector>
 
@@ -15,6 +15,11 @@ struct Report {
   struct Chart {
     std::string title, drawing;  // by chart.h
   };
+  struct Table {
+    std::string title;
+    std::vector<std::vector<std::string>>
+        rows;  // the first has the names of the columns, the first column those of rows
+  };
   struct Picture {
     std::string caption, png;  // the file's bytes
   };
@@ -25,6 +30,7 @@ struct Report {
 
   std::string title, subtitle;
   std::vector<Figure> figures;
+  std::vector<Table> tables;
   std::vector<Chart> charts;
   std::vector<Picture> pictures;
   std::vector<RankTime> ranks;

@@ -58,6 +58,8 @@ th:first-child, td:first-child { text-align: left; padding-left: 0; }
 th { color: var(--soft); font-weight: 400; }
 td { border-top: 1px solid var(--rule); }
 tr:last-child td { font-weight: 600; }
+.even tr:last-child td { font-weight: 400; }
+.even td { white-space: normal; overflow-wrap: anywhere; }
 pre { margin: 0; font: .82rem/1.7 var(--mono); columns: 17rem;
   column-gap: 2rem; white-space: pre-wrap; overflow-wrap: anywhere; }
 footer { margin-top: 2.75rem; font-size: .82rem; }
@@ -66,7 +68,9 @@ footer { margin-top: 2.75rem; font-size: .82rem; }
 @media (max-width: 40rem) { svg text { font-size: 14px; } table { font-size: .82rem; }
   tr { display: grid; grid-template-columns: repeat(4, 1fr); border-top: 1px solid var(--rule); padding: .3rem 0; }
   tr:first-child { border: 0; } th, td { border: 0; padding: 0; white-space: normal; align-self: end; }
-  th:first-child, td:first-child { grid-column: 1 / -1; } }
+  th:first-child, td:first-child { grid-column: 1 / -1; }
+  .even tr { display: flex; flex-wrap: wrap; gap: 0 .75rem; } .even th, .even td { flex: 1 0 0; min-width: 0; }
+  .even th:first-child, .even td:first-child { flex-basis: 100%; } }
 @media print { .card { break-inside: avoid; } }
 )";
 

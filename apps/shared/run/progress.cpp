@@ -138,10 +138,7 @@ void Progress::finish_table(const std::vector<Figure>& figures) {
 
 void Progress::finish(const std::string& text, const std::vector<Figure>& figures) {
   if (!style_.json) return finish(text);
-  nlohmann::ordered_json numbers = nlohmann::ordered_json::object();
-  for (const auto& [name, value, number] : figures)
-    numbers[name] = number ? nlohmann::ordered_json(*number) : nlohmann::ordered_json(value);
-  if (rank_ == 0) to_.write(nlohmann::ordered_json{{"event", "finished"}, {"figures", numbers}}.dump() + "\n");
+  if (rank_ == 0) to_.write("{\"event\":\"finished\",\"figures\":" + weft::json(figures) + "}\n");
 }
 
 }  // namespace weft

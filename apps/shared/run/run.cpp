@@ -15,6 +15,7 @@
 
 #include "apps/shared/report/picture.h"
 #include "apps/shared/run/peak_flops.h"
+#include "apps/shared/run/results.h"
 #include "weft/collectives/busy.h"
 #include "weft/collectives/checks/agreement.h"
 #include "weft/data/files/checksum.h"
@@ -144,6 +145,7 @@ void Run::open_folder(const Latest& latest) {
   if (of_this_run) sessions_ = sessions_up_to(latest.step, rank_.folder->path() / "sessions.json");
   reported_ = of_this_run && latest.step >= steps_ && is_reported(rank_.folder->path(), *latest.file);
   rank_.folder->begin(config_, metric_names(plan_.charts), of_this_run ? latest.step : 0);
+  if (!reported_) write_results(Results::running);
   if (const std::string& damage = rank_.folder->metrics().damage(); !damage.empty())
     warn(damage + "; later measurements are left out");
   if (latest.file && options_.resume == "unfinished")
@@ -200,7 +202,7 @@ void Run::step(int64_t images, const std::vector<Value>& shares, const std::vect
   if (!stopped_) return;
   stop_with_others();
   const std::string of_all = grouped(step_) + " of " + grouped(steps_);
-  if (leads()) write_report({{"stopped after step", of_all}}, {});
+  if (leads()) write_report(Results::stopped, {{"stopped after step", of_all}}, {});
   progress_.finish("stopped after step " + of_all + "; the same command goes on from there");
 }
 
@@ -345,8 +347,20 @@ std::vector<Report::RankTime> Run::gather_times() {
   return times;
 }
 
+void Run::write_results(const char* state) {
+  write(Results::file, json(Results{.program = rank_.line.program(),
+                                    .title = plan_.title,
+                                    .data = plan_.data,
+                                    .begun = rank_.folder->begun(),
+                                    .ranks = rank_.comm.size(),
+                                    .step = step_,
+                                    .steps = steps_,
+                                    .state = state,
+                                    .figures = report_.figures}));
+}
+
 // All that is known of the run so far, with these figures first and those last.
-void Run::write_report(std::vector<Report::Figure> first, const std::vector<Report::Figure>& last) {
+void Run::write_report(const char* state, std::vector<Report::Figure> first, const std::vector<Report::Figure>& last) {
   const RunSession all = whole(sessions_);
   const Metrics& metrics = rank_.folder->metrics();
   report_.ranks = all.ranks;
@@ -368,7 +382,9 @@ void Run::write_report(std::vector<Report::Figure> first, const std::vector<Repo
     charts.push_back({chart.title, line_chart(lines, "step")});
   }
   report_.charts.insert(report_.charts.begin(), charts.begin(), charts.end());
-  if (!reported_) write(RunFolder::report, html(report_));
+  if (reported_) return;
+  write_results(state);
+  write(RunFolder::report, html(report_));  // last, since it tells a restart that nothing is left to do
 }
 
 double Run::speed() const {
@@ -386,7 +402,7 @@ void Run::finish(const std::vector<Report::Figure>& figures) {
   if (peak > 0 && sessions_.size() == 1)
     last.insert(last.begin(), {"share of the cores' peak FLOP/s", percent(plan_.flops_per_image * speed(), peak),
                                plan_.flops_per_image * speed() / peak});
-  write_report(figures, last);
+  write_report(Results::finished, figures, last);
   if (reported_) note("all " + grouped(step_) + " steps were done before; add steps by --epochs or --steps");
   note("report: " + (rank_.folder->path() / RunFolder::report).string());
   progress_.finish(report_.figures);

@@ -34,6 +34,7 @@ class Run {
   };
   struct Plan {
     std::string title;          // of the report
+    std::string data = {};      // the name of the data set
     std::vector<Chart> charts;  // together they name all metrics, "loss" among them
     // Of matrix products and convolutions. If it is given, the report compares it with the peak of the CPU.
     double flops_per_image = 0;
@@ -88,7 +89,8 @@ class Run {
   void save();
   void finish_writing();
   void save_less_often(double seconds_of_saving);
-  void write_report(std::vector<Report::Figure> first, const std::vector<Report::Figure>& last);
+  void write_report(const char* state, std::vector<Report::Figure> first, const std::vector<Report::Figure>& last);
+  void write_results(const char* state);
   double speed() const;  // of the whole run, in images per second
   void write(const std::string& name, const std::string& contents);
   std::string hash_of_weights();

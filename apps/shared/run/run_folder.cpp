@@ -63,20 +63,25 @@ std::vector<std::string> changes_of(const fs::path& run, const std::string& conf
   return changes;
 }
 
-// Tells a run from others of its program: "2026-11-27-nt-xent", the day on which it began and its method.
-std::string day_and_method(const fs::path& run) {
+// When a run began.
+std::string beginning_of(const fs::path& run, const char* format) {
   const auto since = fs::file_time_type::clock::to_sys(fs::last_write_time(config_of(run))).time_since_epoch();
   const std::time_t seconds = std::chrono::duration_cast<std::chrono::seconds>(since).count();
   std::tm date{};
-  char day[40];
-  std::strftime(day, sizeof day, "%F", localtime_r(&seconds, &date));
+  char words[40];
+  std::strftime(words, sizeof words, format, localtime_r(&seconds, &date));
+  return words;
+}
+
+// Tells a run from others of its program: "2026-11-27-nt-xent", the day on which it began and its method.
+std::string day_and_method(const fs::path& run) {
   const auto settings = settings_in(file_text(config_of(run), max_config_bytes));
   std::string method;
   for (const char* option : {"method", "loss", "quantizer"})
     if (const auto found = settings.find(option); found != settings.end() && method.empty())
       for (const char c : found->second)
         if (std::isalnum(static_cast<unsigned char>(c)) || c == '-') method += c;
-  return day + (method.empty() ? "" : "-" + method);
+  return beginning_of(run, "%F") + (method.empty() ? "" : "-" + method);
 }
 
 void expect_room_for(const fs::path& folder) {
@@ -168,6 +173,8 @@ void RunFolder::make_room() {
   make_durable_folder(path_);
   lock();
 }
+
+std::string RunFolder::begun() const { return beginning_of(path_, "%F %T"); }
 
 void RunFolder::write(const std::string& name, const std::string& bytes) const {
   DurableFile file(path_ / name);

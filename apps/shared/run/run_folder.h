@@ -8,6 +8,7 @@
 //   checkpoints/      docs/checkpoints.md
 //   *.png             pictures
 //   report.html       the report, in one page
+//   results.json      what the run has come to (results.h)
 //   sessions.json     time and traffic of each session: from a start of the run to its interruption or end
 //   lock              the process that holds the folder
 #include <optional>
@@ -29,6 +30,7 @@ class RunFolder {
   void begin(const std::string& config, std::vector<std::string> metric_names, int64_t resumed_step = 0);
 
   const std::filesystem::path& path() const { return path_; }
+  std::string begun() const;  // date and time
   static constexpr const char* report = "report.html";
   static std::filesystem::path checkpoints(const std::filesystem::path& run) { return run / "checkpoints"; }
   const std::filesystem::path& moved_to() const { return moved_to_; }  // the new place of an earlier run, or empty
