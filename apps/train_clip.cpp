@@ -102,7 +102,7 @@ void train(const Launch& rank, const Settings& settings) {
   const double untrained = tests ? accuracy(scores_of_test(), about.answers) : 0;
 
   TrainingState state(rank.comm);
-  state.add(training.optimizer());
+  state.add(training.optimizer(), training.average());
   run.begin(state);
 
   // This rank's share of the loss, which spans the pairs of all ranks.
@@ -139,10 +139,13 @@ void train(const Launch& rank, const Settings& settings) {
              losses.look(run, norm, held_out_loss, {{"scale", scale_now}, {"rate", now}}));
   }
   if (run.stopped()) return;
-  export_encoder(settings.files.exported, state, described);
+  Tensor scores;
+  training.averaged([&] {
+    export_encoder(settings.files.exported, state, described);
+    if (tests) scores = scores_of_test();
+  });
   if (!tests) return run.finish({});
 
-  const Tensor scores = scores_of_test();
   const int64_t rows = std::min<int64_t>(10, scores.shape()[1]), columns = std::min<int64_t>(10, scores.shape()[0]);
   const Tensor nearest = top_k(transpose(scores).value().slice(0, rows), columns).indices.value().to(Device::cpu);
   run.picture("nearest", "One row per sentence: the test pictures nearest to it, first \"" + about.texts.front() + "\"",

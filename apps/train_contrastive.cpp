@@ -83,7 +83,7 @@ void train(const Launch& rank, const Settings& settings) {
 
   FeatureWatch watch(data, settings.watch, init, rank.comm);
   TrainingState state(rank.comm);
-  state.add(training.optimizer());
+  state.add(training.optimizer(), training.average());
   state.add(network.buffers());
   run.begin(state);
 
@@ -129,20 +129,23 @@ void train(const Launch& rank, const Settings& settings) {
   if (run.stopped()) return;
   run.picture("views", "Training pictures, each followed by random views of it",
               beside_views(data.train, settings.augmentation, init.key));
-  watch.show(run, encoder);
-  export_encoder(settings.files.exported, state, about);
-  if (!probes) return run.finish({});
-
-  const auto train_features = features_of(data.train, &encoder, init, rank.comm),
-             test_features = features_of(data.test, &encoder, init, rank.comm);
-  const double trained = linear_probe(train_features, test_features, data.count_of_classes(), rank.comm);
-  const int64_t voters = std::min<int64_t>(20, data.train.count());
-  const double neighbours =
-      nearest_neighbours(train_features, test_features, data.count_of_classes(), voters, rank.comm);
-  run.finish({in_percent("test accuracy: linear probe", trained),
-              in_percent("test accuracy: " + text(voters) + " nearest neighbours", neighbours),
-              in_percent("test accuracy: linear probe before training", untrained),
-              in_percent("test accuracy: linear probe on raw pixels", probe(data, nullptr, init, rank.comm))});
+  std::vector<Figure> figures;
+  training.averaged([&] {
+    watch.show(run, encoder);
+    export_encoder(settings.files.exported, state, about);
+    if (!probes) return;
+    const auto train_features = features_of(data.train, &encoder, init, rank.comm),
+               test_features = features_of(data.test, &encoder, init, rank.comm);
+    const double trained = linear_probe(train_features, test_features, data.count_of_classes(), rank.comm);
+    const int64_t voters = std::min<int64_t>(20, data.train.count());
+    const double neighbours =
+        nearest_neighbours(train_features, test_features, data.count_of_classes(), voters, rank.comm);
+    figures = {in_percent("test accuracy: linear probe", trained),
+               in_percent("test accuracy: " + text(voters) + " nearest neighbours", neighbours),
+               in_percent("test accuracy: linear probe before training", untrained),
+               in_percent("test accuracy: linear probe on raw pixels", probe(data, nullptr, init, rank.comm))};
+  });
+  run.finish(figures);
 }
 
 }  // namespace

@@ -63,7 +63,7 @@ void train(const Launch& rank, const Settings& settings) {
   find_first_codes(network, data.train, training.local_batch(Batches(batches).next()), init, rank.comm);
 
   TrainingState state(rank.comm);
-  state.add(training.optimizer());
+  state.add(training.optimizer(), training.average());
   state.add(network.buffers());
   run.begin(state);
   const LossWatch losses(data, settings.batch);
@@ -102,10 +102,13 @@ void train(const Launch& rank, const Settings& settings) {
   if (data.test.count() == 0) return run.finish({});
 
   CodeUsage usage = unused;
-  const double error = reconstruction_error(network, data.test, init, rank.comm, &usage);
+  double error = 0;
   const int64_t tokens = data.height() * data.across() / (VqVae::token_side * VqVae::token_side);
-  run.picture("reconstructions", "Test pictures, each above its reconstruction from " + text(tokens) + " tokens",
-              beside_originals(network, data.test, init, rank.comm));
+  training.averaged([&] {
+    error = reconstruction_error(network, data.test, init, rank.comm, &usage);
+    run.picture("reconstructions", "Test pictures, each above its reconstruction from " + text(tokens) + " tokens",
+                beside_originals(network, data.test, init, rank.comm));
+  });
   run.chart("Tokens of the test set per code, most used code first", bar_chart(usage.most_used_first(), "code"));
   run.finish({in_digits("squared error on the test set", error),
               in_digits("perplexity of the codes", usage.perplexity()),

@@ -74,8 +74,10 @@ void train(const Launch& rank, const Settings& settings) {
        .notes = data.notes,
        .warnings = data.warnings});
 
+  Training::Options of_judge = settings.training;
+  of_judge.average = 0;  // it is not used after training
   Training making(settings.rule.groups(network.parameters()), rank.comm, settings.training),
-      judging(settings.rule.groups(judge->parameters()), rank.comm, settings.training);
+      judging(settings.rule.groups(judge->parameters()), rank.comm, of_judge);
   network.encoder = &making.layer("encoder", *network.encoder);
   network.decoder = &making.layer("decoder", *network.decoder);
   Layer& verdict = judging.layer("discriminator", *judge);
@@ -83,7 +85,7 @@ void train(const Launch& rank, const Settings& settings) {
   find_first_codes(network, data.train, making.local_batch(Batches(batches).next()), init, rank.comm);
 
   TrainingState state(rank.comm);
-  state.add(making.optimizer());
+  state.add(making.optimizer(), making.average());
   state.add(judging.optimizer());
   state.add(network.buffers());
   run.begin(state);
@@ -137,9 +139,12 @@ void train(const Launch& rank, const Settings& settings) {
   if (run.stopped()) return;
   if (data.test.count() == 0) return run.finish({});
 
-  const double error = reconstruction_error(network, data.test, init, rank.comm, &usage);
-  run.picture("reconstructions", "Test pictures, each above its reconstruction from " + text(tokens) + " tokens",
-              beside_originals(network, data.test, init, rank.comm));
+  double error = 0;
+  making.averaged([&] {
+    error = reconstruction_error(network, data.test, init, rank.comm, &usage);
+    run.picture("reconstructions", "Test pictures, each above its reconstruction from " + text(tokens) + " tokens",
+                beside_originals(network, data.test, init, rank.comm));
+  });
   run.finish(
       {in_digits("squared error on the test set", error), in_digits("perplexity of the codes", usage.perplexity())});
 }

@@ -25,7 +25,10 @@ Training::Training(const std::vector<ParameterGroup>& groups, Communicator& comm
       pieces_(options.accumulate * (options.same_bits ? blocks_of_same_bits : comm.size())),
       trainer_(make_trainer(groups, comm, {.stage = static_cast<int>(options.stage)})) {
   require(!options.same_bits || options.stage < 3, "Training: same_bits at stage 3, where no rank has whole gradients");
+  require(options.average == 0 || options.stage < 3,
+          "Training: an average at stage 3, where no rank has whole weights");
   if (options.same_bits) exact_ = std::make_unique<ExactGradients>(parameters_, comm);
+  if (options.average > 0) average_ = std::make_unique<WeightAverage>(optimizer().parameters(), optimizer().owned());
 }
 
 // A rank with fewer pieces than others has empty ones at the end.
@@ -104,10 +107,30 @@ std::optional<double> Training::step(double rate, double max_norm, Norm norm) {
     expect_agreement("debug: a step", values, comm_);
   }
   if (exact_) exact_->hand_over(trainer_->gradients());
-  if (!std::isinf(max_norm)) return trainer_->step(rate, max_norm);
-  const std::optional<double> measured = norm == Norm::always ? std::optional(trainer_->norm()) : std::nullopt;
-  trainer_->step(rate);
-  return measured;
+  std::optional<double> measured;
+  if (std::isinf(max_norm) && norm == Norm::always) measured = trainer_->norm();
+  const double clipped = trainer_->step(rate, max_norm);
+  follow();
+  return std::isinf(max_norm) ? measured : clipped;
+}
+
+// The average keeps less in the first steps, so that it forgets the random weights of the beginning.
+void Training::follow() {
+  if (!average_) return;
+  const auto steps = static_cast<double>(optimizer().steps(*parameters_[0]));
+  average_->update(std::min(options_.average, steps / (steps + 9)));
+}
+
+void Training::averaged(const std::function<void()>& f) {
+  if (!average_) return f();
+  comm_.barrier();  // ranks may share the memory of their weights, and no one else may still read them
+  {
+    const WeightAverage::Applied applied(*average_);
+    trainer_->publish();
+    f();
+    comm_.barrier();
+  }
+  trainer_->publish();
 }
 
 }  // namespace weft

@@ -28,6 +28,7 @@
 
 #include "weft/optim/accumulate/cached.h"
 #include "weft/optim/accumulate/exact_gradients.h"
+#include "weft/optim/average.h"
 #include "weft/optim/parallel/trainer.h"
 
 namespace weft {
@@ -53,6 +54,7 @@ class Training {
     int64_t accumulate = 1;  // micro-batches of each rank in a step; with same_bits, of each block
     bool recompute = false;  // `backward` encodes micro-batches again, in the memory of one
     bool same_bits = false;  // with stage 0 to 2
+    double average = 0;      // decay of an average of the weights over the steps, with stage 0 to 2; 0: none
   };
   Training(const std::vector<ParameterGroup>& groups, Communicator& comm, const Options& options);
 
@@ -91,8 +93,12 @@ class Training {
   // After a step: `f` may change this parameter's values, on every rank alike.
   void change(Parameter& parameter, const std::function<void()>& f) { trainer_->change(parameter, f); }
   Optimizer& optimizer() { return trainer_->optimizer(); }
+  WeightAverage* average() { return average_.get(); }  // for a TrainingState; null if there is none
+  // Calls `f` while the parameters have the values of their averages, if there are any.
+  void averaged(const std::function<void()>& f);
 
  private:
+  void follow();
   Var loss_of_gathered(const Features& mine, const Rows& rows, const BatchLoss& loss);
 
   Communicator& comm_;
@@ -102,6 +108,7 @@ class Training {
   const int64_t pieces_;                      // of a batch, over all ranks
   std::unique_ptr<Trainer> trainer_;
   std::unique_ptr<ExactGradients> exact_;  // with same_bits
+  std::unique_ptr<WeightAverage> average_;
 };
 
 }  // namespace weft

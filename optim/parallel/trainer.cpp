@@ -68,9 +68,13 @@ double Trainer::step(double rate, double max_norm) {
   for (const auto& bundle : bundles_) bundle->optimizer().add_unused(bundle->present(), unused);
   Optimizer::expect_none_unused(unused);
   for (const auto& bundle : bundles_) bundle->optimizer().step(bundle->sums(), bundle->present(), rate, scale);
-  for (const auto& bundle : bundles_) bundle->publish_updates();
+  publish();
   discard();
   return norm;
+}
+
+void Trainer::publish() {
+  for (const auto& bundle : bundles_) bundle->publish_updates();
 }
 
 void Trainer::discard() {

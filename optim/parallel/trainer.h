@@ -52,6 +52,8 @@ class Trainer {
   // Reads or sets all values of a parameter. New values must be equal on every rank.
   virtual Tensor whole(const Parameter& parameter) const = 0;
   virtual void set(const Parameter& parameter, const Tensor& whole) = 0;
+  // Shows to all ranks what each has written between two steps to the values of the range that its optimizer owns.
+  void publish();
   // Lets `f` change a parameter's values between two steps, equally on every rank.
   void change(Parameter& parameter, const std::function<void()>& f);
 

@@ -100,6 +100,25 @@ def check_beginnings(options, folder, data, ways):
     figures(options.evaluate, "--data", data, "--model", folder / "clip", "--labels-per-class", 0)
 
 
+def check_averages(options, folder, data, ways):
+    """An average of the weights: what is measured and exported, also if the training was resumed."""
+    small = ["--data", data, "--steps", 8, "--batch", 32, "--width", 2, "--rate", 0.1, "--checkpoint-every", 4]
+    plain = figures(options.contrastive, "--ranks", 1, *small, "--out", folder / "plain", "--export", folder / "plain.export")
+    for number, (launcher, threads) in enumerate(ways):
+        out, export, again = (folder / f"{name} {number}" for name in ("average", "average export", "resumed export"))
+        zero = ["--zero", number % 3, "--ema", 0.9]
+        average = figures(*launcher, options.contrastive, *threads, *small, *zero, "--out", out, "--export", export)
+        found = figures(*launcher, options.evaluate, *threads, "--data", data, "--model", out, "--labels-per-class", 0)
+        for name in "linear probe", "20 nearest neighbours":
+            check(f"{name} of an average", found[name] == average["test accuracy: " + name], found, average)
+        ended(*launcher, options.contrastive, *threads, *small, *zero, "--out", folder / f"resumed {number}", "--export", again,
+              "--resume", out / "checkpoints/step-000004.safetensors")
+        check("a resumed average has the same bits", again.read_bytes() == export.read_bytes())
+        check("an average is not the last weights", export.read_bytes() != (folder / "plain.export").read_bytes())
+        if number == 0:
+            check("an average changes no step", average["hash of the weights"] == plain["hash of the weights"], average, plain)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for program in "contrastive", "clip", "evaluate":
@@ -115,6 +134,7 @@ def main():
         ended(sys.executable, make, folder / "data", "--train", 96, "--test", tests)
         check_evaluations(options, folder, folder / "data", ways)
         check_beginnings(options, folder, folder / "data", ways)
+        check_averages(options, folder, folder / "data", ways)
     print("all as it should be" if failures == 0 else f"{failures} failures")
     return 1 if failures else 0
 

@@ -8,6 +8,7 @@
 #include "weft/engine/kernels/scalar_ops.h"
 #include "weft/engine/nn/linear.h"
 #include "weft/engine/ops/normalize.h"
+#include "weft/engine/ops/reduce.h"
 
 namespace weft {
 namespace {
@@ -109,6 +110,29 @@ TEST_CASE("what is watched is the same on any number of ranks, and changes nothi
       }
     });
   }
+}
+
+TEST_CASE("an average of weights replaces them for a while, on every rank, and is what the steps have been") {
+  on_ranks({1, 2, 3, 5}, [&](Communicator& comm) {
+    for (const int64_t stage : {0, 1, 2}) {
+      Network network("pairs");
+      Training training({{network.parameters(), Sgd{}}}, comm, {.stage = stage, .average = 0.6});
+      Parameter& weight = *network.parameters()[0];
+      Tensor expected = weight.value.clone();
+      for (int step = 1; step <= 20; ++step) {
+        Tape tape;
+        const Var x = tape.constant(data_of(number(comm), {number(comm), 3}, step));
+        tape.backward(sum(square((*network.trunk)(x))), training.gradients());
+        training.step(0.01);
+        const double kept = std::min(0.6, step / (step + 9.0));
+        expected = (Var(expected) * kept + Var(weight.value) * (1 - kept)).value();
+      }
+      const Tensor own = weight.value.clone();
+      training.averaged([&] { expect_close(weight.value, expected); });
+      expect_same_bits(weight.value, own);
+      expect(comm.size() == 1 || own.values() != expected.values(), "the steps have changed something");
+    }
+  });
 }
 
 TEST_CASE("a teacher begins as the network that it follows, and moves a part of the way after each step") {

@@ -20,6 +20,16 @@ std::vector<Parameter*> tensors_of(const Module& network) {
   return all;
 }
 
+// The averages of the weights over the steps, if the file has them (--average), as the training's own probes.
+std::vector<TensorOutline> best_in(const SafetensorsFile& file, std::vector<TensorOutline> tensors) {
+  for (TensorOutline& tensor : tensors)
+    if (const auto* average = file.find(tensor.name + ".average")) {
+      tensor.name += ".average";
+      tensor.dtype = average->dtype;
+    }
+  return tensors;
+}
+
 }  // namespace
 
 void EncoderFiles::add_to(CommandLine& line) {
@@ -52,7 +62,8 @@ TrainedEncoder read_encoder(const fs::path& path, Device device, Communicator& c
   TrainingState weights(comm);
   weights.add(tensors_of(*trained.network));
   weights.load([&](const TensorSink& put) {
-    alone([&] { load_checkpoint(*file, weights.tensors(), put, Surplus::ignored); });
+    const auto as_type = [&](size_t i, const Tensor& whole) { put(i, whole.to(weights.tensors()[i].dtype)); };
+    alone([&] { load_checkpoint(*file, best_in(*file, weights.tensors()), as_type, Surplus::ignored); });
     return Metadata();
   });
   return trained;

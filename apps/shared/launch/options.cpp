@@ -86,6 +86,8 @@ std::string conflict_in(const Options& options) {
     return "--same-bits needs whole gradients on every rank, and --zero 3 divides them; take --zero 0, 1 or 2";
   if (options.training.same_bits && options.fast_reductions)
     return "--same-bits and --fast-reductions exclude each other: with the latter, bits depend on the order of sums";
+  if (options.training.average > 0 && options.training.stage == 3)
+    return "--average needs whole weights on every rank, and --zero 3 divides them; take --zero 0, 1 or 2";
   return "";
 }
 
@@ -219,6 +221,9 @@ void CommandLine::add_steps() {
   add("--momentum", rule.momentum, "momentum of sgd, lars and muon", {0, 0.9999});
   add("--beta1", rule.beta1, "decay of the mean of gradients, of adam, adamw and lamb", {0, 0.9999});
   add("--beta2", rule.beta2, "decay of the mean of their squares", {0, 0.999999});
+  add("--average,--ema", options_.training.average,
+      "decay of an average of the weights over the steps, less in the first ones; probes and exports use it; 0: none",
+      {0, 0.999999});
   add("--clip,--clip-norm,--grad-clip", options_.clip, "largest norm of the gradients; larger ones are scaled; 0: any",
       {0, 1e9});
   add("--schedule,--lr-schedule", schedule.name, "course of the learning rate after its rise", names_of_schedules());

@@ -27,6 +27,7 @@ const std::vector<std::pair<std::string, std::string>> usual = {
     {"--output", "--out"},
     {"--save-dir", "--out"},
     {"--dataset", "--data"},
+    {"--ema-decay", "--average"},
     {"--tau", "--temperature"},
     {"--scheduler", "--schedule"},
     {"--max-steps", "--steps"},
