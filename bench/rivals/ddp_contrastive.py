@@ -3,11 +3,13 @@
 """apps/train_contrastive in PyTorch: the same data, views, network, loss and optimizer, with DistributedDataParallel
 over gloo in two processes of one thread each.
 
-    ddp_contrastive.py installed|strongest STEPS
+    ddp_contrastive.py SETTING STEPS [--recipe FILE.toml] [--batch N] [--pictures FILE.npy]
 
-Prints a line for every step, like those of train_contrastive's metrics.jsonl: {"step": 1, "time": seconds since 1970,
-"loss": ...}. Without PyTorch it prints an error and exits with 77.
+SETTING is `installed`, `strongest` or `compiled`, which is `strongest` with the network and the views compiled by
+torch.compile. Prints a line for every step, like those of train_contrastive's metrics.jsonl: {"step": 1, "time":
+seconds since 1970, "loss": ...}. Without PyTorch it prints an error and exits with 77.
 """
+import argparse
 import gzip
 import importlib.util
 import json
@@ -18,8 +20,14 @@ import sys
 import tempfile
 import time
 
-ranks, batch, width, features, temperature, highest_rate = 2, 512, 32, 64, 0.1, 1e-2
-setting, steps = sys.argv[1], int(sys.argv[2])
+ranks = 2
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("setting", choices=["installed", "strongest", "compiled"])
+parser.add_argument("steps", type=int)
+parser.add_argument("--recipe", help="default: train_contrastive's own options")
+parser.add_argument("--batch", type=int, help="default: the recipe's")
+parser.add_argument("--pictures", help="(n, height, width, channels), bytes; default: Fashion-MNIST")
+arguments = parser.parse_args()
 
 
 def start_ranks():
@@ -30,7 +38,7 @@ def start_ranks():
     with tempfile.TemporaryDirectory() as folder:
         common = dict(os.environ, RENDEZVOUS=folder + "/rendezvous", OMP_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo",
                       PYTHONWARNINGS="ignore")
-        if setting == "strongest":  # the process keeps freed memory, so that its pages fault only once
+        if arguments.setting != "installed":  # the process keeps freed memory, so that its pages fault only once
             for threshold in ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_"):
                 common[threshold] = str(2**30)
         children = [subprocess.Popen([sys.executable] + sys.argv, env=dict(common, RANK=str(rank)))
@@ -45,35 +53,23 @@ import torch  # noqa: E402  (only the ranks need it, and it takes seconds)
 import torch.distributed as dist  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 from torch import nn  # noqa: E402
+from torch_recipe import network_of, rate_at, read_recipe, usual  # noqa: E402
 from torch_views import augmented  # noqa: E402
 
-rank, strongest = int(os.environ["RANK"]), setting == "strongest"
+rank, strongest, compiled = int(os.environ["RANK"]), arguments.setting != "installed", arguments.setting == "compiled"
 
 
 def load_images():
+    if arguments.pictures:
+        import numpy
+        return torch.from_numpy(numpy.load(arguments.pictures)).permute(0, 3, 1, 2)
     folder = os.environ.get("WEFT_DATA", "/usr/share/datasets/fashion-mnist")
     with gzip.open(folder + "/train-images-idx3-ubyte.gz") as file:
         file.read(16)
         pixels = bytearray()
         while part := file.read(1 << 20):
             pixels += part
-    return torch.frombuffer(pixels, dtype=torch.uint8).view(-1, 28, 28)
-
-
-class Network(nn.Module):
-    """conv_encoder and projection_head of models/encoders.cpp."""
-
-    def __init__(self):
-        super().__init__()
-        sizes = [1, width, 2 * width, 4 * width]
-        self.convolutions = nn.ModuleList(nn.Conv2d(a, b, 3, stride=2, padding=1) for a, b in zip(sizes, sizes[1:]))
-        self.norms = nn.ModuleList(nn.LayerNorm(size) for size in sizes[1:])
-        self.head = nn.Sequential(nn.Linear(8 * width, 256), nn.LayerNorm(256), nn.ReLU(), nn.Linear(256, features))
-
-    def forward(self, x):
-        for convolution, norm in zip(self.convolutions, self.norms):
-            x = F.relu(norm(convolution(x).permute(0, 2, 3, 1)), inplace=True).permute(0, 3, 1, 2)
-        return self.head(torch.cat([x.mean((2, 3)), x.amax((2, 3))], 1))
+    return torch.frombuffer(pixels, dtype=torch.uint8).view(-1, 1, 28, 28)
 
 
 class Gathered(torch.autograd.Function):
@@ -91,7 +87,7 @@ class Gathered(torch.autograd.Function):
         return cotangents.chunk(ranks)[rank]
 
 
-def nt_xent(rows, counterparts):
+def nt_xent(rows, counterparts, temperature):
     """The loss of this rank's rows, whose first half are first views, compared with the rows of all ranks."""
     rows = F.normalize(rows)
     logits = rows @ Gathered.apply(rows).T / temperature
@@ -99,8 +95,8 @@ def nt_xent(rows, counterparts):
     return F.cross_entropy(logits, counterparts)
 
 
-def adamw(parameters):
-    options = dict(lr=highest_rate, weight_decay=1e-4)
+def adamw(parameters, options):
+    options = dict(lr=options["rate"], weight_decay=options["weight-decay"])
     if strongest:
         try:
             return torch.optim.AdamW(parameters, fused=True, **options)
@@ -109,35 +105,36 @@ def adamw(parameters):
     return torch.optim.AdamW(parameters, **options)
 
 
-def rate_at(step):
-    rising = min(50, steps // 2)
-    if step < rising:
-        return highest_rate * (step + 1) / (rising + 1)
-    return highest_rate * (1 + math.cos(math.pi * (step - rising) / (steps - rising))) / 2
+def prepared(network):
+    if strongest:
+        torch.set_flush_denormal(True)
+        network = network.to(memory_format=torch.channels_last)
+    if compiled:
+        network = torch.compile(network)
+    return nn.parallel.DistributedDataParallel(network, gradient_as_bucket_view=strongest, static_graph=strongest)
 
 
 def train():
     torch.set_num_threads(1)
     torch.manual_seed(rank)
     dist.init_process_group("gloo", init_method="file://" + os.environ["RENDEZVOUS"], rank=rank, world_size=ranks)
-    images, mine = load_images(), batch // ranks
-    network, shuffling = Network(), torch.Generator().manual_seed(1)  # the same order on all ranks
-    if strongest:
-        torch.set_flush_denormal(True)
-        network = network.to(memory_format=torch.channels_last)
-    model = nn.parallel.DistributedDataParallel(network, gradient_as_bucket_view=strongest, static_graph=strongest)
-    optimizer = adamw(network.parameters())
+    options = read_recipe(arguments.recipe) if arguments.recipe else usual
+    images, batch, steps = load_images(), arguments.batch or options["batch"], arguments.steps
+    mine, shuffling = batch // ranks, torch.Generator().manual_seed(1)  # the same order on all ranks
+    network = network_of(options, torch.zeros(1, *images.shape[1:]))
+    model, optimizer = prepared(network), adamw(network.parameters(), options)
+    views_of = torch.compile(augmented) if compiled else augmented
     counterparts = rank * 2 * mine + (torch.arange(2 * mine) + mine) % (2 * mine)
     for step in range(steps):
         if step % (len(images) // batch) == 0:
             order = torch.randperm(len(images), generator=shuffling)
         first = step % (len(images) // batch) * batch + rank * mine
-        samples = images[order[first:first + mine]].unsqueeze(1).float().div_(255)
-        loss = nt_xent(model(augmented(samples.repeat(2, 1, 1, 1))), counterparts)
+        samples = images[order[first:first + mine]].float().div_(255)
+        loss = nt_xent(model(views_of(samples.repeat(2, 1, 1, 1), options)), counterparts, options["temperature"])
         optimizer.zero_grad()
         loss.backward()
         for group in optimizer.param_groups:
-            group["lr"] = rate_at(step)
+            group["lr"] = rate_at(options, step, steps)
         optimizer.step()
         if rank == 0:
             print(json.dumps({"step": step + 1, "time": time.time(), "loss": loss.item()}), flush=True)

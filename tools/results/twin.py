@@ -12,17 +12,14 @@ import math
 import os
 import pathlib
 import sys
-import tomllib
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "bench/rivals"))
-from torch_views import augmented, usual as usual_views  # noqa: E402
-
-usual = usual_views | {"encoder": "conv", "width": 32, "parts": 2, "temperature": 0.1, "epochs": 3, "batch": 250,
-                       "rate": 1e-2, "weight-decay": 1e-4, "warmup": 50}
+from torch_recipe import network_of, rate_at, read_recipe  # noqa: E402
+from torch_views import augmented  # noqa: E402
 
 
 def read(kind):
@@ -33,28 +30,6 @@ def read(kind):
         return images, torch.frombuffer(bytearray(file.read()[8:]), dtype=torch.uint8).long()
 
 
-class Encoder(nn.Module):
-    """The encoders conv and stages of models/encoders.cpp."""
-
-    def __init__(self, a):
-        super().__init__()
-        sizes = [1, a["width"], 2 * a["width"], 4 * a["width"]]
-        self.parts = a["parts"] if a["encoder"] == "stages" else 0
-        self.convolutions = nn.ModuleList(nn.Conv2d(i, o, 3, stride=2, padding=1) for i, o in zip(sizes, sizes[1:]))
-        self.norms = nn.ModuleList(nn.LayerNorm(size) for size in sizes[1:])
-
-    def forward(self, x):
-        features = []
-        for convolution, norm in zip(self.convolutions, self.norms):
-            x = F.relu(norm(convolution(x).permute(0, 2, 3, 1))).permute(0, 3, 1, 2)
-            if self.parts:
-                count = min(self.parts, x.shape[2])
-                stride = x.shape[2] // count
-                maxima = F.max_pool2d(x, x.shape[2] - stride * (count - 1), stride)
-                features += [maxima.flatten(1), x.mean((2, 3))]
-        return torch.cat(features or [x.mean((2, 3)), x.amax((2, 3))], 1)
-
-
 def nt_xent(first, second, temperature):
     rows = F.normalize(torch.cat([first, second]))
     n = len(first)
@@ -62,19 +37,12 @@ def nt_xent(first, second, temperature):
     return F.cross_entropy(logits, torch.cat([torch.arange(n, 2 * n), torch.arange(n)]))
 
 
-def rate_at(step, rising, steps, highest):
-    rising = min(rising, steps // 2)
-    if step < rising:
-        return highest * (step + 1) / (rising + 1)
-    return highest * (1 + math.cos(math.pi * (step - rising) / (steps - rising))) / 2
-
-
 def features_of(encoder, images):
     with torch.no_grad():
         return torch.cat([encoder(part.float() / 255) for part in images.split(500)])
 
 
-def linear_probe(encoder, train, test):
+def linear_probe(network[0], train, test):
     """apps/shared/evaluation/probe.cpp."""
     x, y = features_of(encoder, train[0]), features_of(encoder, test[0])
     mean, deviation = x.mean(0), (x.var(0, unbiased=False) + 1e-6).sqrt()
@@ -92,29 +60,25 @@ def linear_probe(encoder, train, test):
 
 
 def main():
-    with open(sys.argv[1], "rb") as file:
-        a = usual | tomllib.load(file)
+    a = read_recipe(sys.argv[1])
     torch.manual_seed(int(sys.argv[2]))
     torch.set_num_threads(1)
     train, test = read("train"), read("t10k")
-    encoder = Encoder(a)
-    features = encoder(torch.zeros(1, 1, 28, 28)).shape[1]
-    head = nn.Sequential(nn.Linear(features, 256), nn.LayerNorm(256), nn.ReLU(), nn.Linear(256, 64))
-    parameters = [*encoder.parameters(), *head.parameters()]
-    optimizer = torch.optim.AdamW(parameters, lr=a["rate"], weight_decay=a["weight-decay"])
+    network = network_of(a, torch.zeros(1, 1, 28, 28))
+    optimizer = torch.optim.AdamW(network.parameters(), lr=a["rate"], weight_decay=a["weight-decay"])
     in_epoch = len(train[0]) // a["batch"]
     steps = in_epoch * int(sys.argv[3] if len(sys.argv) > 3 else a["epochs"])
     for step in range(steps):
         if step % in_epoch == 0:
             order = torch.randperm(len(train[0]))
         samples = train[0][order[step % in_epoch * a["batch"]:][:a["batch"]]].float() / 255
-        loss = nt_xent(head(encoder(augmented(samples, a))), head(encoder(augmented(samples, a))), a["temperature"])
-        optimizer.param_groups[0]["lr"] = rate_at(step, a["warmup"], steps, a["rate"])
+        loss = nt_xent(network(augmented(samples, a)), network(augmented(samples, a)), a["temperature"])
+        optimizer.param_groups[0]["lr"] = rate_at(a, step, steps)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
     print(f"loss of the last step {loss.item():.4g}, test accuracy: linear probe "
-          f"{100 * linear_probe(encoder, train, test):.2f} %")
+          f"{100 * linear_probe(network[0], train, test):.2f} %")
 
 
 main()
