@@ -43,7 +43,7 @@ std::vector<Figure> measure(const Pictures& data, TrainedEncoder& trained, const
     const LabelledFeatures train = features_of(data.train, encoder, init, comm),
                            test = features_of(data.test, encoder, init, comm);
     if (encoder) write_embeddings(settings.embeddings, test.rows, comm);
-    figures.push_back(in_percent("linear probe" + on, linear_probe(train, test, classes, comm)));
+    figures.push_back(in_percent("linear probe" + on, linear_probe(train.clone(), test.clone(), classes, comm)));
     if (encoder)
       figures.push_back(in_percent(text(neighbours) + " nearest neighbours",
                                    nearest_neighbours(train, test, classes, neighbours, comm)));

@@ -134,12 +134,11 @@ void train(const Launch& rank, const Settings& settings) {
     watch.show(run, encoder);
     export_encoder(settings.files.exported, state, about);
     if (!probes) return;
-    const auto train_features = features_of(data.train, &encoder, init, rank.comm),
-               test_features = features_of(data.test, &encoder, init, rank.comm);
-    const double trained = linear_probe(train_features, test_features, data.count_of_classes(), rank.comm);
-    const int64_t voters = std::min<int64_t>(20, data.train.count());
-    const double neighbours =
-        nearest_neighbours(train_features, test_features, data.count_of_classes(), voters, rank.comm);
+    auto train_features = features_of(data.train, &encoder, init, rank.comm),
+         test_features = features_of(data.test, &encoder, init, rank.comm);
+    const int64_t voters = std::min<int64_t>(20, data.train.count()), classes = data.count_of_classes();
+    const double neighbours = nearest_neighbours(train_features, test_features, classes, voters, rank.comm);
+    const double trained = linear_probe(std::move(train_features), std::move(test_features), classes, rank.comm);
     figures = {in_percent("test accuracy: linear probe", trained),
                in_percent("test accuracy: " + text(voters) + " nearest neighbours", neighbours),
                in_percent("test accuracy: linear probe before training", untrained),

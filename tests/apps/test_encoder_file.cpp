@@ -198,7 +198,8 @@ TEST_CASE("a file whose encoder is another one, or of which nothing fits, is ref
           "none of its tensors fits: head.0.weight is not in the file");
 }
 
-TEST_CASE("a probe that sees few labels has the same samples and accuracy on any number of ranks") {
+TEST_CASE(
+    "a probe that sees few labels has the same samples and accuracy on any number of ranks, and spares features") {
   constexpr int64_t samples = 60, classes = 3;
   Tensor labels({samples}, DType::i64), rows({samples, 2}, DType::f64);
   const Tensor noise = Tensor::uniform({samples, 2}, {3}, -1, 1, DType::f64);
@@ -207,6 +208,7 @@ TEST_CASE("a probe that sees few labels has the same samples and accuracy on any
     for (int64_t j = 0; j < 2; ++j)
       rows.mutate<double>()[2 * i + j] = 0.8 * noise.data<double>()[2 * i + j] + static_cast<double>(i % classes == j);
   }
+  const Tensor before = rows.clone();
   std::vector<Draws> found;
   for (const int ranks : {1, 2, 3})
     run_ranks(ranks, [&](Communicator& comm) {
@@ -215,8 +217,10 @@ TEST_CASE("a probe that sees few labels has the same samples and accuracy on any
       const int64_t first = end(comm.rank().value), last = end(comm.rank().value + 1);
       const LabelledFeatures mine{rows.slice(first, last), labels.slice(first, last)};
       const Draws draws = few_label_probe(mine, labels, mine, classes, 4, 2, {9}, comm);
+      nearest_neighbours(mine, mine, classes, 4, comm);
       if (comm.rank().value == 0) found.push_back(draws);
     });
+  expect_same_bits(rows, before);
   for (const Draws& each : found) {
     CHECK(each.mean == Approx(found[0].mean).margin(1e-12));
     CHECK(each.deviation == Approx(found[0].deviation).margin(1e-9));

@@ -44,8 +44,8 @@ Draws few_label_probe(const LabelledFeatures& train, const Tensor& labels, const
   Draws result;
   for (int64_t draw = 0; draw < draws; ++draw) {
     const uint64_t seed = key.fork(static_cast<uint64_t>(draw)).stream;
-    const LabelledFeatures few = chosen_of(train, drawn(labels, classes, per_class, seed), comm);
-    accuracies.push_back(linear_probe(few, test, classes, comm));
+    LabelledFeatures few = chosen_of(train, drawn(labels, classes, per_class, seed), comm);
+    accuracies.push_back(linear_probe(std::move(few), test.clone(), classes, comm));
     result.mean += accuracies.back() / static_cast<double>(draws);
   }
   double squares = 0;

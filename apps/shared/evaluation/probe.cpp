@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/shared/evaluation/probe.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "weft/collectives/share.h"
@@ -16,17 +17,28 @@
 namespace weft {
 namespace {
 
-struct Scaling {
-  Tensor mean, deviation;  // of each feature
-  Tensor operator()(const Tensor& rows) const { return div_along(sub_along(rows, mean, -1), deviation, -1).value(); }
-};
+// Replaces rows by `change` of them, a part at a time, which needs little more memory.
+template <class F> void change_rows(Tensor& rows, const F& change) {
+  constexpr int64_t at_once = 4096;
+  for (int64_t begin = 0, count = rows.shape()[0]; begin < count; begin += at_once) {
+    Tensor part = rows.slice(begin, std::min(begin + at_once, count));
+    part.copy_from(change(part).value());
+  }
+}
 
 Tensor sum_of_all(const Var& rows, Communicator& comm) { return comm.all_reduce(sum(rows, 0).value()); }
 
-Scaling scaling_of(const Tensor& rows, double samples, Communicator& comm) {
-  const Tensor mean = (Var(sum_of_all(rows, comm)) / samples).value();
-  const Tensor squares = sum_of_all(square(sub_along(rows, mean, -1)), comm);
-  return {mean, sqrt(Var(squares) / samples + 1e-6).value()};
+// Brings each feature of the training samples to mean zero and variance one, and those of the test samples by the same
+// change.
+void standardize(Tensor& train, Tensor& test, double samples, Communicator& comm) {
+  const auto change_both = [&](const auto& change) {
+    change_rows(train, change);
+    change_rows(test, change);
+  };
+  const Tensor mean = (Var(sum_of_all(train, comm)) / samples).value();
+  change_both([&](const Tensor& part) { return sub_along(part, mean, -1); });
+  const Tensor squares = sum_of_all(square(train), comm), deviation = sqrt(Var(squares) / samples + 1e-6).value();
+  change_both([&](const Tensor& part) { return div_along(part, deviation, -1); });
 }
 
 double accuracy_of(const Tensor& guesses, const Tensor& labels, Communicator& comm) {
@@ -39,11 +51,11 @@ double accuracy_of(const Tensor& guesses, const Tensor& labels, Communicator& co
 }  // namespace
 
 // The problem is convex and small, so every step uses all samples.
-double linear_probe(const LabelledFeatures& train, const LabelledFeatures& test, int64_t classes, Communicator& comm) {
+double linear_probe(LabelledFeatures&& train, LabelledFeatures&& test, int64_t classes, Communicator& comm) {
   constexpr int64_t steps = 200;
   const double samples = sum_over_ranks(static_cast<double>(train.rows.shape()[0]), comm);
-  const Scaling scaled = scaling_of(train.rows, samples, comm);
-  const Tensor features = scaled(train.rows);
+  standardize(train.rows, test.rows, samples, comm);
+  const Tensor& features = train.rows;
   Linear classifier("probe", features.shape()[1], classes,
                     {.key = {}, .dtype = features.dtype(), .device = features.device()});
   classifier.weight.value = Tensor::zeros(classifier.weight.value.shape(), features.dtype(), features.device());
@@ -55,13 +67,14 @@ double linear_probe(const LabelledFeatures& train, const LabelledFeatures& test,
     tape.backward(share(sum(losses), static_cast<int64_t>(samples), comm), training.gradients());
     training.step(rate(step));
   }
-  return accuracy_of(argmax(classifier(scaled(test.rows)).value(), 1), test.labels, comm);
+  return accuracy_of(argmax(classifier(test.rows).value(), 1), test.labels, comm);
 }
 
 double nearest_neighbours(const LabelledFeatures& train, const LabelledFeatures& test, int64_t classes,
                           int64_t neighbours, Communicator& comm) {
   const Rows rows = comm.rows_of(train.rows.shape()[0]);
-  const Tensor known = l2_normalize(comm.all_gather_v(train.rows, rows)).value();
+  Tensor known = comm.all_gather_v(train.rows, rows);
+  change_rows(known, [](const Tensor& part) { return l2_normalize(part); });
   const Tensor truth = one_hot(comm.all_gather_v(train.labels, rows), classes, known.dtype()).value();
   const Tensor queries = l2_normalize(test.rows).value();
   constexpr int64_t at_once = 256;  // test samples whose similarities are in memory together

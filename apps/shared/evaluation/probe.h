@@ -10,11 +10,13 @@ namespace weft {
 struct LabelledFeatures {
   Tensor rows;    // (samples, width), floating: this rank's
   Tensor labels;  // i64 (samples)
+
+  LabelledFeatures clone() const { return {rows.clone(), labels}; }  // whose rows may be overwritten
 };
 
 // The test accuracy of a linear classifier that is trained on the features of the training samples. Features are
-// standardized to mean zero and variance one.
-double linear_probe(const LabelledFeatures& train, const LabelledFeatures& test, int64_t classes, Communicator& comm);
+// standardized to mean zero and variance one, in place, since they may take most of the memory.
+double linear_probe(LabelledFeatures&& train, LabelledFeatures&& test, int64_t classes, Communicator& comm);
 
 // The test accuracy of a vote of the `neighbours` training samples with the most similar features. Each vote is
 // weighted by exp(cosine similarity / 0.1).
