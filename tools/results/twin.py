@@ -7,27 +7,18 @@ probe as train_contrastive, with other random numbers.
 
 Knows the encoders conv and stages, pairs of views with NT-Xent, AdamW and the schedule one-cycle.
 """
-import gzip
 import math
-import os
 import pathlib
 import sys
 
 import torch
 import torch.nn.functional as F
+from fashion_mnist import read
 from torch import nn
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "bench/rivals"))
 from torch_recipe import network_of, rate_at, read_recipe  # noqa: E402
 from torch_views import augmented  # noqa: E402
-
-
-def read(kind):
-    folder = os.environ.get("WEFT_DATA", "/usr/share/datasets/fashion-mnist")
-    with gzip.open(f"{folder}/{kind}-images-idx3-ubyte.gz") as file:
-        images = torch.frombuffer(bytearray(file.read()[16:]), dtype=torch.uint8).view(-1, 1, 28, 28)
-    with gzip.open(f"{folder}/{kind}-labels-idx1-ubyte.gz") as file:
-        return images, torch.frombuffer(bytearray(file.read()[8:]), dtype=torch.uint8).long()
 
 
 def nt_xent(first, second, temperature):
