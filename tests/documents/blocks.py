@@ -11,10 +11,12 @@ block:
     message                 whole messages of Weft (mistakes.cpp); ... and <name> match anything
     picture NAME            the results of collectives (pictures.cpp)
     bash                    commands
+    python                  parsed; python/tests runs what the package can do
     output of COMMAND       its output, apart from numbers
     tree                    folders and their purposes
     formula, text           not checked
 """
+import ast
 import collections
 import pathlib
 import re
@@ -22,7 +24,7 @@ import re
 Block = collections.namedtuple("Block", "place kind argument lines")  # place: (document, line of the fence)
 Inline = collections.namedtuple("Inline", "place text")
 
-kinds = {"cpp", "message", "picture", "bash", "output", "tree", "formula", "text"}
+kinds = {"cpp", "message", "picture", "bash", "python", "output", "tree", "formula", "text"}
 
 
 def where(place):
@@ -64,6 +66,11 @@ class Document:
         if fence[2] not in kinds:
             known = ", ".join(sorted(kinds))
             self.complain(at, f"'{fence[2]}' is no kind of block; there are {known} (tests/documents/blocks.py)")
+        if fence[2] == "python":
+            try:
+                ast.parse("\n".join(lines))
+            except SyntaxError as error:
+                self.complain(at + error.lineno, f"no Python: {error.msg}")
         self.blocks.append(Block((self.name, at + 1), fence[2], fence[3], lines))
 
     def complain(self, at, what):
