@@ -8,6 +8,7 @@
 #include "weft/collectives/checks/agreement.h"
 #include "weft/collectives/checks/debug_finite.h"
 #include "weft/collectives/placement_conversions.h"
+#include "weft/collectives/transports/environment.h"
 
 namespace weft {
 namespace {
@@ -196,10 +197,7 @@ void DebugRanks::report_difference(const List& list, uint64_t kind, size_t first
 
 bool debug_is_asked() {
   const char* given = std::getenv("WEFT_DEBUG");
-  const std::string value = given ? given : "0";
-  if (value != "0" && value != "1")
-    throw Fault(exit_codes::usage, "WEFT_DEBUG: '" + std::string(value) + "' is not 0 or 1");
-  return value == "1";
+  return given && switch_in("WEFT_DEBUG", given);
 }
 
 void debug_if_asked(Tape& tape, Communicator& comm) {

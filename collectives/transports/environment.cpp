@@ -41,6 +41,12 @@ int ranks_in(std::string_view variable, std::string_view given) {
   return ranks;
 }
 
+bool switch_in(std::string_view variable, std::string_view given) {
+  if (given != "0" && given != "1")
+    throw Fault(exit_codes::usage, std::string(variable) + ": '" + std::string(given) + "' is not 0 or 1");
+  return given == "1";
+}
+
 int launcher_number_in(std::string_view given) {
   int number = 0;
   return is_number(given, number) ? number : 0;

@@ -12,6 +12,7 @@ namespace weft {
 std::chrono::milliseconds seconds_in(std::string_view variable, std::string_view given);  // from 0.001 to 1e6
 Link link_in(std::string_view variable, std::string_view given);                          // as parsed_link
 int ranks_in(std::string_view variable, std::string_view given);                          // at least 1
+bool switch_in(std::string_view variable, std::string_view given);                        // 1 or 0
 int launcher_number_in(std::string_view given);  // from a launcher's variable: 0 if it is no number
 
 }  // namespace weft

@@ -10,6 +10,7 @@
 
 #include "weft/collectives/checks/agreement.h"
 #include "weft/collectives/transports/environment.h"
+#include "weft/collectives/transports/job/watched.h"
 #include "weft/collectives/transports/shared/shared_memory.h"
 #include "weft/engine/kernels/cpu_kinds.h"
 
@@ -71,10 +72,15 @@ std::chrono::milliseconds starting_deadline(const SessionOptions& options) try {
   return std::chrono::minutes(1);
 }
 
+std::unique_ptr<TimeLimit> start(const SessionOptions& options) {
+  const char* const watched = std::getenv("WEFT_WATCH");
+  if (watched && std::string_view(watched) == "1" && mpi_is_launched()) continue_watched();
+  return time_limit(starting_deadline(options), "starting the job (MPI_Init)");
+}
+
 }  // namespace
 
-Session::Session(int& argc, char**& argv, SessionOptions options)
-    : Session(argc, argv, options, time_limit(starting_deadline(options), "starting the job (MPI_Init)")) {}
+Session::Session(int& argc, char**& argv, SessionOptions options) : Session(argc, argv, options, start(options)) {}
 
 Session::Session(int& argc, char**& argv, SessionOptions options, std::unique_ptr<TimeLimit>)
     : options_(std::move(options)),
@@ -94,6 +100,7 @@ Session::Session(int& argc, char**& argv, SessionOptions options, std::unique_pt
     if (!given) default_deadline();
     if (const char* ranks = std::getenv("WEFT_RANKS")) ranks_in("WEFT_RANKS", ranks);
     if (const char* link = std::getenv("WEFT_LINK")) link_in("WEFT_LINK", link);
+    if (const char* watch = std::getenv("WEFT_WATCH")) switch_in("WEFT_WATCH", watch);
     check_cpu();
     if (size() > 1 && !processes_->allows_threads())
       throw Fault(exit_codes::wrong_launcher,

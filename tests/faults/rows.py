@@ -144,6 +144,7 @@ rows = [
         environment={"WEFT_TRANSPORT": "pigeon"}, **both),
     Row("WEFT_LINK=fast", 64, ["WEFT_LINK: 'fast' is not a latency and a bandwidth, as 20us,1Gbit"], fault="none",
         environment={"WEFT_LINK": "fast"}, **both),
+    Row("WEFT_WATCH=yes", 64, ["WEFT_WATCH: 'yes' is not 0 or 1"], fault="none", environment={"WEFT_WATCH": "yes"}, **both),
     Row("WEFT_RANKS", 90, wrong + ["the number of ranks expected is 7"], fault="none", environment={"WEFT_RANKS": "7"}),
 ]
 healthy = Row("none", 0, [])

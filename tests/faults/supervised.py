@@ -44,7 +44,9 @@ def same_step(bench):
     for kind in bench.kinds:
         job = bench.job(kind, 2, options=["--fault", "kill", "--at", "7"])
         code = 137 if kind == "threads" else 9
-        yield from complaints(job, job.run(), None if bench.by_open_mpi else code, "gives up: 2 attempts in a row have ended at step 7", 2)
+        yield from complaints(job, job.run(), None if bench.by_open_mpi else code, 
+                              (r"rank \d on \S+ ended by signal 9 \(Killed\)\n[\s\S]*" if kind == "processes" else "") +
+                              "gives up: 2 attempts in a row have ended at step 7", 2)
 
 
 def used_up(bench):

@@ -66,8 +66,9 @@ class Job:
         return [each for each in processes_with(token) if words_of(each)[0] == str(self.program)]
 
     def launchers(self, token):
+        """Not those of `weft record`, which the supervisor starts after a loss."""
         found = self.ranks_of(token) if self.kind == "threads" else processes_with(token)
-        return [each for each in found if self.kind == "threads" or "mpiexec" in words_of(each)[0]]
+        return [each for each in found if self.kind == "threads" or "mpiexec" in words_of(each)[0] and "record" not in words_of(each)]
 
     def all(self, token):
         return set(processes_with(token)) - set(self.supervisors(token))

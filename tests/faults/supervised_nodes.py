@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs under the supervisor on nodes inside this machine (tests/cluster), as root."""
 import collections
+import os
+import pathlib
 import random
+import re
 import shutil
 import subprocess
+import tempfile
 import time
 
-from supervised_jobs import Job, Killer, complaints, here, words_of
+from supervised_jobs import Job, Killer, complaints, here, kill, words_of
 
 
 class OnNodes(Job):
@@ -41,6 +45,36 @@ def processes_on_nodes():
     return list(map(int, cluster("processes").stdout.split()))
 
 
+def files_left():
+    """Files of jobs on the nodes that no report has named, as their marks say. The link may be cut that a report takes."""
+    folder = pathlib.Path(tempfile.gettempdir()) / f"{os.environ['WEFT_CLUSTER']}-cluster"
+    return [each for each in folder.glob("node*/shm/weft-*") if not any(each.open("rb").read(32)[24:])]
+
+
+def rank_of(process):
+    """The number of a rank that mpiexec has started. It is a child of the process that watches it."""
+    found = re.search(rb"\0PMI_RANK=(\d+)", pathlib.Path(f"/proc/{process}/environ").read_bytes())
+    parent = re.search(r"PPid:\s+(\d+)", pathlib.Path(f"/proc/{process}/status").read_text())[1]
+    return int(found[1]) if words_of(parent) == words_of(process) else None
+
+
+def tells_who_died(bench, number):
+    """What is wrong with what the supervisor says of a rank that is killed on the last node."""
+    job = OnNodes(bench, number)
+    victim = 2 * number - 1
+
+    def kill_last(token):
+        kill(next(each for each in job.ranks_of(token) if rank_of(each) == victim))
+    outcome = job.run(disturb=job.after_steps(3, kill_last), environment={"WEFT_TIMEOUT": "9"}, limit=300)
+    says = rf"rank {victim} on node{number}, process \d+, ended by signal 9 \(Killed\)\n  "
+    yield from complaints(job, outcome, 0, says, 2, done=True)
+    heads = re.findall(r"^rank (\d) on node(\d), process \d+", outcome.output, re.M)
+    if heads != [(str(rank), str(rank // 2 + 1)) for rank in range(2 * number)]:
+        yield f"the table has {heads}:\n{outcome.output}"
+    if not re.search(r"^ranks? [\d, and]+ waits? in call \d+ of group ", outcome.output, re.M):
+        yield f"nobody waited:\n{outcome.output}"
+
+
 class KillerOfNodes(Killer):
     """Kills nodes and cuts links, too. A link is whole again after some seconds."""
     kinds = ["rank", "launcher", "all", "node", "cut"]
@@ -66,6 +100,7 @@ def nodes(bench):
             calm = OnNodes(bench, number)
             seconds = min(calm.run(limit=120).seconds, calm.run("--fresh", limit=120).seconds)
             print(f"        {number} nodes: {seconds:.1f} s undisturbed", flush=True)
+            yield from tells_who_died(bench, number)
             while sum(counts[kind] for kind in KillerOfNodes.kinds) < bench.kills:
                 job = OnNodes(bench, number)
                 killer = KillerOfNodes(job, draw, 0.9 * seconds, draw.choice([1, 2, 3, 4, 5]))
@@ -73,10 +108,11 @@ def nodes(bench):
                 counts += killer.counts
                 counts["trainings"] += 1
                 counts["attempts"] += job.attempts()
-                slowest = max(slowest, outcome.seconds)
+                slowest, seconds = max(slowest, outcome.seconds), min(seconds, outcome.seconds)
                 found = list(complaints(job, outcome, 0, done=True))
                 time.sleep(0.5)
                 found += [f"left on nodes: {words_of(each)}" for each in processes_on_nodes()]
+                found += [f"left on nodes: {each}" for each in files_left()]
                 if found:
                     yield from [*found, job.report(), outcome.output]
                 print(f"        {outcome.seconds:.1f} s, {job.attempts()} attempts, {dict(killer.counts)}", flush=True)

@@ -12,6 +12,7 @@
 #include "tools/weft/launch/commands.h"
 #include "tools/weft/plan/commands.h"
 #include "tools/weft/printable.h"
+#include "tools/weft/record/last_job.h"
 #include "tools/weft/record/record.h"
 #include "tools/weft/run_case.h"
 #include "tools/weft/runs/commands.h"
@@ -183,14 +184,19 @@ struct Recorded {
   std::vector<std::filesystem::path> places;
   int calls = 3;
 };
-void add_record(CLI::App& app, Recorded& recorded, int& code) {
+void add_record(CLI::App& app, int argc, char** argv, Recorded& recorded, int& code) {
   CLI::App& command = *app.add_subcommand("record", "after a fault, tells the last calls of all ranks, and who waited");
-  command.add_option("PLACE", recorded.places, "files that reports have named, one of each node, or folders of them")
-      ->required();
+  command.add_option("PLACE", recorded.places,
+                     "files that reports have named, one of each node, or folders of them (default: of the last job "
+                     "that failed here; under mpiexec, on all nodes)");
   command.add_option("--calls", recorded.calls, "of each rank")->check(CLI::Range(1, 64))->capture_default_str();
-  command.callback([&] {
-    std::cout << weft::printed_record(recorded.places, recorded.calls);
-    code = 0;
+  command.callback([&, argc, argv] {
+    if (recorded.places.empty()) {
+      code = weft::print_last_job(argc, argv, recorded.calls);
+    } else {
+      std::cout << weft::printed_record(weft::node_records(recorded.places), recorded.calls);
+      code = 0;
+    }
   });
 }
 
@@ -242,7 +248,7 @@ int run(int argc, char** argv) {
   cases.callback([&] { code = list_cases(json); });
   app.add_subcommand("signatures", "the mistakes that have a name")->callback([&] { code = list_signatures(); });
   Recorded recorded;
-  add_record(app, recorded, code);
+  add_record(app, argc, argv, recorded, code);
   weft::plan::add_plan(app, code);
   weft::plan::add_schedule(app, code);
   weft::plan::add_link(app, argc, argv, code);

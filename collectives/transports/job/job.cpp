@@ -38,7 +38,7 @@ int64_t max_check_interval(std::chrono::milliseconds deadline) {
 
 constexpr int busy_deadlines = 10;  // how many deadlines a rank may be busy before others stop waiting for it
 
-constexpr uint64_t layout = 0x3130746665772002;  // changes with the structs below
+constexpr uint64_t layout = 0x3130746665772003;  // changes with the structs below
 
 }  // namespace
 
@@ -70,6 +70,8 @@ struct Job::Header {
   int32_t ranks;
   std::atomic<int32_t> groups{0};
   Offset world = 0;
+  int64_t started = 0;
+  char node[64]{};
   std::atomic<uint64_t> cores[16]{};  // one bit for each core that a rank may run on
   std::atomic<int32_t> failure{0};    // 0: none, 1: being written, 2: written below, 3: the rank that wrote it is lost
   int32_t failed_rank = 0, exit_code = 0;
@@ -89,6 +91,7 @@ std::shared_ptr<Job> Job::create(Memory memory, int ranks, std::chrono::millisec
   const Offset end = end_of_logs(ranks);
   job->memory_.reserve(0, end);
   new (job->at<void>(Memory::first)) Header(ranks, end);
+  gethostname(job->header().node, sizeof Header::node - 1);
   for (int r = 0; r < ranks; ++r) (new (&job->rank(r)) Rank{})->global = r;
   job->waiting_.resize(static_cast<size_t>(ranks));
   return job;
@@ -102,8 +105,10 @@ std::shared_ptr<Job> Job::open(Memory memory, std::chrono::milliseconds deadline
   return job;
 }
 
-std::shared_ptr<Job> Job::recorded(const std::string& path) {
-  Memory memory = Memory::recorded_file(path);
+std::shared_ptr<Job> Job::recorded(const std::string& path) { return recorded(Memory::bytes_of_file(path), path); }
+
+std::shared_ptr<Job> Job::recorded(std::span<const std::byte> bytes, const std::string& path) {
+  Memory memory = Memory::copy_of_file(bytes, path);
   const bool has_header = memory.size() >= Memory::first + sizeof(Header);
   const auto* header = has_header ? reinterpret_cast<const Header*>(memory.base() + Memory::first) : nullptr;
   require(header && header->layout == layout && header->ranks > 0 &&
@@ -119,6 +124,9 @@ int Job::ranks() const { return header().ranks; }
 int Job::new_group() { return header().groups++; }
 Offset Job::world() const { return header().world; }
 void Job::set_world(Offset group) { header().world = group; }
+int64_t Job::started() const { return header().started; }
+void Job::set_started(int64_t microseconds) { header().started = microseconds; }
+std::string Job::node() const { return {header().node, strnlen(header().node, sizeof Header::node)}; }
 
 void Job::join(int r, int global) {
   cpu_set_t cores;
@@ -155,6 +163,7 @@ void Job::give_group(int group, Blocks::Chain& blocks) {
 }
 
 void Job::keep_logs() const { memory_.keep(end_of_logs(ranks())); }
+std::span<const std::byte> Job::logs() const { return {memory_.base(), end_of_logs(ranks())}; }
 
 void Job::begin(int r, const Call& call, int group, int group_size) {
   Rank& mine = rank(r);
@@ -190,6 +199,13 @@ std::string Job::busy_with(int r, const std::string& what) {
   mine.busy_since = what.empty() ? 0 : milliseconds_now();
   return before;
 }
+
+std::optional<int> Job::end_status(int r) const {
+  const int64_t end = rank(r).end;
+  return end == 0 ? std::nullopt : std::optional(static_cast<int>(end - 1));
+}
+
+void Job::record_end(int r, int status) { rank(r).end = int64_t{status} + 1; }
 
 void Job::begin_wait(int r, int awaited, Offset word, uint64_t value) {
   Rank& mine = rank(r);
@@ -304,6 +320,7 @@ void Job::end(const Fault& fault, bool first) {
 std::string Job::name(int r) const { return r < 0 ? "its peers" : "rank " + text(global(r)); }
 
 int Job::global(int r) const { return rank(r).global.load(); }
+int Job::process(int r) const { return rank(r).process.load(); }
 
 bool Job::is_rank(int r, int process, int thread) const {
   return rank(r).process.load() == process && (thread == 0 || rank(r).thread.load() == thread);

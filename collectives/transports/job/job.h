@@ -11,6 +11,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <span>
 
 #include "weft/collectives/run_ranks.h"
 #include "weft/collectives/transport.h"
@@ -43,6 +45,7 @@ class Job {
     std::atomic<int64_t> ended;       // when that call ended, or 0 while it runs
     std::atomic<uint64_t> changes;    // of `wait`, counted before and after each
     std::atomic<int64_t> busy_since;  // 0 if the rank is not busy
+    std::atomic<int64_t> end;  // 1 + the process's status as waitpid gives it, if somebody has recorded it; else 0
     RacySnapshot<std::array<char, 256>> busy_with;
     RacySnapshot<Wait> wait;
     std::array<RacySnapshot<Entry>, log_length> log;
@@ -51,8 +54,9 @@ class Job {
   // Makes a new job in fresh memory, or opens one that a peer has made.
   static std::shared_ptr<Job> create(Memory memory, int ranks, std::chrono::milliseconds deadline);
   static std::shared_ptr<Job> open(Memory memory, std::chrono::milliseconds deadline);
-  // Opens the file of a job that has ended, for its logs. An Error if it is none.
+  // A copy of the file of a job that has ended, or of its logs, to read. An Error names the file if it is none.
   static std::shared_ptr<Job> recorded(const std::string& path);
+  static std::shared_ptr<Job> recorded(std::span<const std::byte> bytes, const std::string& path);
 
   // Adds the calling thread as a rank. `rank` is its number on this node, `global` its number in the whole job, which
   // reports show.
@@ -64,6 +68,10 @@ class Job {
   int new_group();
   Offset world() const;  // the state of the group of all ranks
   void set_world(Offset group);
+  // When the whole job began, the same on all its nodes: microseconds since 1970. It tells jobs apart.
+  int64_t started() const;
+  void set_started(int64_t microseconds);
+  std::string node() const;  // its host name
 
   bool contains(const void* p) const { return memory_.contains(p); }
   template <class T> T* at(Offset offset) const { return reinterpret_cast<T*>(memory_.base() + offset); }
@@ -85,6 +93,7 @@ class Job {
   void give_group(int group, Blocks::Chain& blocks);
 
   void keep_logs() const;  // after the end of the job, because a report has named the file
+  std::span<const std::byte> logs() const;
 
   // A rank's log.
   void begin(int rank, const Call& call, int group, int group_size);
@@ -99,6 +108,10 @@ class Job {
 
   // Sets what a rank does outside of calls, and returns what it did before. See Busy.
   std::string busy_with(int rank, const std::string& what);
+
+  // How a rank's process has ended, as waitpid tells it, if somebody has recorded that.
+  std::optional<int> end_status(int rank) const;
+  void record_end(int rank, int status);
 
   // A rank calls these around sleeping. check_wait fails if the job has failed, if the deadline has passed, or if there
   // is a deadlock: the rank awaited waits for this one, directly or through others. The deadline counts only time that
@@ -132,6 +145,7 @@ class Job {
 
   bool is_rank(int rank, int process, int thread) const;  // thread 0: any
   int global(int rank) const;
+  int process(int rank) const;
   std::string doing(int rank) const;  // its current or last call: "call 17 of group 0 (3 ranks): all_reduce ..."
   std::string table() const;          // a line per rank, with its current or last call
 

@@ -54,15 +54,29 @@ void remove_if_unused(int file, const std::string& path) {
   if (kept == 0 || old || (status.st_size > kept && ftruncate(file, kept) != 0)) unlink(path.c_str());
 }
 
-void remove_unused_files(const std::string& folder) {
+std::vector<std::string> files_in(const std::string& folder) {
+  std::vector<std::string> files;
   std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
-    if (!entry.path().filename().string().starts_with(file_prefix)) continue;
-    const int file = ::open(entry.path().c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored))
+    if (entry.path().filename().string().starts_with(file_prefix)) files.push_back(entry.path());
+  return files;
+}
+
+void remove_unused_files(const std::string& folder) {
+  for (const std::string& path : files_in(folder)) {
+    const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (file < 0) continue;  // another user's
-    remove_if_unused(file, entry.path());
+    remove_if_unused(file, path);
     close(file);
   }
+}
+
+constexpr const char* usual_folder = "/dev/shm";
+
+// For where the usual one is missing or full.
+std::string other_folder() {
+  const char* temporary = std::getenv("TMPDIR");
+  return temporary ? temporary : "/tmp";
 }
 
 // Makes a file that only this user may open; -1 if that fails. The file is locked before it has a mark, so no process
@@ -104,9 +118,8 @@ Memory Memory::of_this_process(size_t at_most) {
 
 Memory Memory::new_file(size_t at_most) {
   std::string path;
-  int file = make_file("/dev/shm", path);
-  const char* temporary = std::getenv("TMPDIR");
-  if (file < 0) file = make_file(temporary ? temporary : "/tmp", path);
+  int file = make_file(usual_folder, path);
+  if (file < 0) file = make_file(other_folder(), path);
   require(file >= 0, "shared memory: no file ", path, ": ", std::strerror(errno));
   const size_t bytes = address_range(at_most);
   require(ftruncate(file, static_cast<off_t>(bytes)) == 0, "shared memory: ", bytes >> 20, " MiB in ", path, ": ",
@@ -122,18 +135,36 @@ Memory Memory::existing_file(const std::string& path) {
   return map(static_cast<size_t>(status.st_size), file, path);
 }
 
-Memory Memory::recorded_file(const std::string& path) {
+std::vector<std::byte> Memory::bytes_of_file(const std::string& path) {
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   require(file >= 0, path, ": cannot be opened: ", std::strerror(errno));
   std::vector<std::byte> bytes(max_kept);
   const ssize_t count = pread(file, bytes.data(), bytes.size(), 0);
   close(file);
+  bytes.resize(static_cast<size_t>(std::max<ssize_t>(count, 0)));
+  return bytes;
+}
+
+Memory Memory::copy_of_file(std::span<const std::byte> bytes, const std::string& path) {
   const Mark ours;
-  require(count >= static_cast<ssize_t>(sizeof ours) && std::memcmp(bytes.data(), &ours.magic, sizeof ours.magic) == 0,
-          path, ": it is no file of a job of Weft, as a report names it");
-  Memory memory = map(static_cast<size_t>(count), -1, "");
-  std::copy_n(bytes.begin(), count, memory.base_);
+  require(bytes.size() >= sizeof ours && std::memcmp(bytes.data(), &ours.magic, sizeof ours.magic) == 0, path,
+          ": it is no file of a job of Weft, as a report names it");
+  Memory memory = map(bytes.size(), -1, "");
+  std::copy(bytes.begin(), bytes.end(), memory.base_);
   return memory;
+}
+
+std::vector<std::string> Memory::files() {
+  std::vector<std::string> files = files_in(usual_folder);
+  for (std::string& path : files_in(other_folder())) files.push_back(std::move(path));
+  return files;
+}
+
+bool Memory::is_used(const std::string& path) {
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  const bool used = flock(file, LOCK_EX | LOCK_NB) != 0;
+  close(file);
+  return used;
 }
 
 Memory::~Memory() {

@@ -6,8 +6,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace weft {
 
@@ -23,7 +25,13 @@ class Memory {
   static Memory of_this_process(size_t at_most);
   static Memory new_file(size_t at_most);  // readable by this user only; in /dev/shm, or else in $TMPDIR
   static Memory existing_file(const std::string& path);
-  static Memory recorded_file(const std::string& path);  // a copy, of a job that has ended; an Error if it is none
+  // What stays of a job's file when the job has ended, and a copy of it in memory. An Error names the file if it is
+  // none.
+  static std::vector<std::byte> bytes_of_file(const std::string& path);
+  static Memory copy_of_file(std::span<const std::byte> bytes, const std::string& path);
+  // The paths of what may be files of jobs on this machine, and whether a living process uses one.
+  static std::vector<std::string> files();
+  static bool is_used(const std::string& path);
   Memory(Memory&& other) noexcept
       : base_(std::exchange(other.base_, nullptr)),
         bytes_(other.bytes_),

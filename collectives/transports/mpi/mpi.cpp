@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "weft/collectives/transports/environment.h"
+#include "weft/collectives/transports/job/ended_jobs.h"
 #include "weft/collectives/transports/job/last_words.h"
 #include "weft/collectives/transports/mpi/mpi_group.h"
 #include "weft/collectives/transports/mpi/mpi_link.h"
@@ -61,11 +62,15 @@ class MpiProcesses : public Processes {
     MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
     MPI_Comm_rank(node, &rank_on_node_);
     MPI_Comm_size(node, &ranks_on_node_);
-    MPI_Allreduce(&ranks_on_node_, &most_on_a_node_, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+    const std::array<int64_t, 2> mine{ranks_on_node_, microseconds_now()};
+    std::array<int64_t, 2> most{};
+    MPI_Allreduce(mine.data(), most.data(), 2, MPI_INT64_T, MPI_MAX, MPI_COMM_WORLD);
+    most_on_a_node_ = static_cast<int>(most[0]);
     std::shared_ptr<Job> job;
     std::array<char, 4096> path{};
     if (rank_on_node_ == 0) {
       job = Job::create(Memory::new_file(max_memory), ranks_on_node_, deadline);
+      job->set_started(most[1]);
       SharedMemory::lay_out(*job, SharedMemory::AddressSpace::job_memory);
       std::strncpy(path.data(), job->memory().path().c_str(), path.size() - 1);
     }

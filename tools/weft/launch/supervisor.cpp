@@ -21,7 +21,8 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-constexpr double first_pause = 1;                                   // seconds
+constexpr double first_pause = 1;  // seconds
+constexpr auto longest_wait_for_record = std::chrono::seconds(10);
 constexpr auto longest_wait_for_folder = std::chrono::minutes(10);  // ranks on other nodes wait for their deadlines
 
 fs::path beside(const fs::path& run, const char* ending) { return (run / "").parent_path().string() + ending; }
@@ -78,6 +79,7 @@ class Supervisor {
         ranks_(wanted.ranks),
         files_(run_files(options_.out)) {
     adopt_orphans();
+    setenv("WEFT_WATCH", "1", 0);
     const char* const requeued = std::getenv("SLURM_RESTART_COUNT");
     if (requeued && std::atoi(requeued) > 0) words_ = resumed(wanted.program, options_, "unfinished");
   }
@@ -87,6 +89,7 @@ class Supervisor {
                  "attempt  ranks   from step     to step    seconds  end\n");
     for (int64_t number = 1;; ++number) {
       const Attempt attempt = make();
+      if (wanted_.launcher.kind != Kind::threads && end_of(attempt.code).remedy == Remedy::ranks) tell_last_calls();
       const Next next = after(attempt);
       tell(number, attempt, next);
       if (!next.again) return next.code;
@@ -103,6 +106,7 @@ class Supervisor {
   }
 
   Attempt make();
+  void tell_last_calls();
   Next after(const Attempt& attempt);
   Next after_request(int code);
   Next after_loss(const Attempt& attempt);
@@ -147,6 +151,16 @@ Attempt Supervisor::make() {
   attempt.all_done = attempt.code == 0 && (files_.reported || !attempt.begun);
   begun_ |= attempt.begun;
   return attempt;
+}
+
+// Prints how the ranks of all nodes have ended, and their last calls, which the nodes still have. A node that is gone
+// may keep the launcher waiting.
+void Supervisor::tell_last_calls() {
+  const Words record{fs::read_symlink("/proc/self/exe").string(), "record", "--calls", "1"};
+  transcript_.say("the last calls of all ranks:");
+  Job job(whole_command(wanted_.launcher, ranks_, record), wanted_.launcher.kind, signals_, transcript_);
+  if (job.wait(signals_, asked_, {longest_wait_for_record, [] { return ""; }}) != 0)
+    transcript_.say("they cannot be read; weft record may read them later");
 }
 
 int64_t Supervisor::first_step(const RunFiles& before) const {
