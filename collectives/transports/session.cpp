@@ -62,9 +62,6 @@ std::string settings(const SessionOptions& options) {
   return "WEFT_TRANSPORT=" + chosen_transport(options) + variable("WEFT_DEBUG") + variable("WEFT_LINK");
 }
 
-// MPI_Abort may wait for a connection that is gone.
-constexpr std::chrono::seconds limit_of_abort(1);
-
 // Nothing may fail on a single rank before MPI has started, so a wrong WEFT_TIMEOUT is reported later.
 std::chrono::milliseconds starting_deadline(const SessionOptions& options) try {
   return options.deadline.count() > 0 ? options.deadline : default_deadline();
@@ -75,7 +72,7 @@ std::chrono::milliseconds starting_deadline(const SessionOptions& options) try {
 std::unique_ptr<TimeLimit> start(const SessionOptions& options) {
   const char* const watched = std::getenv("WEFT_WATCH");
   if (watched && std::string_view(watched) == "1" && mpi_is_launched()) continue_watched();
-  return time_limit(starting_deadline(options), "starting the job (MPI_Init)");
+  return time_limit(starting_deadline(options), "starting the job (MPI_Init)", abort_mpi);
 }
 
 }  // namespace
@@ -184,7 +181,7 @@ Session::~Session() {
   the_session = nullptr;
   std::set_terminate(previous_terminate_handler);
   job_->memory().remove_file();
-  const auto ending = time_limit(options_.deadline, "ending the job (MPI_Finalize)");
+  const auto ending = time_limit(options_.deadline, "ending the job (MPI_Finalize)", abort_mpi);
   if (processes_) processes_->finalize();
 }
 
@@ -215,12 +212,7 @@ void Session::end(int exit_code, const std::string& what, bool first) {
 void Session::leave(int exit_code) {
   ended_ = true;
   if (ftrylockfile(stdout) == 0) fflush_unlocked(stdout);
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // mpiexec may lose output written just before the end
-  if (processes_) {
-    const TimeLimit aborting(limit_of_abort, exit_code, "");
-    processes_->abort(exit_code);
-  }
-  std::_Exit(exit_code);
+  end_process(exit_code, abort_mpi);
 }
 
 void Session::end_by_current_exception() {

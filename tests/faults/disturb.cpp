@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Preloaded into a program (LD_PRELOAD), this library makes one of its calls fail:
 //
-// DISTURB="fsync 2 kill"     SIGKILL in place of the second call
+//   DISTURB="fsync 2 kill"     SIGKILL in place of the second call
 //   DISTURB="pwrite 3 ENOSPC"  the third call and all after it fail; likewise with EIO
 //   DISTURB="flock 1 ENOLCK"   no file can be locked, as on some network disks
 //   DISTURB="open 4 EMFILE once"  the fourth call fails, and no other; EINTR always does so once
@@ -9,12 +9,15 @@
 //   DISTURB="fsync 1 700ms"    every call takes that much longer
 //   DISTURB="main 1 exit"      the program leaves with 0
 //   DISTURB="MPI_Comm_dup 1 stop"  the process is stopped before the first call
+//   DISTURB="MPI 17 stop"      ... at the 17th call of MPI, whichever it is; a poll counts if it finds something
+//   DISTURB="MPI 17 cut"       the network of this node is down from then on
+//   DISTURB="MPI 0 count"      nothing happens, but the number of calls is written to standard error
 //   DISTURB="new 17 fail"      the 17th allocation of main and its threads fails, and no other
 //   DISTURB="clock_gettime 1 boot"  the coarse clock of the machine begins now, as if it had just started
 //
-// The calls are main, MPI_Init, MPI_Comm_split, MPI_Comm_dup, MPI_Finalize, MPI_Abort, clock_gettime, new, and those to
+// The calls are main, those of MPI that Weft makes, clock_gettime, new, and those to
 // files on disks: open, read, pread, pwrite, write, flock, ftruncate, fsync, rename, mkdir and unlink. With DISTURB_IN,
-// only to those in that folder.
+// only to those in that folder; with DISTURB_RANK, only those of this rank of mpiexec.
 // When it happens, "disturbed" is written to standard error.
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -44,7 +47,10 @@ struct Plan {
 
 Plan given_plan() {
   Plan plan;
-  const char* given = std::getenv("DISTURB");
+  const char *given = std::getenv("DISTURB"), *rank = std::getenv("DISTURB_RANK");
+  const char* mine = std::getenv("PMI_RANK");
+  if (!mine) mine = std::getenv("OMPI_COMM_WORLD_RANK");
+  if (rank && (!mine || std::string(rank) != mine)) given = nullptr;
   std::istringstream(given ? given : "") >> plan.call >> plan.number >> plan.what >> plan.once;
   return plan;
 }
@@ -65,14 +71,21 @@ const char* disturbance(const char* call) {
   const Plan* now = plan;
   if (!now || now->call != call) return nullptr;
   const long number = ++calls;
-  const bool continues = now->once.empty() && now->what != "fail" && now->what != "kill" && now->what != "stop";
+  const bool continues =
+      now->once.empty() && now->what != "fail" && now->what != "kill" && now->what != "stop" && now->what != "cut";
   if (number < now->number || (number > now->number && !continues)) return nullptr;
   if (number == now->number) say();
   if (now->what == "kill") raise(SIGKILL);
   if (now->what == "stop") raise(SIGSTOP);
+  if (now->what == "cut" && std::system("ip link set eth0 down") != 0) _exit(1);
   if (now->what == "exit") _exit(0);
   if (now->what.ends_with("ms")) usleep(static_cast<useconds_t>(std::stoi(now->what)) * 1000);
   return now->what.c_str();
+}
+
+void disturb_mpi(const char* call) {
+  disturbance(call);
+  disturbance("MPI");
 }
 
 // Of a file on a disk; pipes, terminals and shared memory are never disturbed.
@@ -121,8 +134,13 @@ int disturbed_main(int count, char** words, char** environment) {
   disturbance("main");
   const int code = real_main(count, words, environment);
   plan = nullptr;
+  if (given.what == "count") dprintf(STDERR_FILENO, "%ld calls\n", calls.load());
   return code;
 }
+
+// A handle of MPI, such as a communicator, is an int in MPICH and a pointer in Open MPI, which arrive the same way. So
+// does a number, and an argument that is not there is passed on as it is.
+using Word = void*;
 
 }  // namespace
 
@@ -134,29 +152,58 @@ int __libc_start_main(Main* main, int count, char** words, void (*init)(), void 
 }
 
 int MPI_Init_thread(int* count, char*** words, int required, int* provided) {
-  disturbance("MPI_Init");
+  disturb_mpi("MPI_Init");
   return next("MPI_Init_thread", MPI_Init_thread)(count, words, required, provided);
 }
 
-// A communicator is an int in MPICH and a pointer in Open MPI, which arrive the same way.
-int MPI_Comm_split(void* group, int color, int key, void* made) {
-  disturbance("MPI_Comm_split");
-  return next("MPI_Comm_split", MPI_Comm_split)(group, color, key, made);
+#define WEFT_PASS_ON(call)                                                                   \
+  int call(Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h, Word i, Word j) { \
+    disturb_mpi(#call);                                                                      \
+    return next(#call, call)(a, b, c, d, e, f, g, h, i, j);                                  \
+  }
+WEFT_PASS_ON(MPI_Abort)
+WEFT_PASS_ON(MPI_Allreduce)
+WEFT_PASS_ON(MPI_Alltoallv)
+WEFT_PASS_ON(MPI_Bcast)
+WEFT_PASS_ON(MPI_Comm_dup)
+WEFT_PASS_ON(MPI_Comm_free)
+WEFT_PASS_ON(MPI_Comm_get_attr)
+WEFT_PASS_ON(MPI_Comm_group)
+WEFT_PASS_ON(MPI_Comm_idup)
+WEFT_PASS_ON(MPI_Comm_rank)
+WEFT_PASS_ON(MPI_Comm_size)
+WEFT_PASS_ON(MPI_Comm_split)
+WEFT_PASS_ON(MPI_Comm_split_type)
+WEFT_PASS_ON(MPI_Finalize)
+WEFT_PASS_ON(MPI_Get_count)
+WEFT_PASS_ON(MPI_Group_free)
+WEFT_PASS_ON(MPI_Group_translate_ranks)
+WEFT_PASS_ON(MPI_Iallgather)
+WEFT_PASS_ON(MPI_Iallgatherv)
+WEFT_PASS_ON(MPI_Iallreduce)
+WEFT_PASS_ON(MPI_Ibarrier)
+WEFT_PASS_ON(MPI_Imrecv)
+WEFT_PASS_ON(MPI_Irecv)
+WEFT_PASS_ON(MPI_Isend)
+#undef WEFT_PASS_ON
+
+// A program polls as often as it happens to wait.
+int MPI_Test(Word request, int* done, Word status) {
+  const int outcome = next("MPI_Test", MPI_Test)(request, done, status);
+  if (*done) disturb_mpi("MPI_Test");
+  return outcome;
 }
 
-int MPI_Comm_dup(void* group, void* made) {
-  disturbance("MPI_Comm_dup");
-  return next("MPI_Comm_dup", MPI_Comm_dup)(group, made);
+int MPI_Testall(int count, Word requests, int* done, Word statuses) {
+  const int outcome = next("MPI_Testall", MPI_Testall)(count, requests, done, statuses);
+  if (*done) disturb_mpi("MPI_Testall");
+  return outcome;
 }
 
-int MPI_Finalize() {
-  disturbance("MPI_Finalize");
-  return next("MPI_Finalize", MPI_Finalize)();
-}
-
-int MPI_Abort(void* group, int exit_code) {
-  disturbance("MPI_Abort");
-  return next("MPI_Abort", MPI_Abort)(group, exit_code);
+int MPI_Improbe(Word from, Word tag, Word comm, int* arrived, Word message, Word status) {
+  const int outcome = next("MPI_Improbe", MPI_Improbe)(from, tag, comm, arrived, message, status);
+  if (*arrived) disturb_mpi("MPI_Improbe");
+  return outcome;
 }
 
 // With large files this is pwrite64, which the programs call as well.

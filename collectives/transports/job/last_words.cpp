@@ -177,16 +177,22 @@ LastStack::~LastStack() {
   if (memory_) sigaltstack(&none, nullptr);
 }
 
-TimeLimit::TimeLimit(std::chrono::milliseconds limit, int exit_code, const std::string& report) {
+void end_process(int exit_code, EndAll end_all) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // mpiexec may lose output written just before the end
+  const TimeLimit ending(std::chrono::seconds(1), [exit_code] { std::_Exit(exit_code); });
+  end_all(exit_code);
+  std::_Exit(exit_code);
+}
+
+TimeLimit::TimeLimit(std::chrono::milliseconds limit, std::function<void()> over) {
   try {
-    thread_ = std::thread([this, limit, exit_code, report] {
+    thread_ = std::thread([this, limit, over = std::move(over)] {
       std::unique_lock lock(mutex_);
       // Each check counts for this much, so a process that is stopped for long uses little of its limit.
       constexpr std::chrono::milliseconds interval(100);
       for (auto left = limit; left.count() > 0; left -= interval)
         if (over_.wait_for(lock, interval, [this] { return ended_; })) return;
-      write_report(report);
-      std::_Exit(exit_code);
+      over();
     });
   } catch (const std::system_error& error) {  // no reason to fail: the other ranks would wait for this one
     write_report("weft: no thread for a time limit, so there is none: " + std::string(error.what()) + "\n");
@@ -203,12 +209,13 @@ TimeLimit::~TimeLimit() {
   thread_.join();
 }
 
-std::unique_ptr<TimeLimit> time_limit(std::chrono::milliseconds deadline, const std::string& what) {
+std::unique_ptr<TimeLimit> time_limit(std::chrono::milliseconds deadline, const std::string& what, EndAll end_all) {
   const auto limit = std::max<std::chrono::milliseconds>(deadline, std::chrono::seconds(5));
-  return std::make_unique<TimeLimit>(limit, exit_codes::deadline,
-                                     "weft: deadline: " + what + " has not ended after " + text(limit.count() / 1000) +
-                                         " s\n  process " + text(getpid()) + " leaves with exit code " +
-                                         text(exit_codes::deadline) + "\n");
+  return std::make_unique<TimeLimit>(limit, [limit, what, end_all] {
+    write_report("weft: deadline: " + what + " has not ended after " + text(limit.count() / 1000) + " s\n  process " +
+                 text(getpid()) + " leaves with exit code " + text(exit_codes::deadline) + "\n");
+    end_process(exit_codes::deadline, end_all);
+  });
 }
 
 }  // namespace weft

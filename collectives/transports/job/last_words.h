@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -41,11 +42,17 @@ class LastStack {
   std::unique_ptr<std::byte[]> memory_;
 };
 
-// Writes the report and ends the process if this object lives longer than the limit: for operations that may wait for
-// ever and cannot be polled.
+// Ends all processes of a job with the code, or returns if it cannot. It may wait for a connection that is gone.
+using EndAll = void (*)(int exit_code);
+
+// Ends this process, and before that, within a second, all others.
+[[noreturn]] void end_process(int exit_code, EndAll end_all);
+
+// Calls `over` in a thread if this object lives longer than the limit: for operations that may wait for ever and cannot
+// be polled.
 class TimeLimit {
  public:
-  TimeLimit(std::chrono::milliseconds limit, int exit_code, const std::string& report);
+  TimeLimit(std::chrono::milliseconds limit, std::function<void()> over);
   TimeLimit(const TimeLimit&) = delete;
   ~TimeLimit();
 
@@ -57,7 +64,7 @@ class TimeLimit {
 };
 
 // For what waits for all processes: a job's start and end, and new groups. Slow machines need more than a short
-// deadline for it. The report names `what`, the exit code is 86.
-std::unique_ptr<TimeLimit> time_limit(std::chrono::milliseconds deadline, const std::string& what);
+// deadline for it. When it is over, this process reports `what`, and ends all with exit code 86.
+std::unique_ptr<TimeLimit> time_limit(std::chrono::milliseconds deadline, const std::string& what, EndAll end_all);
 
 }  // namespace weft

@@ -135,7 +135,7 @@ class MpiProcesses : public Processes {
                                          text(Wire::most_threads()) + " ranks in each of several processes");
     MPI_Comm comm;
     {
-      const auto limit = time_limit(deadline, "connecting the ranks (MPI_Comm_dup)");
+      const auto limit = time_limit(deadline, "connecting the ranks (MPI_Comm_dup)", abort_mpi);
       MPI_Comm_dup(MPI_COMM_WORLD, &comm);
     }
     const std::shared_ptr<const MPI_Comm> held = Wire::hold(comm);
@@ -163,10 +163,6 @@ class MpiProcesses : public Processes {
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
     }
     MPI_Finalize();
-  }
-  void abort(int exit_code) override {
-    MPI_Abort(MPI_COMM_WORLD, exit_code);
-    std::_Exit(exit_code);
   }
 
  private:
@@ -210,6 +206,13 @@ class MpiProcesses : public Processes {
 
 std::unique_ptr<Processes> start_mpi(int& argc, char**& argv, bool from_threads) {
   return std::make_unique<MpiProcesses>(argc, argv, from_threads);
+}
+
+void abort_mpi(int exit_code) {
+  int begun = 0, ended = 0;
+  MPI_Initialized(&begun);
+  MPI_Finalized(&ended);
+  if (begun && !ended) MPI_Abort(MPI_COMM_WORLD, exit_code);
 }
 
 std::string mpi_library() {

@@ -35,8 +35,10 @@ class Processes {
                          std::chrono::milliseconds deadline, const Stuck& stuck) = 0;
 
   virtual void finalize() = 0;
-  [[noreturn]] virtual void abort(int exit_code) = 0;  // ends all processes; mpiexec returns the exit code
 };
+
+// Ends all processes, if MPI has started: mpiexec returns the exit code. For any thread.
+void abort_mpi(int exit_code);
 
 // In a build without MPI these return nothing. `from_threads`: whether several threads are to call MPI.
 std::unique_ptr<Processes> start_mpi(int& argc, char**& argv, bool from_threads);

@@ -163,7 +163,7 @@ std::shared_ptr<const MPI_Comm> MpiGroup::comm_of(const Call& call, std::span<co
       const auto place = std::find(processes.begin(), processes.end(), process);
       const bool here = each >= 0 && place != processes.end();
       MPI_Comm comm;
-      const auto limit = time_limit(state_->job->deadline(), "a split (MPI_Comm_split)");
+      const auto limit = time_limit(state_->job->deadline(), "a split (MPI_Comm_split)", abort_mpi);
       MPI_Comm_split(wire.comm(), here ? each : MPI_UNDEFINED, static_cast<int>(place - processes.begin()), &comm);
       if (here) made[each] = Wire::hold(comm);
     }
