@@ -181,7 +181,7 @@ Session::~Session() {
   the_session = nullptr;
   std::set_terminate(previous_terminate_handler);
   job_->memory().remove_file();
-  const auto ending = time_limit(options_.deadline, "ending the job (MPI_Finalize)", abort_mpi);
+  const auto ending = time_limit(options_.deadline, "ending the job (MPI_Finalize)", abort_by_launcher);
   if (processes_) processes_->finalize();
 }
 

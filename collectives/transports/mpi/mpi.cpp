@@ -3,7 +3,9 @@
 
 #include <mpi.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -212,7 +214,18 @@ void abort_mpi(int exit_code) {
   int begun = 0, ended = 0;
   MPI_Initialized(&begun);
   MPI_Finalized(&ended);
+  if (!begun) abort_by_launcher(exit_code);
   if (begun && !ended) MPI_Abort(MPI_COMM_WORLD, exit_code);
+}
+
+// This is what MPI_Abort of MPICH sends, over a socket that mpiexec has made for this process.
+void abort_by_launcher(int exit_code) {
+  const char* const number = std::getenv("PMI_FD");
+  struct stat about {};
+  const int socket = number ? launcher_number_in(number) : 0;
+  if (socket == 0 || fstat(socket, &about) != 0 || !S_ISSOCK(about.st_mode)) return;
+  const std::string words = "cmd=abort exitcode=" + text(exit_code) + "\n";
+  if (write(socket, words.data(), words.size()) > 0) std::this_thread::sleep_for(std::chrono::milliseconds(500));
 }
 
 std::string mpi_library() {

@@ -39,6 +39,8 @@ class Processes {
 
 // Ends all processes, if MPI has started: mpiexec returns the exit code. For any thread.
 void abort_mpi(int exit_code);
+// The same without MPI, which cannot do it while it starts and ends; only if the launcher is MPICH's.
+void abort_by_launcher(int exit_code);
 
 // In a build without MPI these return nothing. `from_threads`: whether several threads are to call MPI.
 std::unique_ptr<Processes> start_mpi(int& argc, char**& argv, bool from_threads);

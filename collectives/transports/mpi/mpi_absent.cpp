@@ -5,6 +5,7 @@ namespace weft {
 
 std::unique_ptr<Processes> start_mpi(int&, char**&, bool) { return nullptr; }
 void abort_mpi(int) {}
+void abort_by_launcher(int) {}
 std::string mpi_library() { return ""; }
 std::string mpi_launcher() { return ""; }
 std::string mpi_srun() { return ""; }
