@@ -99,7 +99,8 @@ int main(int argc, char** argv) {
                    settings);
   line.keep_only({"--ranks", "--device", "--data", "--size", "--cache", "--seed", "--timeout", "--fast-reductions",
                   "--tf32", "--quiet", "--json"});
-  line.add("--model", settings.model, "the encoder: an export, a checkpoint, or the latest of a run's folder");
+  line.add("--model", settings.model,
+           "the encoder: an export, a checkpoint, a run's folder for its latest, or FOLDER/best");
   line.add("--neighbours", settings.neighbours, "training pictures that vote for the class of a test picture",
            {1, 1000});
   line.add("--labels-per-class", settings.labels_per_class,

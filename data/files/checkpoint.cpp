@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <set>
 
 #include "weft/data/files/durable_file.h"
 #include "weft/data/files/input_file.h"  // MissingInput, MalformedInput
 #include "weft/data/files/json_text.h"
 #include "weft/engine/tensor/finite.h"
+#include "weft/engine/text/words.h"
 
 namespace weft {
 namespace {
@@ -78,10 +80,69 @@ void rename_damaged_after(int64_t step, const fs::path& folder) {
   }
 }
 
+struct Score {
+  double value;
+  std::string of;
+};
+
+// From the header; none if there is no score, or if the file cannot be read.
+std::optional<Score> score_of(const Generation& generation) try {
+  const SafetensorsFile file(generation.file);
+  const std::string& words = file.metadata(score_key);
+  Score score{0, ""};
+  const auto [end, error] = std::from_chars(words.data(), words.data() + words.size(), score.value);
+  if (error != std::errc() || !std::isfinite(score.value)) return {};
+  score.of.assign(end, words.data() + words.size());
+  return score;
+} catch (const Error&) {
+  return {};
+}
+
+// Those with a score of the same kind as the latest that has one, the best first.
+std::vector<Generation> by_score(const std::vector<Generation>& latest_first) {
+  std::vector<std::pair<double, Generation>> scored;
+  std::optional<std::string> of;
+  for (const Generation& each : latest_first) {
+    const std::optional<Score> score = score_of(each);
+    if (score && !of) of = score->of;
+    if (score && score->of == *of) scored.emplace_back(score->value, each);
+  }
+  std::stable_sort(scored.begin(), scored.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::vector<Generation> best_first;
+  for (const auto& [score, generation] : scored) best_first.push_back(generation);
+  return best_first;
+}
+
+// The first that is sound.
+Latest first_sound(const std::vector<Generation>& generations) {
+  Latest found;
+  for (const Generation& generation : generations) {
+    try {
+      found.file = open_generation(generation);
+      found.step = generation.step;
+      break;
+    } catch (const Error& error) {
+      found.damaged.push_back(error.what());
+    }
+  }
+  return found;
+}
+
 void remove_all_but(size_t generations, const fs::path& folder) {
   const std::vector<Generation> all = generations_in(folder);
+  if (all.size() <= generations) return;
+  const std::vector<Generation> best_first = by_score(all);
   std::error_code ignored;  // a file that cannot be removed only takes space
-  for (size_t i = all.size(); i > generations; --i) fs::remove(all[i - 1].file, ignored);
+  for (size_t i = all.size(); i > generations; --i)
+    if (best_first.empty() || all[i - 1].step != best_first[0].step) fs::remove(all[i - 1].file, ignored);
+}
+
+constexpr const char *last_name = "last", *best_name = "best";
+
+// Whether a path is FOLDER/last or FOLDER/best, and no file of that name is there.
+bool names_one_of_folder(const fs::path& path) {
+  const fs::path name = path.filename();
+  return (name == last_name || name == best_name) && !fs::exists(path);
 }
 
 // Every reason why the file does not fit, one per line.
@@ -138,18 +199,30 @@ fs::path save_checkpoint(const fs::path& folder, int64_t step, std::span<const T
   return file;
 }
 
-Latest latest_checkpoint(const fs::path& folder) {
-  Latest latest;
-  for (const Generation& generation : generations_in(folder)) {
-    try {
-      latest.file = open_generation(generation);
-      latest.step = generation.step;
-      break;
-    } catch (const Error& error) {
-      latest.damaged.push_back(error.what());
-    }
+std::string score_words(double score, const std::string& of) { return exact_number(score) + " " + of; }
+
+Latest latest_checkpoint(const fs::path& folder) { return first_sound(generations_in(folder)); }
+
+bool may_be_checkpoint(const fs::path& path) {
+  return fs::exists(names_one_of_folder(path) ? path.parent_path() : path);
+}
+
+Latest checkpoint_at(const fs::path& path) {
+  const bool of_folder = names_one_of_folder(path);
+  if (!of_folder && !fs::is_directory(path)) {
+    Latest named{open_checkpoint(path), 0, {}};
+    named.step = step_in(*named.file);
+    return named;
   }
-  return latest;
+  const fs::path folder = of_folder ? path.parent_path() : path, within = folder / "checkpoints";
+  const std::vector<Generation> all = generations_in(fs::exists(within) ? within : folder);
+  const bool best = of_folder && path.filename() == best_name;
+  Latest found = first_sound(best ? by_score(all) : all);
+  if (found.file) return found;
+  std::string damaged;
+  for (const std::string& each : found.damaged) damaged += "; " + each;
+  throw MissingInput((fs::exists(within) ? within : folder).string() + ": no sound checkpoint " +
+                     (best ? "with a score " : "") + "is in it" + damaged);
 }
 
 SafetensorsFile open_checkpoint(const fs::path& path) {

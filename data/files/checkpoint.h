@@ -22,15 +22,20 @@ struct NotFinite : Error {
 
 // Writes folder/step-000120.safetensors and returns its path. When this returns, the checkpoint survives the end of the
 // process and a loss of power. Throws NotFinite if a value is not finite, since such a checkpoint would be the latest
-// but useless. Adds "step" to the metadata, keeps the last `generations` checkpoints, and removes older ones and the
-// temporary files of killed writers. Throws if the folder has a valid checkpoint of a later step, since that would
-// remain the latest; a damaged later one is renamed to *.damaged.
+// but useless. Adds "step" to the metadata, keeps the last `generations` checkpoints and the best one, and removes
+// older ones and the temporary files of killed writers. Throws if the folder has a valid checkpoint of a later step,
+// since that would remain the latest; a damaged later one is renamed to *.damaged.
 std::filesystem::path save_checkpoint(const std::filesystem::path& folder, int64_t step,
                                       std::span<const NamedTensor> tensors, Metadata metadata, int generations = 2);
 // The same, but requests the tensors one by one: calls `get` once for each, in order.
 std::filesystem::path save_checkpoint(const std::filesystem::path& folder, int64_t step,
                                       std::span<const TensorOutline> tensors, const TensorSource& get,
                                       Metadata metadata, int generations = 2);
+
+// Metadata may say how good a state is: "83.4 k-NN accuracy", a number, the more the better, and of what. The best
+// checkpoint of a folder has the largest score of the kind that the latest has; of equal ones it is the later.
+constexpr const char* score_key = "score";
+std::string score_words(double score, const std::string& of);
 
 struct Latest {
   std::optional<SafetensorsFile> file;  // empty if there is no valid checkpoint
@@ -40,6 +45,12 @@ struct Latest {
 // The latest valid checkpoint of a folder, which may be empty or missing. All checksums have been verified, and all
 // values are finite.
 Latest latest_checkpoint(const std::filesystem::path& folder);
+
+// The checkpoint that a path names, verified in the same way: a file; the latest of a folder, as FOLDER or FOLDER/last;
+// or the best, as FOLDER/best. The folder may be a run's, with its checkpoints in a folder of that name. MissingInput
+// if none is there.
+Latest checkpoint_at(const std::filesystem::path& path);
+bool may_be_checkpoint(const std::filesystem::path& path);  // whether the file or the folder is there
 
 // Opens a checkpoint and verifies it in the same way. Error if it is not valid or has no checksums.
 SafetensorsFile open_checkpoint(const std::filesystem::path& file);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Repeatedly kills a program that writes checkpoints at random times, and checks that each restart finds a sound
-checkpoint, no earlier than the last that was acknowledged.
+checkpoint, no earlier than the last that was acknowledged, and the best of all that were saved.
 
     tests/data/kill_checkpoint.py PROGRAM [--kills 40] [--seed N] [--folder DIR]
 
@@ -54,7 +54,7 @@ def main():
             names = [path.name for path in pathlib.Path(folder).iterdir()]
             temporaries = sum(name.endswith(".weft-tmp") for name in names)
             leftovers += temporaries
-            if temporaries > 1 or len(names) - temporaries > 6:  # two, or more if killed before the oldest is removed
+            if temporaries > 1 or len(names) - temporaries > 6:  # two and the best, or more if killed before the oldest is removed
                 sys.exit(f"kill {kill}: too many files: {names}")
     seconds = time.monotonic() - began
     print(f"{options.kills} kills in {seconds:.1f} s, {acknowledged} checkpoints saved: {lost} acknowledged ones lost, "

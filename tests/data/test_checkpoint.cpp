@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <map>
 
 #include "tests/data/checkpoint_checks.h"
 #include "tests/support/catch.h"
@@ -98,6 +99,48 @@ TEST_CASE("the two latest checkpoints are kept, whatever their number of digits"
   CHECK(latest_checkpoint(folder.path).step == 1'000'000);
   save_checkpoint(folder.path, 1'000'001, sample(), {}, 3);
   CHECK(names_in(folder.path).size() == 4);
+}
+
+TEST_CASE("the best checkpoint stays, and is found by its name") {
+  const ScratchFolder run;
+  const fs::path folder = run / "checkpoints";
+  const auto save = [&](int64_t step, double score, const char* of, int generations = 1) {
+    return save_checkpoint(folder, step, sample(static_cast<int>(step)), {{score_key, score_words(score, of)}},
+                           generations);
+  };
+  for (const auto& [step, score] : std::map<int64_t, double>{{1, -9}, {2, 71.25}, {3, 1e-5}, {4, 8}})
+    save(step, score, "accuracy of nearest neighbours");
+  CHECK(names_in(folder) == Names{"step-000002.safetensors", "step-000004.safetensors"});
+  for (const fs::path& path : {run / "best", folder / "best"}) {
+    CHECK(may_be_checkpoint(path));
+    const Latest best = checkpoint_at(path);
+    CHECK(best.step == 2);
+    CHECK(holds(*best.file, sample(2)));
+  }
+  for (const fs::path& path : {run / "last", folder / "last", run.path, folder, folder / "step-000004.safetensors"})
+    CHECK(checkpoint_at(path).step == 4);
+  save(5, 71.25, "accuracy of nearest neighbours");  // the later of equal ones
+  CHECK(names_in(folder) == Names{"step-000005.safetensors"});
+  save(6, -3, "loss", 2);  // another kind: scores cannot be compared
+  CHECK(checkpoint_at(run / "best").step == 6);
+  const fs::path good = save(7, -1, "loss", 3);
+  damage(good, "scalar");
+  const Latest sound = checkpoint_at(run / "best");
+  CHECK(sound.step == 6);
+  CHECK(sound.damaged.size() == 1);
+  put(folder / "best", "a file of that name is that file");
+  CHECK_THROWS_AS(checkpoint_at(folder / "best"), MalformedInput);
+}
+
+TEST_CASE("what has no score, or one that is no number, is never the best") {
+  const ScratchFolder folder;
+  for (const char* score : {"", "nan loss", "inf loss", "high"})
+    save_checkpoint(folder.path, 1, sample(), {{score_key, score}});
+  save_checkpoint(folder.path, 2, sample(), {});
+  CHECK_THROWS_WITH(checkpoint_at(folder / "best"), Contains("no sound checkpoint with a score is in it"));
+  CHECK_THROWS_AS(checkpoint_at(folder / "best"), MissingInput);
+  CHECK_THROWS_WITH(checkpoint_at(folder / "none" / "best"), Contains("no sound checkpoint"));
+  CHECK_FALSE(may_be_checkpoint(folder / "none" / "best"));
 }
 
 TEST_CASE("a checkpoint of the same step can be saved again") {

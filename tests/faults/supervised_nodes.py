@@ -104,7 +104,7 @@ def nodes(bench):
             while sum(counts[kind] for kind in KillerOfNodes.kinds) < bench.kills:
                 job = OnNodes(bench, number)
                 killer = KillerOfNodes(job, draw, 0.9 * seconds, draw.choice([1, 2, 3, 4, 5]))
-                outcome = job.run(disturb=killer, environment={"WEFT_TIMEOUT": "3"}, limit=300)
+                outcome = job.run(disturb=killer, environment={"WEFT_TIMEOUT": "3"}, limit=900)
                 counts += killer.counts
                 counts["trainings"] += 1
                 counts["attempts"] += job.attempts()

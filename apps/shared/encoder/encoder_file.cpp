@@ -4,7 +4,6 @@
 #include <set>
 
 #include "apps/shared/launch/launch.h"
-#include "apps/shared/run/run_folder.h"
 #include "weft/data/files/checkpoint.h"
 #include "weft/data/files/durable_file.h"
 
@@ -34,13 +33,13 @@ std::vector<TensorOutline> best_in(const SafetensorsFile& file, std::vector<Tens
 
 void EncoderFiles::add_to(CommandLine& line) {
   line.add("--init", init,
-           "begin with the weights in a file: an export, a checkpoint, or the latest of a run's folder");
+           "begin with the weights in a file: an export, a checkpoint, or a run's folder for its latest, FOLDER/best");
   line.add("--export", exported, "file for the trained encoder of pictures, in safetensors (docs/export.md)");
 }
 
 SafetensorsFile open_weights(const fs::path& path) {
-  if (!fs::exists(path)) throw MissingInput(path.string() + ": there is no such file");
-  if (fs::is_directory(path)) return std::move(*checkpoint_to_resume(path.string(), {}, {}, 0).file);
+  if (!may_be_checkpoint(path)) throw MissingInput(path.string() + ": there is no such file");
+  if (!fs::exists(path) || fs::is_directory(path)) return std::move(*checkpoint_at(path).file);
   SafetensorsFile file(path);
   file.verify(true);
   return file;

@@ -16,7 +16,7 @@ struct EncoderFiles {
   void add_to(CommandLine& line);
 };
 
-// The file that a path names: an export, a checkpoint, or the latest checkpoint of a run's folder. It is verified.
+// The file that a path names: an export, or a checkpoint, as checkpoint_at takes it. It is verified.
 SafetensorsFile open_weights(const std::filesystem::path& path);
 
 struct TrainedEncoder {

@@ -191,12 +191,12 @@ void CommandLine::add_common() {
   add("--out", options_.out, "folder for checkpoints, metrics and the report");
   add("--resume", options_.resume,
       "checkpoint to go on from: unfinished (the latest in --out, if a run of the same options has not ended there), "
-      "auto (the latest in --out, whatever the options), none, or a path");
+      "auto (the latest in --out, whatever the options), none, or a path: of a file, a run's folder, FOLDER/best");
   add("--fresh", options_.fresh, "begin anew, even if --out has an unfinished run, which is moved aside");
   add("--checkpoint-minutes", options_.checkpoint_minutes,
       "minutes between checkpoints, or more where saving one takes over 5 % of the time; 0: none by time", {0, 1e6});
   add("--checkpoint-every", options_.checkpoint_every, "steps between checkpoints; 0: none by steps", {0, most});
-  add("--keep", options_.keep, "how many checkpoints stay, the last ones", {1, most});
+  add("--keep", options_.keep, "how many checkpoints stay, the last ones; the best stays, too", {1, most});
   add("--watch-every", options_.watch_every,
       "steps between looks at what is learnt; 0: a thirtieth of the run, at least 75 steps", {0, 1'000'000'000});
   add("--timeout", options_.timeout, "deadline: seconds that a rank waits for others before the job fails", {0.1, 1e6});

@@ -55,8 +55,10 @@ FeatureWatch::FeatureWatch(const Pictures& data, const WatchOptions& options, co
              every_nth(data.test.count() > 0 ? data.test : data.train, most_asked)} {}
 
 Run::Plan watched(Run::Plan plan, const Pictures& data) {
-  if (data.labelled())
+  if (data.labelled()) {
     plan.charts.push_back({"Accuracy of " + text(voters) + " nearest neighbours, in %", {accuracy_name}});
+    plan.best_by = accuracy_name;
+  }
   plan.charts.push_back({"Rank of the features", {rank_name}});
   plan.charts.push_back({"Spread of directions: 1 is everywhere, 0 all the same", {spread_name, compared_name}});
   plan.charts.push_back({"Length of the features", {norm_name}});

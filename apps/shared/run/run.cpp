@@ -280,12 +280,21 @@ void Run::save() {
   sessions_.push_back(std::move(session));
   Metadata words = position();
   words.insert(plan_.model.begin(), plan_.model.end());
+  words.emplace(score_key, score());
   writing_ = beside([this, copies = std::move(copies), step = step_, words, sessions = json(sessions_)] {
     save_checkpoint(RunFolder::checkpoints(options_.out), step, copies, words, static_cast<int>(options_.keep));
     rank_.folder->write("sessions.json", sessions);
   });
   if (stopped_ || !running()) finish_writing();
   save_less_often((saved_at_ = seconds()) - begin);
+}
+
+// By what was measured last. What is watched is measured more rarely than the loss.
+std::string Run::score() const {
+  const Metrics& metrics = rank_.folder->metrics();
+  const auto best_by = plan_.best_by.empty() ? std::nullopt : metrics.last(plan_.best_by);
+  return best_by ? score_words(*best_by, plan_.best_by)
+                 : score_words(-metrics.last("loss").value_or(0), "negative loss");
 }
 
 void Run::finish_writing() {

@@ -38,7 +38,8 @@ class Run {
     std::vector<Chart> charts;  // together they name all metrics, "loss" among them
     // Of matrix products and convolutions. If it is given, the report compares it with the peak of the CPU.
     double flops_per_image = 0;
-    Metadata model = {};                                 // what checkpoints say of the model in them
+    Metadata model = {};       // what checkpoints say of the model in them
+    std::string best_by = {};  // the metric whose largest value is best; empty: the least loss
     std::vector<std::string> notes = {}, warnings = {};  // to be said first, such as those of the data
   };
 
@@ -87,6 +88,7 @@ class Run {
   void open_folder(const Latest& latest);
   void show(double loss);
   void save();
+  std::string score() const;
   void finish_writing();
   void save_less_often(double seconds_of_saving);
   void write_report(const char* state, std::vector<Report::Figure> first, const std::vector<Report::Figure>& last);

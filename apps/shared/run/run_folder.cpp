@@ -105,14 +105,6 @@ Latest unfinished(const fs::path& run, const std::string& config, int64_t steps)
   return ended ? Latest() : std::move(latest);
 }
 
-Latest latest_in(const fs::path& checkpoints) {
-  Latest latest = latest_checkpoint(checkpoints);
-  if (latest.file) return latest;
-  std::string damaged;
-  for (const std::string& each : latest.damaged) damaged += "; " + each;
-  throw MissingInput(checkpoints.string() + ": no sound checkpoint is in it" + damaged);
-}
-
 bool is_free(const fs::path& folder) {
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, error))
@@ -192,20 +184,15 @@ void expect_checkpoint(const std::string& resume, const fs::path& run) {
   if (resume == "none" || resume == "unfinished") return;
   if (resume == "auto" && !fs::exists(RunFolder::checkpoints(run)))
     throw MissingInput(run.string() + ": there is no checkpoint to go on from; leave out --resume auto to begin");
-  if (resume != "auto" && !fs::exists(resume))
+  if (resume != "auto" && !may_be_checkpoint(resume))
     throw MissingInput(resume + ": there is no such checkpoint; --resume takes unfinished, auto, none or a path");
 }
 
 Latest checkpoint_to_resume(const std::string& resume, const fs::path& run, const std::string& config, int64_t steps) {
   if (resume == "none") return {};
   if (resume == "unfinished") return unfinished(run, config, steps);
-  if (resume == "auto") return latest_in(RunFolder::checkpoints(run));
-  if (fs::is_directory(resume)) {
-    const fs::path within = RunFolder::checkpoints(resume);
-    return latest_in(fs::exists(within) ? within : fs::path(resume));
-  }
-  Latest chosen{open_checkpoint(resume), 0, {}};
-  chosen.step = step_in(*chosen.file);
+  if (resume == "auto") return checkpoint_at(RunFolder::checkpoints(run));
+  Latest chosen = checkpoint_at(resume);
   std::error_code absent;
   const fs::path here = RunFolder::checkpoints(run);
   const bool of_this_run = fs::equivalent(chosen.file->path().parent_path(), here, absent);

@@ -48,8 +48,8 @@ class RunFolder {
 };
 
 // The checkpoint that --resume names: none for "none"; for "unfinished" the latest sound one of the run's folder, if
-// that run has the same options, and has not reported all its steps; for "auto" the latest one; else the one at a path,
-// or the latest of the folder at that path. Throws if the last two are not there.
+// that run has the same options, and has not reported all its steps; for "auto" the latest one; else the one that a
+// path names (checkpoint_at). Throws if the last two are not there.
 Latest checkpoint_to_resume(const std::string& resume, const std::filesystem::path& run, const std::string& config,
                             int64_t steps);
 // Whether the report is of this checkpoint, and not of an earlier one.

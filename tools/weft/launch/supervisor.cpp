@@ -37,14 +37,6 @@ std::string now_in_words() {
 
 bool is_a_path(const std::string& resume) { return resume != "unfinished" && resume != "auto" && resume != "none"; }
 
-// Where a run begins that goes on from a checkpoint of another.
-int64_t step_of(const fs::path& checkpoint) {
-  std::error_code error;
-  if (!fs::is_directory(checkpoint, error)) return step_in(open_checkpoint(checkpoint));
-  const fs::path within = checkpoint / "checkpoints";
-  return latest_checkpoint(fs::exists(within, error) ? within : checkpoint).step;
-}
-
 struct Attempt {
   int code = 0;
   bool stalled = false, begun = false, saved = false, all_done = false;
@@ -166,7 +158,7 @@ void Supervisor::tell_last_calls() {
 int64_t Supervisor::first_step(const RunFiles& before) const {
   if (files_.folder == before.folder) return before.saved_step;
   try {
-    return is_a_path(options_.resume) ? step_of(options_.resume) : 0;
+    return is_a_path(options_.resume) ? checkpoint_at(options_.resume).step : 0;
   } catch (const std::exception&) {
     return 0;  // it is gone
   }
