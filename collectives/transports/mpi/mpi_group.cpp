@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "weft/collectives/transports/job/last_words.h"
+#include "weft/collectives/transports/mpi/mpi.h"
 #include "weft/collectives/transports/mpi/mpi_progress.h"
 #include "weft/engine/kernels/backend.h"
 

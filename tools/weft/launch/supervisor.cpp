@@ -12,6 +12,7 @@
 #include "tools/weft/launch/job.h"
 #include "tools/weft/launch/run_files.h"
 #include "weft/collectives/fault.h"
+#include "weft/data/files/checkpoint.h"
 #include "weft/data/files/durable_file.h"
 #include "weft/engine/text/words.h"
 
