@@ -323,7 +323,7 @@ TEST_CASE("a busy rank suspends the others' deadlines for a limited time, and th
 
 TEST_CASE("a rank that is lost while it reports its failure does not block the others forever") {
   const auto job = Job::create(Memory::of_this_process(size_t{1} << 30), 2, 300ms);
-  const auto words = [&] { return std::span(job->at<int32_t>(0), 64); };  // words of the job's header
+  const auto words = [&] { return std::span(job->at<int32_t>(0), 128); };  // words of the job's header
   const std::vector<int32_t> before(words().begin(), words().end());
   job->record(1, Fault(70, "never said"));
   int written = 0;
