@@ -51,6 +51,21 @@ struct Network : Module {
   }
 };
 
+Run::Plan plan_of(const Pictures& data, const EncoderDescription& about, double flops_of_a_view) {
+  std::vector<std::string> notes = data.notes;
+  if (!data.labelled()) notes.push_back("the pictures have no classes, so probes and nearest neighbours are left out");
+  return watched({.title = "Contrastive learning on " + data.name,
+                  .data = data.name,
+                  .charts = {{"Loss", {"loss", LossWatch::loss_name}},
+                             {"Norm of the gradients", {LossWatch::norm_name}},
+                             {"Learning rate", {"rate"}}},
+                  .flops_per_image = 2 * flops_of_a_view,
+                  .model = in_words(about),
+                  .notes = std::move(notes),
+                  .warnings = data.warnings},
+                 data);
+}
+
 void train(const Launch& rank, const Settings& settings) {
   expect_room_for_export(settings.files.exported, rank.comm);
   const Init init = settings.init(rank.device);
@@ -61,18 +76,7 @@ void train(const Launch& rank, const Settings& settings) {
   Network network(choice, settings.method, data.count_of_classes(), init);
   const bool probes = !settings.no_probes && can_be_classified(data);
   const EncoderDescription about{choice, init.dtype, data.name, settings.method.in_short(), data.classes};
-  Run run(rank, batches,
-          watched({.title = "Contrastive learning on " + data.name,
-                   .data = data.name,
-                   .charts = {{"Loss", {"loss", LossWatch::loss_name}},
-                              {"Norm of the gradients", {LossWatch::norm_name}},
-                              {"Learning rate", {"rate"}}},
-                   .flops_per_image = 2 * training_flops(network.parameters(), choice),  // two views
-                   .model = in_words(about),
-                   .notes = data.notes,
-                   .warnings = data.warnings},
-                  data));
-  if (!data.labelled()) run.note("the pictures have no classes, so probes and nearest neighbours are left out");
+  Run run(rank, batches, plan_of(data, about, training_flops(network.parameters(), choice)));
   start_from(settings.files.init, network.parameters(), run, rank.comm);
 
   Training training(settings.rule.groups(network.parameters()), rank.comm, settings.training);
@@ -93,11 +97,9 @@ void train(const Launch& rank, const Settings& settings) {
     return {data.train, training.local_batch(upcoming.next()), key_of(made++), settings.augmentation, init.dtype};
   };
   Ahead<Views> ahead(next_views, has_spare_core(rank.comm));
-  // Held-out pictures have the same views and draws each time, those of a step that no run has.
   const LossWatch losses(data, settings.batch);
   const LocalBatch held_out = training.local_batch(losses.held_out());
-  const Random of_held_out = key_of(-1);
-  const Views held_out_views(data.test, held_out, of_held_out, settings.augmentation, init.dtype);
+  const Views held_out_views(data.test, held_out, key_of(-1), settings.augmentation, init.dtype);  // always these
 
   // The features of two random views of each sample.
   const auto encode = [&](const Views& views) {
@@ -112,9 +114,7 @@ void train(const Launch& rank, const Settings& settings) {
   const auto loss = [&](const Pass& pass) {
     return [&, pass](const Features& views, Communicator& group) { return network.method->share(views, pass, group); };
   };
-  const auto held_out_loss = [&] {
-    return training.evaluate(held_out, encode(held_out_views), loss({.key = of_held_out}));
-  };
+  const auto validate = [&] { return training.evaluate(held_out, encode(held_out_views), loss({.key = key_of(-1)})); };
   while (run.running()) {
     const Random step = key_of(run.steps_done());
     const LocalBatch batch = training.local_batch(batches.next());
@@ -124,7 +124,7 @@ void train(const Launch& rank, const Settings& settings) {
     const auto norm = training.step(now, settings.largest_norm(), losses.norm(run));
     network.method->after_step();
     run.step(batch.total, {{"loss", share.item()}},
-             losses.look(run, norm, held_out_loss, watch.look(run, encoder, head, {{"rate", now}})));
+             losses.look(run, norm, validate, watch.look(run, encoder, head, {{"rate", now}})));
   }
   if (run.stopped()) return;
   run.picture("views", "Training pictures, each followed by random views of it",

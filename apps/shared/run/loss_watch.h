@@ -15,6 +15,7 @@ class LossWatch {
   // Every n-th of the test pictures, as many as a batch has if there are so many, and the same ones each time. None if
   // there are no test pictures.
   LossWatch(const Pictures& data, int64_t batch);
+  // Their views and draws should be the same each time, too: those of a step that no run has, such as -1.
   const std::vector<int64_t>& held_out() const { return held_out_; }
 
   // The norm to ask of the step that is to be told to `run` next: when it is looked at, or when clipping needs it.
