@@ -17,6 +17,7 @@
 #include "tests/support/catch.h"
 #include "weft/collectives/run_ranks.h"
 #include "weft/collectives/transports/job/job.h"
+#include "weft/collectives/transports/job/waiting.h"
 #include "weft/collectives/transports/nccl/watch.h"
 #include "weft/collectives/transports/self.h"
 
@@ -288,6 +289,16 @@ TEST_CASE("a rank that neither comes nor ends does not delay the deadline's repo
   CHECK_THROWS_AS(run_ranks(3, body, 300ms, stuck), Fault);
   CHECK_THAT(told, Contains(" 86 deadline: rank") && Contains("rank 1, process") && Contains("finished"));
   CHECK_THAT(told, Contains("rank 1 does not end, and no thread can be made to") && !Contains("rank 2 does not end"));
+}
+
+TEST_CASE("a rank that waits stops yielding after a time, however long others keep the core") {
+  struct Failed {};
+  FutexEvent never;
+  int polls = 0;
+  const auto poll = [&] { return ++polls < 0; };
+  const auto fail = [] { throw Failed(); };
+  CHECK_THROWS_AS(wait_for(SpinPolicy{0, 1 << 22}, never, 1ms, poll, fail), Failed);
+  CHECK(polls < 1 << 20);
 }
 
 TEST_CASE("a busy rank suspends the others' deadlines for a limited time, and the report says what it does") {

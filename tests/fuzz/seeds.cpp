@@ -2,6 +2,8 @@
 // seeds FOLDER writes small valid inputs for every target, as the programs write them, as a start for libFuzzer.
 #include <zlib.h>
 
+#include <cmath>
+
 #include "apps/shared/encoder/description.h"
 #include "apps/shared/launch/options.h"
 #include "apps/shared/run/metrics.h"
@@ -111,8 +113,9 @@ void seed_runs(const std::filesystem::path& folder) {
   for (const auto& [key, value] : in_words({{}, DType::f32, "clothes", "nt-xent", {"T-shirt", "boot"}}))
     about += key + "=" + value + "\n";
   seed(folder, "encoder", "conv", about);
-  seed(folder, "sessions", "two",
-       json({{0, 10, 100, {{4, 1, 0.5}}, {traffic}}, {10, 20, 200, {{8, 2, 1}, {8, 3, 1}}, {{}, traffic}}}));
+  for (const char* target : {"sessions", "plan"})
+    seed(folder, target, "two",
+         json({{0, 10, 100, {{4, 1, 0.5}}, {traffic}}, {10, 20, 200, {{8, 2, 1}, {8, 3, 1}}, {{}, traffic}}}));
   Options options;
   const CommandLine line("train", "Trains.", options);
   for (const char* target : {"config", "earlier_config"}) seed(folder, target, "defaults", line.config());
@@ -157,6 +160,15 @@ void seed_charts(const std::filesystem::path& folder) {
   seed(folder, "chart", "losses", {reinterpret_cast<const char*>(numbers), sizeof numbers});
 }
 
+// Gradients of equal ranks, and what is no number.
+void seed_verdicts(const std::filesystem::path& folder) {
+  std::vector<double> numbers(150, 0.5);
+  for (const auto& [name, last] : {std::pair{"equal", 0.5}, {"infinite", HUGE_VAL}, {"huge", 1e300}}) {
+    numbers.back() = last;
+    seed(folder, "verdict", name, {reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(double)});
+  }
+}
+
 void seed_texts(const std::filesystem::path& folder) {
   for (const char* seconds : {"s60", "s0.001", "s1e6", "r8", "l3"}) seed(folder, "environment", seconds, seconds);
   seed(folder, "json_text", "all",
@@ -176,4 +188,5 @@ int main(int argc, char** argv) {
   weft::seed_manifests(argv[1]);
   weft::seed_texts(argv[1]);
   weft::seed_charts(argv[1]);
+  weft::seed_verdicts(argv[1]);
 }

@@ -41,6 +41,9 @@ class FutexEvent {
 void relax();  // tells the core that the thread is spinning
 void let_others_run();
 
+// Where others keep the core, each yield lasts as long as they are allowed to run.
+inline constexpr std::chrono::microseconds longest_yielding(1000);
+
 // Waits until done() holds. While the rank sleeps, `meanwhile` is called after each pause; it throws if waiting is
 // pointless.
 template <class Done, class Meanwhile>
@@ -48,7 +51,9 @@ void wait_for(SpinPolicy spin_policy, FutexEvent& event, std::chrono::millisecon
               Meanwhile&& meanwhile) {
   for (int i = 0; i < spin_policy.spins; ++i, relax())
     if (done()) return;
-  for (int i = 0; i < spin_policy.yields; ++i, let_others_run())
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < spin_policy.yields && std::chrono::steady_clock::now() - begin < longest_yielding;
+       ++i, let_others_run())
     if (done()) return;
   for (;; meanwhile()) {
     event.sleep(pause, done);
