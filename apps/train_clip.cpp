@@ -13,6 +13,7 @@
 #include "apps/shared/encoder/initial_weights.h"
 #include "apps/shared/evaluation/features.h"
 #include "apps/shared/report/picture.h"
+#include "apps/shared/run/ahead.h"
 #include "apps/shared/run/data_set.h"
 #include "apps/shared/run/loss_watch.h"
 #include "apps/shared/run/run.h"
@@ -56,6 +57,11 @@ struct Network : Module {
     register_module(scale);
     if (loss.biased) register_parameter(bias);
   }
+};
+
+// Of a micro-batch.
+struct Pairs {
+  Tensor pictures, sentences;
 };
 
 void train(const Launch& rank, const Settings& settings) {
@@ -124,12 +130,17 @@ void train(const Launch& rank, const Settings& settings) {
   const LocalBatch held_out = training.local_batch(losses.held_out());
   const auto held_out_loss = [&] { return training.evaluate(held_out, encode_held_out, loss); };
 
+  const auto pairs_of_step = [&](std::span<const int64_t> samples, int64_t step) -> Pairs {
+    const Batch pictures = take(data.train, samples, init.dtype);
+    return {pictures.images, about.draw(pictures.labels, samples, init.key.fork(static_cast<uint64_t>(step)))};
+  };
+  auto ahead = data_ahead(batches, training, run.steps_done(), pairs_of_step, has_spare_core(rank.comm));
   while (run.running()) {
-    const Random step = init.key.fork(static_cast<uint64_t>(run.steps_done()));
     const LocalBatch batch = training.local_batch(batches.next());
+    const auto pairs = run.data([&] { return ahead.next(); });
     const auto encode = [&](Tape& tape, std::span<const int64_t> samples) -> Features {
-      const Batch pairs = run.data([&] { return take(data.train, samples, init.dtype); });
-      return {of_pictures(tape, pairs.images), of_sentences(tape, about.draw(pairs.labels, samples, step))};
+      const auto& [pictures, texts] = pairs.of(samples);
+      return {of_pictures(tape, pictures), of_sentences(tape, texts)};
     };
     const Tensor share = training.backward(batch, encode, loss);
     const double now = rate(run.steps_done());

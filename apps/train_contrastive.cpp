@@ -92,17 +92,17 @@ void train(const Launch& rank, const Settings& settings) {
   run.begin(state);
 
   const auto key_of = [&](int64_t step) { return init.key.fork(static_cast<uint64_t>(step)); };
-  const auto next_views = [&, upcoming = batches, made = run.steps_done()]() mutable -> Views {
-    if (made == run.steps()) return {};
-    return {data.train, training.local_batch(upcoming.next()), key_of(made++), settings.augmentation, init.dtype};
+  const auto views_at = [&](const LabelledImages& images, std::span<const int64_t> samples, int64_t step) {
+    return views_of(images, samples, key_of(step), settings.augmentation, init.dtype);
   };
-  Ahead<Views> ahead(next_views, has_spare_core(rank.comm));
+  const auto views_to_train = [&](auto samples, int64_t step) { return views_at(data.train, samples, step); };
+  auto ahead = data_ahead(batches, training, run.steps_done(), views_to_train, has_spare_core(rank.comm));
   const LossWatch losses(data, settings.batch);
   const LocalBatch held_out = training.local_batch(losses.held_out());
-  const Views held_out_views(data.test, held_out, key_of(-1), settings.augmentation, init.dtype);  // always these
+  const ByMicroBatch<Views> held_out_views(held_out, [&](auto samples) { return views_at(data.test, samples, -1); });
 
   // The features of two random views of each sample.
-  const auto encode = [&](const Views& views) {
+  const auto encode = [&](const ByMicroBatch<Views>& views) {
     return [&](Tape& tape, std::span<const int64_t> samples) -> Features {
       const auto& [first, second, labels] = views.of(samples);
       const auto on_tape = [&](const Tensor& view) { return tape.constant(view.to(rank.device)); };
@@ -118,7 +118,7 @@ void train(const Launch& rank, const Settings& settings) {
   while (run.running()) {
     const Random step = key_of(run.steps_done());
     const LocalBatch batch = training.local_batch(batches.next());
-    const Views views = run.data([&] { return ahead.next(); });
+    const auto views = run.data([&] { return ahead.next(); });
     const Tensor share = training.backward(batch, encode(views), loss({.training = true, .key = step}));
     const double now = rate(run.steps_done());
     const auto norm = training.step(now, settings.largest_norm(), losses.norm(run));

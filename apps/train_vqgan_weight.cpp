@@ -17,6 +17,7 @@
 #include "apps/shared/evaluation/exact_sum.h"
 #include "apps/shared/evaluation/first_codes.h"
 #include "apps/shared/evaluation/reconstruction.h"
+#include "apps/shared/run/ahead.h"
 #include "apps/shared/run/data_set.h"
 #include "apps/shared/run/loss_watch.h"
 #include "apps/shared/run/run.h"
@@ -92,16 +93,20 @@ void train(const Launch& rank, const Settings& settings) {
   const LossWatch losses(data, settings.batch);
   const LabelledImages held_out = subset(data.test, losses.held_out());
   const auto held_out_loss = [&] { return reconstruction_error(network, held_out, init, rank.comm); };
+  const auto pictures_of = [&](std::span<const int64_t> samples, int64_t) {
+    return take(data.train, samples, init.dtype);
+  };
+  auto ahead = data_ahead(batches, making, run.steps_done(), pictures_of, has_spare_core(rank.comm));
   while (run.running()) {
     const Random step = init.key.fork(static_cast<uint64_t>(run.steps_done()));
     const LocalBatch batch = making.local_batch(batches.next());
+    const auto pictures = run.data([&] { return ahead.next(); });
     Communicator& group = making.micro_batch_group();
     const int64_t patches = batch.total * tokens;  // the discriminator judges as many
     ExactSum sums({3}), gradients(network.last_weight().value.shape().with_inserted(0, 2), rank.device);
     std::deque<FirstPass> passes;
     for (const MicroBatch& micro : batch.micro_batches) {
-      const Tensor images =
-          run.data([&] { return take(data.train, micro.samples, init.dtype).images.to(rank.device); });
+      const Tensor images = pictures.of(micro.samples).images.to(rank.device);
       auto& [tape, of_pixels, deceit, of_codes, trial] = passes.emplace_back();
       debug_if_asked(tape, rank.comm);
       const Pass pass = {.training = true, .key = step, .first_sample = micro.first};

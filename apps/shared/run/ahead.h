@@ -2,10 +2,19 @@
 #pragma once
 // Prepares the data of the next step while the current one computes, if a core is free for that. The values, and their
 // order, are the same either way.
+//
+//   auto ahead = data_ahead(batches, training, run.steps_done(), make, has_spare_core(rank.comm));
+//   while (run.running()) {
+//     const auto data = run.data([&] { return ahead.next(); });
+//     ...
+//     use(data.of(micro.samples));
 #include <functional>
 #include <future>
+#include <map>
 
 #include "weft/collectives/communicator.h"
+#include "weft/data/batches.h"
+#include "weft/optim/training.h"
 
 namespace weft {
 
@@ -31,5 +40,34 @@ template <class T> class Ahead {
   const bool spare_core_;
   std::future<T> coming_;  // its destructor waits
 };
+
+// What each micro-batch of a step reads. It is found by the samples, since a step may encode them more than once.
+template <class T> class ByMicroBatch {
+ public:
+  template <class Make> ByMicroBatch(const LocalBatch& batch, const Make& make) {
+    for (const MicroBatch& micro : batch.micro_batches)
+      by_first_sample_.try_emplace(first_of(micro.samples), make(micro.samples));
+  }
+  const T& of(std::span<const int64_t> samples) const { return by_first_sample_.at(first_of(samples)); }
+
+ private:
+  static int64_t first_of(std::span<const int64_t> samples) { return samples.empty() ? -1 : samples[0]; }
+
+  std::map<int64_t, T> by_first_sample_;
+};
+
+// What the steps of a run read, from `step` on, whose batch is the next of `batches`. `make(samples, step)` returns it
+// for one micro-batch of this rank, and may run on another thread than the steps.
+template <class Make>
+auto data_ahead(Batches batches, const Training& training, int64_t step, Make make, bool spare_core) {
+  using Data = ByMicroBatch<std::invoke_result_t<Make, std::span<const int64_t>, int64_t>>;
+  const auto next = [batches = std::move(batches), &training, step, make = std::move(make)]() mutable {
+    const auto of_step = [&](std::span<const int64_t> samples) { return make(samples, step); };
+    Data data(training.local_batch(batches.next()), of_step);
+    ++step;
+    return data;
+  };
+  return Ahead<Data>(next, spare_core);
+}
 
 }  // namespace weft

@@ -7,24 +7,13 @@
 #include "weft/engine/ops/shape_ops.h"
 
 namespace weft {
-namespace {
 
-int64_t first_of(std::span<const int64_t> samples) { return samples.empty() ? -1 : samples[0]; }
-
-}  // namespace
-
-Views::Views(const LabelledImages& data, const LocalBatch& batch, const Random& key, const Augmentation& augmentation,
-             DType dtype) {
-  for (const MicroBatch& micro : batch.micro_batches) {
-    const Batch taken = take(data, micro.samples, dtype);
-    const auto view = [&](uint64_t number) {
-      return augment(taken.images, micro.samples, key.fork(number), augmentation);
-    };
-    by_first_sample_[first_of(micro.samples)] = {view(0), view(1), taken.labels};
-  }
+Views views_of(const LabelledImages& data, std::span<const int64_t> samples, const Random& key,
+               const Augmentation& augmentation, DType dtype) {
+  const Batch taken = take(data, samples, dtype);
+  const auto view = [&](uint64_t number) { return augment(taken.images, samples, key.fork(number), augmentation); };
+  return {view(0), view(1), taken.labels};
 }
-
-const TwoViews& Views::of(std::span<const int64_t> samples) const { return by_first_sample_.at(first_of(samples)); }
 
 Tensor beside_views(const LabelledImages& data, const Augmentation& augmentation, const Random& key) {
   constexpr int64_t rows = 6, views = 8;

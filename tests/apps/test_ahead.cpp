@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Data that are prepared ahead of their step.
+#include <atomic>
+#include <thread>
+
+#include "apps/shared/run/ahead.h"
+#include "tests/support/catch.h"
+#include "weft/collectives/transports/self.h"
+
+using namespace weft;
+
+TEST_CASE("values are prepared in order, one ahead at most, by another thread if a core is free") {
+  for (const bool spare_core : {false, true}) {
+    std::atomic<int> made = 0;
+    std::thread::id maker;
+    Ahead<int> ahead([&] { return maker = std::this_thread::get_id(), ++made; }, spare_core);
+    for (int i = 1; i <= 5; ++i) {
+      CHECK(ahead.next() == i);
+      CHECK(made <= i + (spare_core ? 1 : 0));
+    }
+    while (spare_core && made < 6) std::this_thread::yield();  // it comes without being asked for
+    CHECK(made == (spare_core ? 6 : 5));
+  }
+}
+
+TEST_CASE("an error while data are prepared is thrown where they are taken") {
+  for (const bool spare_core : {false, true}) {
+    int made = 0;
+    Ahead<int> ahead([&] { return ++made < 3 ? made : throw Error("the third"); }, spare_core);
+    CHECK((ahead.next() == 1 && ahead.next() == 2));
+    CHECK_THROWS_WITH(ahead.next(), "the third");
+  }
+}
+
+TEST_CASE("steps find the data of their own micro-batches, from the step on where a run continues") {
+  Communicator comm(connect_self());
+  Parameter weight("weight", Tensor::zeros({1}));
+  for (const bool spare_core : {false, true}) {
+    const Training training({{{&weight}, Sgd{}}}, comm, {.accumulate = 4});
+    Batches batches(10, 3, 7);  // the last of an epoch has one sample, so three of its micro-batches are empty
+    for (int i = 0; i < 2; ++i) batches.next();
+    const auto make = [](std::span<const int64_t> samples, int64_t step) {
+      return std::pair(std::vector<int64_t>(samples.begin(), samples.end()), step);
+    };
+    auto ahead = data_ahead(batches, training, 2, make, spare_core);
+    for (int64_t step = 2; step < 12; ++step) {
+      const LocalBatch batch = training.local_batch(batches.next());
+      const auto data = ahead.next();
+      for (const MicroBatch& micro : batch.micro_batches) {
+        const auto& [samples, of_step] = data.of(micro.samples);
+        CHECK(std::equal(samples.begin(), samples.end(), micro.samples.begin(), micro.samples.end()));
+        CHECK(of_step == step);
+      }
+    }
+  }
+}
