@@ -84,7 +84,7 @@ void train(const Launch& rank, const Settings& settings) {
            .model = in_words(described),
            .notes = data.notes,
            .warnings = data.warnings});
-  start_from(settings.files.init, network.parameters(), run, rank.comm);
+  start_from(settings.files.init, {EncoderDescription::name, network.parameters()}, run, rank.comm);
 
   Training training(settings.rule.groups(network.parameters()), rank.comm, settings.training);
   Layer& encoder = training.layer("encoder", *network.encoder);

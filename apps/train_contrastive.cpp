@@ -77,7 +77,7 @@ void train(const Launch& rank, const Settings& settings) {
   const bool probes = !settings.no_probes && can_be_classified(data);
   const EncoderDescription about{choice, init.dtype, data.name, settings.method.in_short(), data.classes};
   Run run(rank, batches, plan_of(data, about, training_flops(network.parameters(), choice)));
-  start_from(settings.files.init, network.parameters(), run, rank.comm);
+  start_from(settings.files.init, {EncoderDescription::name, network.parameters()}, run, rank.comm);
 
   Training training(settings.rule.groups(network.parameters()), rank.comm, settings.training);
   Layer& encoder = training.layer("encoder", *network.encoder);

@@ -30,7 +30,7 @@ namespace {
 
 struct Settings : Options {
   int64_t width = 32;
-  std::string quantizer = "vq";
+  std::string quantizer = "vq", first_weights;
   QuantizerSettings of_quantizer;
 };
 
@@ -57,11 +57,12 @@ void train(const Launch& rank, const Settings& settings) {
            .notes = data.notes,
            .warnings = data.warnings});
 
+  const bool has_codes = start_from(settings.first_weights, initial_tensors(network), run, rank.comm);
   Training training(settings.rule.groups(network.parameters()), rank.comm, settings.training);
   network.encoder = &training.layer("encoder", *network.encoder);
   network.decoder = &training.layer("decoder", *network.decoder);
   const Schedule rate = settings.rates(run.steps());
-  find_first_codes(network, data.train, training.local_batch(Batches(batches).next()), init, rank.comm);
+  if (!has_codes) find_first_codes(network, data.train, training.local_batch(Batches(batches).next()), init, rank.comm);
 
   TrainingState state(rank.comm);
   state.add(training.optimizer(), training.average());
@@ -131,6 +132,7 @@ int main(int argc, char** argv) {
   QuantizerSettings& quantizer = settings.of_quantizer;
   CommandLine line("train_vq",
                    "Trains a VQ-VAE, an autoencoder with discrete codes, on Fashion-MNIST or your pictures.", settings);
+  add_init(line, settings.first_weights);
   line.add("--quantizer", settings.quantizer, "quantizer that replaces tokens by codes", names_of_quantizers());
   line.add("--codes", quantizer.codes, "size of the codebook", {2, 65536});
   line.add("--dim", quantizer.dim, "features of a token, for the quantizers that do not fix it", {1, 4096});

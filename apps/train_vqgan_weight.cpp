@@ -39,7 +39,7 @@ namespace {
 struct Settings : Options {
   int64_t width = 32, alone = 200;
   double weight = 0.5;
-  std::string quantizer = "vq";
+  std::string quantizer = "vq", first_weights;
 };
 
 // What the first pass over a micro-batch keeps for the second pass of the step.
@@ -75,6 +75,8 @@ void train(const Launch& rank, const Settings& settings) {
        .notes = data.notes,
        .warnings = data.warnings});
 
+  const bool has_codes =
+      start_from(settings.first_weights, initial_tensors(network, judge->parameters()), run, rank.comm);
   Training::Options of_judge = settings.training;
   of_judge.average = 0;  // it is not used after training
   Training making(settings.rule.groups(network.parameters()), rank.comm, settings.training),
@@ -83,7 +85,7 @@ void train(const Launch& rank, const Settings& settings) {
   network.decoder = &making.layer("decoder", *network.decoder);
   Layer& verdict = judging.layer("discriminator", *judge);
   const Schedule rate = settings.rates(run.steps());
-  find_first_codes(network, data.train, making.local_batch(Batches(batches).next()), init, rank.comm);
+  if (!has_codes) find_first_codes(network, data.train, making.local_batch(Batches(batches).next()), init, rank.comm);
 
   TrainingState state(rank.comm);
   state.add(making.optimizer(), making.average());
@@ -165,6 +167,7 @@ int main(int argc, char** argv) {
   CommandLine line("train_vqgan_weight",
                    "Trains a VQ autoencoder on Fashion-MNIST or your pictures against a discriminator, as VQGAN does.",
                    settings);
+  add_init(line, settings.first_weights);
   line.add("--quantizer", settings.quantizer, "quantizer that replaces tokens by codes", names_of_quantizers());
   line.add("--weight", settings.weight, "factor of the adversarial loss, times its adaptive weight", {0, 100});
   line.add("--alone", settings.alone, "steps before the adversarial loss counts", {0, 1 << 30});

@@ -381,6 +381,7 @@ def main():
                           check_lost_folder):
                 check(way, first)
             model_mistakes.check_encoder_files(way, named["train_clip" if i == 1 else "train_contrastive"])
+            model_mistakes.check_vq_beginnings(way, named["train_vqgan_weight" if i == 1 else "train_vq"], named["train_contrastive"])
             model_mistakes.check_evaluate(way, options.evaluate)
             model_mistakes.check_views(way, named["train_contrastive"])
             for program, other in zip(programs, programs[1:] + programs[:1]):

@@ -29,6 +29,29 @@ def check_encoder_files(way, program):
     way.expect(0, "weights ", program, "begun from a file", {"--init": way.folder / "encoder", "--batch": 16, "--seed": 3, "--dtype": "f64"})
 
 
+def check_vq_beginnings(way, program, contrastive):
+    """Mistakes with --init of the VQ programs; codes of another number are found anew."""
+    letter, model = way.folder.parent / "letter", way.folder / f"model of {program.name}"
+    way.expect(0, "weights ", program, model.name, {})
+    checkpoint = f"{model.name}/checkpoints/step-000003.safetensors"
+    another = f"{checkpoint}: its vq-vae is another one: vq-vae.encoder."
+    for begun, given, code, text in (
+        (program, {"--init": "nowhere"}, 66, "nowhere: there is no such file"),
+        (program, {"--init": None}, 64, "--init lacks its value"),
+        (program, {"--init": letter / "text"}, 65, "letter/text: a header of"),
+        (program, {"--init": way.folder / "damaged"}, 65, "damaged: tensor \""),
+        (program, {"--init": way.folder / "no folder of runs"}, 66, "no folder of runs: no sound checkpoint is in it"),
+        (program, {"--init": way.folder / "encoder"}, 65, "encoder: its vq-vae is another one: vq-vae.encoder.0.weight is not in the file"),
+        (program, {"--init": model, "--width": 3}, 65, another + "0.weight is f32 (4, 4, 1, 2) in the file, not f32 (4, 4, 1, 3)"),
+        (program, {"--init": model, "--quantizer": "fsq"}, 65, another + "3.weight is f32 (1, 1, 4, 16) in the file, not f32 (1, 1, 4, 3)"),
+        (contrastive, {"--init": model}, 65, f"{checkpoint}: its encoder is another one: encoder.0.weight is not in the file"),
+    ):
+        way.expect(code, text, begun, "none", given)
+    way.check("no run is left", not (way.folder / "none").exists())
+    of_another = {"--init": model, "--batch": 16, "--seed": 3, "--dtype": "f64", "--quantizer": "residual-vq", "--quiet=false": None}
+    way.expect(0, "the others are random: vq.0.codes is not in the file", program, f"{program.name} from a file", of_another)
+
+
 def check_evaluate(way, evaluate):
     """Mistakes with evaluate, on the encoder of a program before."""
     letter, model = way.folder.parent / "letter", way.folder / "encoder"

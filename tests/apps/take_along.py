@@ -4,7 +4,7 @@
 training's own end, from the export, the checkpoint and the run's folder, on several numbers of ranks, as threads and as
 processes.
 
-    tests/apps/take_along.py TRAIN_CONTRASTIVE TRAIN_CLIP EVALUATE [--mpiexec NAME]
+    tests/apps/take_along.py TRAIN_CONTRASTIVE TRAIN_CLIP TRAIN_VQ TRAIN_VQGAN_WEIGHT EVALUATE [--mpiexec NAME]
 """
 import argparse
 import ast
@@ -119,9 +119,26 @@ def check_averages(options, folder, data, ways):
             check("an average changes no step", average["hash of the weights"] == plain["hash of the weights"], average, plain)
 
 
+def check_vq(options, folder, data, ways):
+    """--init of the VQ programs: the first loss is that of the run it comes from, in its next step, on the same pictures."""
+    def last_loss(name, *command):
+        ended(*command, "--out", folder / name)
+        return json.loads((folder / name / "metrics.jsonl").read_text().splitlines()[-1])["loss"]
+
+    for program in options.vq, options.vqgan:
+        name = pathlib.Path(program).name
+        small = [program, "--data", data, "--batch", 96, "--width", 4, "--dtype", "f64"]
+        begun = last_loss(name, *small, "--ranks", 1, "--steps", 1)
+        last_loss(name, *small, "--ranks", 1, "--steps", 8, "--resume", "auto")
+        next_step = last_loss(f"{name} resumed", *small, "--ranks", 1, "--steps", 9, "--resume", folder / name / "checkpoints/step-000008.safetensors")
+        for number, (launcher, threads) in enumerate(ways):
+            found = last_loss(f"{name} {number}", *launcher, *small, *threads, "--steps", 1, "--seed", 5, "--init", folder / name)
+            check(f"{name}, {launcher} {threads}: --init", abs(found - next_step) < 1e-9 * begun, found, next_step, begun)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for program in "contrastive", "clip", "evaluate":
+    for program in "contrastive", "clip", "vq", "vqgan", "evaluate":
         parser.add_argument(program)
     parser.add_argument("--mpiexec")
     options = parser.parse_args()
@@ -135,6 +152,7 @@ def main():
         check_evaluations(options, folder, folder / "data", ways)
         check_beginnings(options, folder, folder / "data", ways)
         check_averages(options, folder, folder / "data", ways)
+        check_vq(options, folder, folder / "data", ways)
     print("all as it should be" if failures == 0 else f"{failures} failures")
     return 1 if failures else 0
 

@@ -172,7 +172,7 @@ TEST_CASE("a network begins with the tensors of a file that fit, converted to it
                  as_before = projection_head("head", 16, 4, 4, init);
       std::vector<Parameter*> all = encoder->parameters();
       for (Parameter* parameter : head->parameters()) all.push_back(parameter);
-      const std::string told = take_weights(scratch / "encoder", all, comm);
+      const std::string told = take_weights(scratch / "encoder", {"encoder", all}, comm).summary;
       for (size_t i = 0; i < encoder->parameters().size(); ++i)
         expect_same_bits(encoder->parameters()[i]->value, expected->parameters()[i]->value.to(dtype));
       expect_same_values(*head, *as_before);
@@ -185,9 +185,11 @@ TEST_CASE("a file whose encoder is another one, or of which nothing fits, is ref
   write_export(scratch / "encoder", description_of("conv"));
   const auto refused = [&](const std::vector<Parameter*>& parameters, const std::string& what) {
     for (const int ranks : {1, 3})
-      CHECK_THROWS_WITH(
-          run_ranks(ranks, [&](Communicator& comm) { take_weights(scratch / "encoder", parameters, comm); }),
-          Contains(what));
+      CHECK_THROWS_WITH(run_ranks(ranks,
+                                  [&](Communicator& comm) {
+                                    take_weights(scratch / "encoder", {"encoder", parameters}, comm);
+                                  }),
+                        Contains(what));
   };
   const auto wider = random_network(description_of("conv", 3));
   refused(wider->parameters(),
@@ -196,6 +198,28 @@ TEST_CASE("a file whose encoder is another one, or of which nothing fits, is ref
           "its encoder is another one: encoder.1.weight is not in the file");
   refused(projection_head("head", 4, 4, 4, {})->parameters(),
           "none of its tensors fits: head.0.weight is not in the file");
+}
+
+TEST_CASE("the tensors of one state begin with a file's only if all of them can") {
+  const ScratchFolder scratch;
+  const Tensor codes = Tensor::uniform({8, 4}, {1}), sizes = Tensor::uniform({8}, {2}),
+               encoder = Tensor::uniform({4}, {3});
+  const std::vector<NamedTensor> stored = {{"vq-vae.encoder", encoder}, {"vq.codes", codes}, {"vq.sizes", sizes}};
+  write_safetensors(scratch / "file", stored, {});
+  on_ranks([&](Communicator& comm) {
+    for (const int64_t count : {8, 9}) {
+      Parameter of_encoder("vq-vae.encoder", Tensor::zeros({4})), of_codes("vq.codes", Tensor::zeros({count, 4})),
+          of_sizes("vq.sizes", Tensor::zeros({8}));
+      const std::vector<Parameter*> all = {&of_encoder, &of_codes, &of_sizes};
+      const TakenTensors taken = take_weights(scratch / "file", {"vq-vae", all, {&of_codes, &of_sizes}}, comm);
+      expect_same_bits(of_encoder.value, encoder);
+      expect(taken.state == (count == 8), "codes are taken if they fit");
+      expect_same_bits(of_sizes.value, taken.state ? sizes : Tensor::zeros({8}));
+      if (taken.state) expect_same_bits(of_codes.value, codes);
+      const bool told = taken.summary.find("vq.codes is f32 (8, 4) in the file, not f32 (9, 4)") != std::string::npos;
+      expect(told == (count == 9), taken.summary);
+    }
+  });
 }
 
 TEST_CASE(

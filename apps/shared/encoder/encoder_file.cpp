@@ -3,6 +3,7 @@
 
 #include <set>
 
+#include "apps/shared/encoder/initial_weights.h"
 #include "apps/shared/launch/launch.h"
 #include "weft/data/files/checkpoint.h"
 #include "weft/data/files/durable_file.h"
@@ -12,12 +13,6 @@ namespace weft {
 namespace fs = std::filesystem;
 
 namespace {
-
-std::vector<Parameter*> tensors_of(const Module& network) {
-  std::vector<Parameter*> all = network.parameters(), buffers = network.buffers();
-  all.insert(all.end(), buffers.begin(), buffers.end());
-  return all;
-}
 
 // The averages of the weights over the steps, if the file has them (--average), as the training's own probes.
 std::vector<TensorOutline> best_in(const SafetensorsFile& file, std::vector<TensorOutline> tensors) {
@@ -32,8 +27,7 @@ std::vector<TensorOutline> best_in(const SafetensorsFile& file, std::vector<Tens
 }  // namespace
 
 void EncoderFiles::add_to(CommandLine& line) {
-  line.add("--init", init,
-           "begin with the weights in a file: an export, a checkpoint, or a run's folder for its latest, FOLDER/best");
+  add_init(line, init);
   line.add("--export", exported, "file for the trained encoder of pictures, in safetensors (docs/export.md)");
 }
 

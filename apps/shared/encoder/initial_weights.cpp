@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/shared/encoder/initial_weights.h"
 
-#include <sstream>
+#include <algorithm>
 
 #include "apps/shared/encoder/encoder_file.h"
 #include "apps/shared/launch/launch.h"
@@ -19,20 +19,25 @@ std::string difference(const SafetensorsFile& file, const Parameter& parameter) 
          text(parameter.value.dtype()) + " " + text(parameter.value.shape());
 }
 
-bool is_of_encoder(const Parameter& parameter) { return parameter.name.rfind("encoder.", 0) == 0; }
+bool has(const std::vector<Parameter*>& some, const Parameter* parameter) {
+  return std::find(some.begin(), some.end(), parameter) != some.end();
+}
 
-// The parameters that the file has.
-std::vector<Parameter*> those_in(const SafetensorsFile& file, const std::vector<Parameter*>& parameters) {
+// Those that the file has.
+std::vector<Parameter*> those_in(const SafetensorsFile& file, const InitialTensors& tensors) {
   std::vector<Parameter*> found;
   std::string first;
-  for (Parameter* parameter : parameters) {
+  for (Parameter* parameter : tensors.all) {
     const std::string what = difference(file, *parameter);
     if (what.empty()) found.push_back(parameter);
     if (first.empty()) first = what;
-    if (!what.empty() && is_of_encoder(*parameter))
-      throw MalformedInput(file.path().string() + ": its encoder is another one: " + what);
+    if (!what.empty() && parameter->name.starts_with(tensors.required + "."))
+      throw MalformedInput(file.path().string() + ": its " + tensors.required + " is another one: " + what);
   }
   if (found.empty()) throw MalformedInput(file.path().string() + ": none of its tensors fits: " + first);
+  const auto is_found = [&](const Parameter* parameter) { return has(found, parameter); };
+  if (!std::all_of(tensors.state.begin(), tensors.state.end(), is_found))
+    std::erase_if(found, [&](const Parameter* parameter) { return has(tensors.state, parameter); });
   return found;
 }
 
@@ -51,22 +56,32 @@ std::string summary(const SafetensorsFile& file, const std::vector<Parameter*>& 
 
 }  // namespace
 
-std::string take_weights(const std::filesystem::path& from, const std::vector<Parameter*>& parameters,
-                         Communicator& comm) {
+std::vector<Parameter*> tensors_of(const Module& network) {
+  std::vector<Parameter*> all = network.parameters(), buffers = network.buffers();
+  all.insert(all.end(), buffers.begin(), buffers.end());
+  return all;
+}
+
+void add_init(CommandLine& line, std::string& file) {
+  line.add("--init", file,
+           "begin with the weights in a file: an export, a checkpoint, or a run's folder for its latest, FOLDER/best");
+}
+
+TakenTensors take_weights(const std::filesystem::path& from, const InitialTensors& tensors, Communicator& comm) {
   std::optional<SafetensorsFile> file;
-  // Rank 0 tells the others which parameters it has found, and what to say about it.
+  // Rank 0 tells the others which tensors it has found, and what to say about it.
   const Metadata told = TrainingState(comm).load([&](const TensorSink&) {
     return alone([&] {
       file.emplace(open_weights(from));
       Metadata words;
-      const std::vector<Parameter*> found = those_in(*file, parameters);
+      const std::vector<Parameter*> found = those_in(*file, tensors);
       for (const Parameter* parameter : found) words["take " + parameter->name] = "";
-      words["summary"] = summary(*file, parameters, found.size());
+      words["summary"] = summary(*file, tensors.all, found.size());
       return words;
     });
   });
   std::vector<Parameter*> taken;
-  for (Parameter* parameter : parameters)
+  for (Parameter* parameter : tensors.all)
     if (told.count("take " + parameter->name)) taken.push_back(parameter);
   TrainingState weights(comm);
   weights.add(taken);
@@ -76,7 +91,7 @@ std::string take_weights(const std::filesystem::path& from, const std::vector<Pa
     });
     return Metadata();
   });
-  return told.at("summary");
+  return {!tensors.state.empty() && has(taken, tensors.state.front()), told.at("summary")};
 }
 
 }  // namespace weft

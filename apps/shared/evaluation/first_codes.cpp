@@ -5,6 +5,12 @@
 
 namespace weft {
 
+InitialTensors initial_tensors(VqVae& network, const std::vector<Parameter*>& others) {
+  std::vector<Parameter*> all = tensors_of(network);
+  all.insert(all.end(), others.begin(), others.end());
+  return {"vq-vae", all, tensors_of(network.quantizer())};
+}
+
 void find_first_codes(VqVae& network, const LabelledImages& data, const LocalBatch& batch, const Init& init,
                       Communicator& comm) {
   Tape tape;
