@@ -5,6 +5,15 @@
 #include <numeric>
 
 namespace weft {
+namespace {
+
+// More mistakes than one in four letters make it another word: --limit is not --init. An option's dashes are no letters.
+size_t max_distance(const std::string& given) {
+  const size_t letters = given.size() - std::min(given.size(), given.find_first_not_of('-'));
+  return std::max<size_t>(1, letters / 4);
+}
+
+}  // namespace
 
 size_t edit_distance(const std::string& a, const std::string& b) {
   // Rows of the usual table: distances from the first i letters of a to the first j of b.
@@ -24,7 +33,7 @@ size_t edit_distance(const std::string& a, const std::string& b) {
 
 std::string suggestion(const std::string& given, const std::vector<std::string>& names) {
   const std::string* nearest = nullptr;
-  size_t least = std::max<size_t>(2, given.size() / 3) + 1;
+  size_t least = max_distance(given) + 1;
   for (const std::string& name : names) {
     const size_t bound = std::min(least, name.size());
     if (std::max(given.size(), name.size()) - std::min(given.size(), name.size()) >= bound) continue;  // too far apart

@@ -118,6 +118,9 @@ TEST_CASE("an unknown option gets a suggestion of the closest one") {
   CHECK_THAT(ending({"--loss", "nt_xnet"}).text,
              Contains("'nt_xnet' among nt_xent, clip, siglip; did you mean nt_xent?"));
   CHECK_THAT(ending({"--frobnicate"}).text, Contains("no option --frobnicate (see"));
+  // Another word, though not many letters differ.
+  for (const char* word : {"--host", "--name", "--delta", "--verbose", "--report", "--eps", "--half", "--root"})
+    CHECK_THAT(ending({word}).text, Contains(std::string("no option ") + word + " (see"));
   CHECK_THAT(ending({"train.toml"}).text, Contains("'train.toml' is not an option"));
 }
 
@@ -145,6 +148,8 @@ TEST_CASE("what other programs call an option, or its beginning, leads to it") {
   CHECK_THAT(ending({"--device", "gpu"}).text, Contains("did you mean cuda?"));
   CHECK_THAT(ending({"--dtype", "float32"}).text, Contains("did you mean f32?"));
   CHECK_THAT(ending({"--temp", "1"}).text, Contains("--temp; did you mean --temperature?"));
+  CHECK_THAT(ending({"--iterations", "9"}).text, Contains("--iterations; did you mean --steps?"));
+  CHECK_THAT(ending({"--save-every", "9"}).text, Contains("--save-every; did you mean --checkpoint-every?"));
   CHECK_THAT(ending({"--check", "1"}).text, Contains("no option --check (see"));        // two begin so
   CHECK_THAT(ending({"--backbone", "x"}).text, Contains("no option --backbone (see"));  // this program has no --encoder
 }
@@ -291,5 +296,6 @@ TEST_CASE("TF32 is refused without a card") {
 TEST_CASE("the edit distance counts insertions, deletions, substitutions and transpositions") {
   CHECK((edit_distance("", "abc") == 3 && edit_distance("abc", "") == 3 && edit_distance("same", "same") == 0));
   CHECK((edit_distance("kitten", "sitting") == 3 && edit_distance("sede", "seed") == 1));
+  CHECK(suggestion("--limit", {"--init"}).empty());
   CHECK((suggestion("x", {"yz"}).empty() && suggestion("clop", {"siglip", "clip"}) == "; did you mean clip?"));
 }
