@@ -119,6 +119,30 @@ def check_averages(options, folder, data, ways):
             check("an average changes no step", average["hash of the weights"] == plain["hash of the weights"], average, plain)
 
 
+def values(file, form):
+    """All tensors of a safetensors file of one type, in its order."""
+    bytes_of = file.read_bytes()
+    begin = 8 + struct.unpack("<Q", bytes_of[:8])[0]
+    return struct.unpack(f"<{(len(bytes_of) - begin) // struct.calcsize(form)}{form}", bytes_of[begin:])
+
+
+def check_types(options, folder, data, ways):
+    """Trainings in f32 and f64 that take their weights from one file begin with the same numbers."""
+    still = ["--data", data, "--batch", 32, "--width", 2, "--rate", 0, "--steps", 1]
+    for number, (launcher, threads) in enumerate(ways):
+        for program in options.contrastive, options.clip:
+            out = folder / f"{pathlib.Path(program).name} random {number}"
+
+            def begun(name, form, *more):
+                export = folder / f"{out.name} {name}"
+                ended(*launcher, program, *threads, *still, "--out", folder / name, "--fresh", "--export", export, *more)
+                return values(export, form)
+
+            random = begun(out.name, "f")
+            as_f32, as_f64 = (begun(dtype, form, "--init", out, "--seed", 9, "--dtype", dtype) for dtype, form in (("f32", "f"), ("f64", "d")))
+            check(f"{program}, {launcher} {threads}: types begin alike", any(as_f32) and as_f32 == as_f64 == random)
+
+
 def check_vq(options, folder, data, ways):
     """--init of the VQ programs: the first loss is that of the run it comes from, in its next step, on the same pictures."""
     def last_loss(name, *command):
@@ -152,6 +176,7 @@ def main():
         check_evaluations(options, folder, folder / "data", ways)
         check_beginnings(options, folder, folder / "data", ways)
         check_averages(options, folder, folder / "data", ways)
+        check_types(options, folder, folder / "data", ways)
         check_vq(options, folder, folder / "data", ways)
     print("all as it should be" if failures == 0 else f"{failures} failures")
     return 1 if failures else 0
