@@ -4,7 +4,7 @@
 training's own end, from the export, the checkpoint and the run's folder, on several numbers of ranks, as threads and as
 processes.
 
-    tests/apps/take_along.py TRAIN_CONTRASTIVE TRAIN_CLIP TRAIN_VQ TRAIN_VQGAN_WEIGHT EVALUATE [--mpiexec NAME]
+    tests/apps/take_along.py TRAIN_CLIP TRAIN_CONTRASTIVE TRAIN_VQ TRAIN_VQGAN_WEIGHT EVALUATE [--mpiexec NAME]
 """
 import argparse
 import ast
@@ -162,7 +162,7 @@ def check_vq(options, folder, data, ways):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for program in "contrastive", "clip", "vq", "vqgan", "evaluate":
+    for program in "clip", "contrastive", "vq", "vqgan", "evaluate":
         parser.add_argument(program)
     parser.add_argument("--mpiexec")
     options = parser.parse_args()
