@@ -7,7 +7,8 @@
 namespace weft {
 namespace {
 
-// More mistakes than one in four letters make it another word: --limit is not --init. An option's dashes are no letters.
+// More mistakes than one in four letters make it another word: --limit is not --init. An option's dashes are no
+// letters.
 size_t max_distance(const std::string& given) {
   const size_t letters = given.size() - std::min(given.size(), given.find_first_not_of('-'));
   return std::max<size_t>(1, letters / 4);
