@@ -16,14 +16,14 @@ class DifferentTensors(AssertionError):
 @dataclasses.dataclass(frozen=True)
 class Cause:
     """A mistake that explains the numbers."""
-    signature: str  # "S3"
+    signature: str  # "S3"; empty, if the mistake has no name of its own but is described
     name: str       # "own slot re-inserted"
     variant: str    # such as "by the number of samples"; may be empty
     error: float    # in multiples of expected rounding
     repair: str
 
     def __str__(self):
-        return f"{self.signature}: {self.name}" + (f" ({self.variant})" if self.variant else "")
+        return (f"{self.signature}: " if self.signature else "") + self.name + (f" ({self.variant})" if self.variant else "")
 
 
 @dataclasses.dataclass(frozen=True)

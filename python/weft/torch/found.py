@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What run and check return."""
+from ..verdicts import WrongGradient, _Told
+
+
+class Found(_Told):
+    """True if every gradient of every rank is that of one process. `rows` has the errors, `cause` why they are, if it is known;
+    `blind_to` the mistakes that these data could not show."""
+
+    def __init__(self, ranks, rows, cause, blind_to, cost):
+        self.ranks, self.rows, self.cause, self.blind_to, self.cost = ranks, tuple(rows), cause, tuple(blind_to), cost
+        self.outcome = "wrong" if any(row.wrong for row in rows) else "correct"
+        self.text = self._told()
+
+    correct = property(lambda self: self.outcome == "correct")
+    wrong = property(lambda self: self.outcome == "wrong")
+
+    def __bool__(self):
+        return self.correct
+
+    def raise_if_wrong(self):
+        """Returns self, so that calls can be chained."""
+        if self.wrong:
+            raise WrongGradient("\n" + self.text)
+        return self
+
+    def _told(self):
+        worst = {}
+        for row in self.rows:
+            worst[row.parameter] = max(row, worst.get(row.parameter, row), key=lambda each: each.error)
+        wrong = [name for name, row in worst.items() if row.wrong]
+        lines = [f"{self.ranks} ranks, against one process with the whole batch; errors are multiples of expected rounding, "
+                 "up to 8 count as equal", ""]
+        if wrong:
+            lines += [f"{len(wrong)} of {len(worst)} parameters: wrong: {self.cause or 'of unknown cause'}"]
+            lines += [f"    repair: {self.cause.repair}"] if self.cause else []
+        else:
+            lines += [f"{len(worst)} parameters: correct"]
+        if self.blind_to:
+            lines += [f"    blind to {', '.join(self.blind_to)}: with these data they give the same numbers as the truth"]
+        width = max(map(len, worst), default=0)
+        lines += [f"  {'parameter':{width}}  rank      error     cosine      ratio     shows a factor off by   worst element"]
+        lines += [f"  {name:{width}}  {row.rank:4}  {row.error:8.2g}x  {row.cosine:9.7f}  {row.ratio:9.7f}   {f'{100 * row.shown:.2g} %':>23}   "
+                  f"[{row.worst_element}] {row.dumped:.7g}, not {row.expected:.7g}" for name, row in worst.items()]
+        return "\n".join([*lines, "", f"verdict: {self.outcome}", ""])

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A step on processes that are started for it."""
+import torch
+
+from .batches import divided, rows_of
+from .evidence import evidence_of
+from .judgement import judged
+from .ranks import on_ranks
+from .truth import truth_of
+
+
+def run(step, model, batch, ranks=3, uneven=True, parts=None, truth=None, seed=0):
+    """Runs a step on `ranks` gloo processes of this machine, and once more on one, and compares every gradient.
+
+    `model()` makes the model, wrapped as it is trained, and `step(model, batch)` returns its loss, or calls backward itself.
+    `batch` has the samples of all ranks, and is divided among them: unevenly, unless told otherwise, and into `parts` of which
+    consecutive ranks share each, if fewer than the ranks have samples of their own, as with tensor or pipeline parallelism.
+    `truth(model, batch)` is the step on one process, if that is another: a step that accumulates micro-batches wrongly does so
+    on one process, too, and its truth is the loss of the whole batch.
+    """
+    parts = parts or ranks
+    if parts > ranks:
+        raise ValueError(f"{ranks} ranks cannot have {parts} parts of a batch")
+    shares = divided(batch, parts, uneven)
+
+    def on_rank(rank):
+        torch.manual_seed(seed)
+        return evidence_of(model(), step, shares[rank * parts // ranks])
+
+    evidences = on_ranks(on_rank, ranks)
+    weights = {name: x for each in reversed(evidences) for name, x in each.weights.items()}
+
+    def on_one(_):
+        torch.manual_seed(seed)
+        return truth_of(model(), truth or step, batch, weights, passes=4)
+
+    (expected,) = on_ranks(on_one, 1)
+    return judged(evidences, expected, [rows_of(share) for share in shares])
