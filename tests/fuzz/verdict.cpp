@@ -22,7 +22,7 @@ class Numbers {
   explicit Numbers(std::string_view bytes) : bytes_(bytes) {}
 
   Tensor next(const Shape& shape, DType dtype) {
-    std::vector<double> values(static_cast<size_t>(size_of(shape)));
+    std::vector<double> values(static_cast<size_t>(shape.size()));
     const std::string_view taken = bytes_.substr(0, values.size() * sizeof(double));
     if (!taken.empty()) std::memcpy(values.data(), taken.data(), taken.size());
     bytes_.remove_prefix(taken.size());
