@@ -90,7 +90,7 @@ def _by_the_verifier(evidences, reducer):
                 for k, x in enumerate(evidences.local[name][rank])},
              **{f"reduced/{name}": evidences.reduced[name][rank] for name in evidences.local}} for rank in range(evidences.ranks)]
     found = verify(dump, reducer=reducer, rows=evidences.rows if len(evidences.rows) == evidences.ranks else None)
-    return found.cause if found.wrong else None
+    return found.cause if found.wrong and found.cause and found.cause.signature else None
 
 
 def _text(weights, unit):

@@ -36,10 +36,12 @@ std::string conclusion(const Verdict& verdict) {
     case Outcome::cannot_tell: text = "cannot tell"; break;
     case Outcome::correct: text = "correct"; break;
     case Outcome::wrong:
-      if (!verdict.best) {
+      if (verdict.described)
+        text = "wrong: " + verdict.described->text + "\n    repair: " + Described::repair +
+               "\n    explains the dump to " + multiple(verdict.described->error) + " expected rounding";
+      else if (!verdict.best)
         text = "wrong, unknown cause";
-        break;
-      }
+      if (!verdict.best) break;
       text = "wrong: signature " + title(*verdict.best) + "\n    effect: " + verdict.best->signature->effect +
              "\n    repair: " + verdict.best->signature->repair;
       if (verdict.best->error > 0)  // known by its numbers
@@ -52,6 +54,8 @@ std::string conclusion(const Verdict& verdict) {
   for (const std::string& remark : verdict.remarks) text += "\n    " + remark;
   return text;
 }
+
+std::string description(const Verdict& verdict) { return verdict.described ? verdict.described->text : ""; }
 
 std::string blindness(const Verdict& verdict) {
   if (verdict.blind_to.empty()) return "";
@@ -81,6 +85,7 @@ std::vector<Group> groups_of(const std::vector<Verdict>& verdicts) {
       const Verdict& first = *group.front();
       return first.outcome == verdict.outcome && first.best.has_value() == verdict.best.has_value() &&
              (!verdict.best || title(*first.best) == title(*verdict.best)) && first.remarks == verdict.remarks &&
+             description(first) == description(verdict) &&
              (verdict.outcome == Outcome::wrong || first.blind_to == verdict.blind_to) &&
              first.table.size() == verdict.table.size();
     });
@@ -114,6 +119,9 @@ nlohmann::ordered_json json_of(const Explained& e) {
           {"variant", e.variant},
           {"error", e.error},
           {"repair", e.signature->repair}};
+}
+nlohmann::ordered_json json_of(const Described& e) {
+  return {{"signature", ""}, {"name", e.text}, {"variant", ""}, {"error", e.error}, {"repair", Described::repair}};
 }
 
 }  // namespace
@@ -178,6 +186,7 @@ std::string json_of(const std::vector<Verdict>& verdicts, const Dump& dump) {
     for (const Comparison& row : verdict.table) table.push_back(json_row(row));
     nlohmann::ordered_json one = {{"subject", verdict.subject}, {"outcome", name(verdict.outcome)}};
     if (verdict.best) one["best"] = json_of(*verdict.best);
+    if (verdict.described) one["best"] = json_of(*verdict.described);
     if (verdict.runner_up) one["next"] = json_of(*verdict.runner_up);
     if (verdict.resolution)
       one["resolution"] = {{"factor", verdict.resolution->factor}, {"row", verdict.resolution->row}};

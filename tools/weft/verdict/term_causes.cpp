@@ -7,6 +7,8 @@
 #include <set>
 #include <sstream>
 
+#include "tools/weft/verdict/fraction.h"
+
 namespace weft::verify {
 namespace {
 
@@ -44,17 +46,6 @@ Factor by_terms(SlopesOf ours, const MeasuredParameter& p, const TermFactors& fa
   return {slopes(ours, p), slopes_of_terms(p, factors)};
 }
 
-// A short fraction for what is nearly one: a count, or a ratio of two.
-double as_fraction(double x) {
-  constexpr int most = 64;
-  constexpr double nearly = 1e-3;
-  for (int below = 1; below <= most; ++below) {
-    const double fraction = std::round(x * below) / below;
-    if (std::abs(x - fraction) <= nearly * std::abs(x)) return fraction;
-  }
-  return x;
-}
-
 // By what factors the terms count, if the slopes of all parameters tell that of each.
 TermFactors fitted(SlopesOf ours, const std::vector<MeasuredParameter>& all) {
   const auto& terms = all[0].terms;
@@ -76,10 +67,12 @@ TermFactors fitted(SlopesOf ours, const std::vector<MeasuredParameter>& all) {
   if (!sum.allFinite() || qr.rank() < std::ssize(terms)) return {};
   const Eigen::VectorXd found = qr.solve(sum);
   TermFactors factors;
+  constexpr double nearly = 1e-3;
   Eigen::Index column = 0;
   for (const auto& each : terms) {
-    const double factor = as_fraction(found[column++]);
+    const double factor = as_fraction(found[column], nearly * std::abs(found[column]));
     if (factor != 1) factors[each.first] = factor;
+    ++column;
   }
   return factors;
 }

@@ -7,6 +7,7 @@
 #include "tools/weft/verdict/classes.h"
 #include "tools/weft/verdict/expected_rounding.h"
 #include "tools/weft/verdict/unexplained.h"
+#include "tools/weft/verdict/weights.h"
 
 namespace weft::verify {
 namespace {
@@ -189,6 +190,7 @@ Verdict verdict(const ParameterEvidence& parameter, const Dump& dump) {
   Verdict result = judge("parameter '" + parameter.name + "'", observed(parameter), parameter.precision, 4,
                          [&](const Rounding& rounding) { return hypotheses(parameter, dump, rounding); });
   if (result.outcome == Outcome::wrong && !result.best) explain_without_formula(result, parameter, dump);
+  if (result.outcome == Outcome::wrong && !result.best) result.described = explained_by_weights(parameter, dump);
   for (const std::string& hash : parameter.hashes)
     if (hash != parameter.hashes[0]) {
       result.outcome = Outcome::wrong;

@@ -26,6 +26,13 @@ struct Explained {
 };
 std::string title(const Signature& signature, const std::string& variant);  // "S33 (by the number of samples)"
 
+// A mistake that has no signature.
+struct Described {
+  std::string text;  // "the gradients of ranks 0 to 2 weigh 1/2, 1 and 3/2 times what they should"
+  double error;
+  static constexpr const char* repair = "compare what each rank and micro-batch counts with its share of the batch";
+};
+
 // The smallest mistakes that a dump shows, relative to what is right: of all of a tensor, and of one of its rows.
 struct Resolution {
   double factor = 0, row = 0;
@@ -39,6 +46,7 @@ struct Verdict {
   Outcome outcome = Outcome::correct;
   std::vector<Comparison> table;  // against the truth
   std::optional<Explained> best, runner_up;
+  std::optional<Described> described;     // where there is no best
   std::vector<std::string> same_as_best;  // signatures that predict the same numbers here
   std::vector<std::string> blind_to;      // signatures whose numbers are those of the truth here
   std::vector<std::string> remarks;
