@@ -7,11 +7,15 @@
 namespace weft {
 namespace {
 
-// More mistakes than one in four letters make it another word: --limit is not --init. An option's dashes are no
-// letters.
-size_t max_distance(const std::string& given) {
-  const size_t letters = given.size() - std::min(given.size(), given.find_first_not_of('-'));
-  return std::max<size_t>(1, letters / 4);
+// An option's dashes are no letters.
+size_t letters_of(const std::string& name) { return name.size() - std::min(name.size(), name.find_first_not_of('-')); }
+
+// More mistakes than one in four letters make it another word: --limit is not --init.
+size_t max_distance(const std::string& given) { return std::max<size_t>(1, letters_of(given) / 4); }
+
+// "locally" of "local"
+bool is_longer_form(const std::string& given, const std::string& name) {
+  return letters_of(name) >= 4 && given.starts_with(name);
 }
 
 }  // namespace
@@ -36,6 +40,7 @@ std::string suggestion(const std::string& given, const std::vector<std::string>&
   const std::string* nearest = nullptr;
   size_t least = max_distance(given) + 1;
   for (const std::string& name : names) {
+    if (is_longer_form(given, name)) return "; did you mean " + name + "?";
     const size_t bound = std::min(least, name.size());
     if (std::max(given.size(), name.size()) - std::min(given.size(), name.size()) >= bound) continue;  // too far apart
     if (const size_t distance = edit_distance(given, name); distance < bound) nearest = &name, least = distance;
