@@ -125,7 +125,9 @@ def check_resuming(folder, ranks, processes):
             check(f"a stopped run of {kind} has a report", "28 of 40" in (out / "report.html").read_text(), run)
             check(f"a stopped run of {kind} has done a step more", len(rows(out)) == 28, run)
         else:
-            check(f"a killed run of {kind} does not end well", run.returncode != 0, run)
+            # MPICH 4.2's mpiexec sometimes returns 0 for a job that was killed; it has no weights then.
+            ended_well = run.returncode == 0 and (not processes or weights(run) is not None)
+            check(f"a killed run of {kind} does not end well", not ended_well, run)
             rarer = "so the next ones come every" in run.stdout + run.stderr
             check(f"checkpoints by {saving} are made rarer if they take long", rarer == (saving == "minutes"), run)
         run = start("--resume", "auto", out=out, **way)
