@@ -129,8 +129,9 @@ RunFolder::RunFolder(fs::path path) : path_(std::move(path)) {
 
 void RunFolder::lock() {
   FolderLock lock(path_);
-  // A process that was just killed has its lock until the system has closed its files.
-  for (int tries = 0; !lock.holder().empty() && tries < 100; ++tries) {
+  // A process that was just killed has its lock until the system has closed its files. Other ranks wait meanwhile, so
+  // this is well below a deadline of a second.
+  for (int tries = 0; !lock.holder().empty() && tries < 50; ++tries) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
     lock = FolderLock(path_);
   }
