@@ -9,6 +9,7 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <numeric>
 #include <vector>
 
 #include "tests/collectives/transport_checks.h"

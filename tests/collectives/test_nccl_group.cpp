@@ -3,6 +3,8 @@
 // between cards, and the watchdog.
 #include <algorithm>
 #include <atomic>
+#include <functional>
+#include <thread>
 
 #include "tests/collectives/pretended_exchange.h"
 #include "tests/collectives/transport_checks.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Groups on several nodes: results and bits as on one node, wherever ranks are, and the bytes that come to a node.
+#include <algorithm>
 #include <random>
 #include <span>
 #include <thread>

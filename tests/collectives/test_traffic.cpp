@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Counts of a rank's calls to its groups.
+#include <thread>
+
 #include "tests/collectives/transport_checks.h"
 #include "tests/support/on_ranks.h"
 #include "weft/collectives/checks/traffic.h"

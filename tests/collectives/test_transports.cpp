@@ -9,6 +9,7 @@
 #include <clocale>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <new>
 #include <thread>
 

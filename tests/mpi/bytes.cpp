@@ -4,6 +4,7 @@
 // Each is done as a whole and in two halves, with the same bits.
 #include <mpi.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdio>
