@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix products and convolutions on raw pointers against plain loops in double, and their guarantees about bits.
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -8,6 +10,7 @@
 #include <vector>
 
 #include "tests/support/catch.h"
+#include "weft/engine/kernels/cpu/multiply_add_in_f64.h"
 #include "weft/engine/kernels/cpu/products/convolve.h"
 #include "weft/engine/kernels/cpu/products/gemm.h"
 
@@ -145,6 +148,35 @@ TEMPLATE_TEST_CASE("a matrix product scales, accumulates and adds the bias", "[c
     CAPTURE(product.transpose_a, product.transpose_b, product.m, product.n, product.k);
     REQUIRE(error(product.run(epilogue), product.expected(epilogue), product.k) < 1);
   });
+}
+
+TEST_CASE("multiply-adds in f64 have the bits of std::fma", "[cpu][gemm]") {
+  std::mt19937 random(1);
+  const auto any = [&] { return std::bit_cast<float>(uint32_t(random())); };
+  std::vector<std::array<float, 3>> cases;
+  for (int i = 0; i < 200'000; ++i) cases.push_back({any(), any(), any()});
+  // Halfway between two neighbours, and off by less than f64 can tell: of a normal number, and of a small one.
+  for (int i = 0; i < 50'000; ++i) {
+    const float sign = random() % 2 ? 1.0f : -1.0f, above = 1 + 0x1p-20f, below = 1 - 0x1p-20f;
+    const float normal = 1 + float(random() % (1 << 23)) * 0x1p-23f, small = float(random() % (1 << 20)) * 0x1p-149f;
+    for (const float factor : {above, below, 1.0f}) {
+      cases.push_back({sign * 0x1p-12f * factor, 0x1p-12f * below, normal});
+      cases.push_back({sign * 0x1p-75f * factor, 0x1p-75f * below, small});
+    }
+  }
+  for (const float x : {0.0f, -0.0f, std::numeric_limits<float>::infinity(), std::numeric_limits<float>::max(),
+                        std::numeric_limits<float>::denorm_min()})
+    for (const float y : {0.0f, -0.0f, -1.0f, std::numeric_limits<float>::max()})
+      for (const float z : {0.0f, -0.0f, -x, x}) cases.push_back({x, y, z});
+  int different = 0;
+  for (size_t i = 0; i < cases.size(); ++i) {
+    const auto [x, y, z] = cases[i];
+    FourFloats a = {1, 1, 1, 1}, b = a, c = a;
+    a[i % 4] = x, b[i % 4] = y, c[i % 4] = z;  // the others do not ask for std::fma
+    const float is = multiply_add_in_f64(a, b, c)[i % 4], want = std::fma(x, y, z);
+    different += std::bit_cast<uint32_t>(is) != std::bit_cast<uint32_t>(want) && !(std::isnan(is) && std::isnan(want));
+  }
+  CHECK(different == 0);
 }
 
 TEMPLATE_TEST_CASE("a matrix product with an empty dimension is empty or the bias", "[cpu][gemm]", float, double) {

@@ -9,6 +9,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "weft/engine/kernels/cpu/multiply_add_in_f64.h"
+
 namespace weft::cpu {
 
 #if defined(__AVX512F__)
@@ -82,7 +84,9 @@ template <class T> inline Vector<T> broadcast(T value) { return value - Vector<T
 
 /// a * b + c in every lane. The compiler turns the loop into one instruction.
 template <class V> [[gnu::always_inline]] inline V fused_multiply_add(V a, V b, V c) {
-  if constexpr (std::is_arithmetic_v<V>) {
+  if constexpr (!has_fused_multiply_add && std::is_same_v<V, FourFloats>) {
+    return multiply_add_in_f64(a, b, c);
+  } else if constexpr (std::is_arithmetic_v<V>) {
     return std::fma(a, b, c);
   } else {
     V result;
