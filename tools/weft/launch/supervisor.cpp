@@ -196,7 +196,8 @@ Next Supervisor::after_request(int code) {
 }
 
 Next Supervisor::after_loss(const Attempt& attempt) {
-  const bool lost = end_of(attempt.code).remedy == Remedy::ranks || attempt.stalled;
+  // An mpiexec that has not noticed the end of its ranks returns 0.
+  const bool lost = attempt.code == 0 || end_of(attempt.code).remedy == Remedy::ranks || attempt.stalled;
   const bool again = lost && std::exchange(lost_, lost) && !attempt.saved;
   const int64_t fewer = again && wanted_.shrink > 0 ? std::max<int64_t>(1, ranks_ - wanted_.shrink) : ranks_;
   const bool same = before_ && before_->begun && attempt.begun && before_->ranks == attempt.ranks &&
