@@ -23,11 +23,17 @@ class Row:
     wrong = property(lambda self: not self.error <= limit)
 
 
-def rounding_of(truth, moved, local):
-    """Squared, of each element. What ranks add up has been rounded, too, and may have cancelled since."""
+def squares_of(local, shape):
+    """The sum of the squares of local gradients, and of how many. What ranks add up has been rounded, too, and may have
+    cancelled since."""
+    terms = [x for x in local if x.shape == shape]
+    return sum((x.double().square() for x in terms), torch.zeros(shape, dtype=torch.float64)), len(terms)
+
+
+def rounding_of(truth, moved, squares, count):
+    """Squared, of each element."""
     half_step = torch.finfo(truth.dtype).eps / 2
-    terms = [x.double().square() for x in local if x.shape == truth.shape] + [truth.double().square()]
-    return moved + half_step ** 2 * torch.stack(terms).mean(0)
+    return moved.double().square() + half_step ** 2 * (squares + truth.double().square()) / (count + 1)
 
 
 def _largest(squares, rounding):

@@ -9,14 +9,13 @@ from torch.distributed.tensor import DTensor
 
 @dataclasses.dataclass
 class Evidence:
-    weights: dict  # before the step, whole: parameters and buffers by name
     local: dict    # before the reducer: one tensor for each backward pass, by the name of the parameter
     reduced: dict  # after it
 
 
 def whole(x):
     """All of a tensor, which may be divided among ranks. Then it is collective."""
-    return (x.full_tensor() if isinstance(x, DTensor) else x).detach().clone().cpu()
+    return (x.full_tensor() if isinstance(x, DTensor) else x).detach().cpu()
 
 
 def plain(name):
@@ -25,7 +24,8 @@ def plain(name):
 
 
 def weights_of(model):
-    return {plain(name): whole(x) for name, x in (*model.named_parameters(), *model.named_buffers())}
+    """Parameters and buffers by name."""
+    return {plain(name): whole(x).clone() for name, x in (*model.named_parameters(), *model.named_buffers())}
 
 
 def _watch(model, local):
@@ -70,11 +70,11 @@ def differentiate(model, step, batch):
 
 
 def evidence_of(model, step, batch):
-    before, local = weights_of(model), {}
+    local = {}
     hooks = _watch(model, local)
     try:
         differentiate(model, step, batch)
     finally:
         for hook in hooks:
             hook.remove()
-    return Evidence(before, {name: [whole(x) for x in local[name]] for name in sorted(local)}, gradients_of(model))
+    return Evidence({name: [whole(x) for x in local[name]] for name in sorted(local)}, gradients_of(model))

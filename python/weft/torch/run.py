@@ -3,7 +3,7 @@
 import torch
 
 from .batches import divided, rows_of
-from .evidence import evidence_of
+from .evidence import evidence_of, weights_of
 from .judgement import judged
 from .ranks import on_ranks
 from .truth import truth_of
@@ -25,10 +25,12 @@ def run(step, model, batch, ranks=3, uneven=True, parts=None, truth=None, seed=0
 
     def on_rank(rank):
         torch.manual_seed(seed)
-        return evidence_of(model(), step, shares[rank * parts // ranks])
+        made = model()
+        weights = weights_of(made)
+        return weights, evidence_of(made, step, shares[rank * parts // ranks])
 
-    evidences = on_ranks(on_rank, ranks)
-    weights = {name: x for each in reversed(evidences) for name, x in each.weights.items()}
+    all_weights, evidences = zip(*on_ranks(on_rank, ranks))
+    weights = {name: x for each in reversed(all_weights) for name, x in each.items()}
 
     def on_one(_):
         torch.manual_seed(seed)
