@@ -9,6 +9,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 import weft
 import weft.torch
+from weft.torch.comparison import row_of
 from weft.torch.ranks import on_ranks
 
 import planted_steps as planted
@@ -83,6 +84,17 @@ def test_inside_a_job_of_fsdp2():
     assert all(correct for correct, _, _ in in_a_job(example, example.step, whole))
     with pytest.raises(RuntimeError, match="divided among ranks: give whole="):
         in_a_job(example, example.step)
+
+
+def test_rows_of_small_and_broken_gradients():
+    small = torch.tensor([[1e-12, -2e-12], [0, 3e-12]])
+    row = row_of("weight", 0, 3 * small, small, (1e-7 * small.double()).square())
+    assert row.wrong and row.cosine == pytest.approx(1) and row.ratio == pytest.approx(3) and row.worst_element == 3
+    broken = small.clone()
+    broken[0, 1] = float("nan")
+    row = row_of("weight", 0, broken, small, torch.ones(2, 2, dtype=torch.float64))
+    assert row.wrong and row.worst_element == 1
+    assert not row_of("weight", 0, small[:0], small[:0], small[:0].double()).wrong
 
 
 def test_what_is_refused():

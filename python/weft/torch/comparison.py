@@ -36,30 +36,57 @@ def rounding_of(truth, moved, squares, count):
     return moved.double().square() + half_step ** 2 * (squares + truth.double().square()) / (count + 1)
 
 
-def _largest(squares, rounding):
-    """Of the groups that the first dimension has: each has its own rounding, and a share of that of all, since few numbers
-    tell it badly."""
-    count = squares[0].numel()
-    own = (rounding.flatten(1).sum(1) + rounding.mean()) / (count + 1)
-    of_largest = max(1, 2 * math.log(len(squares)))  # what the largest of so many squares is expected to be
-    return (squares.flatten(1).mean(1) / own).max().div(of_largest).sqrt().item()
+def _expected_largest(count):
+    """Of so many squares whose mean is 1."""
+    return max(1, 2 * math.log(count))
+
+
+class _Sums:
+    """Of a gradient x and the truth y, in blocks that stay in the cache. The error is that as a whole, of every row and of every
+    element; the largest counts. Each of these has its own rounding, and a share of that of all, since few numbers tell it badly."""
+
+    def __init__(self, found, truth, rounding):
+        self.x_x = self.y_y = self.x_y = self.squares = self.of_row = self.of_element = 0.0
+        self.seen, self.worst, self.worst_square = 0, 0, -1.0
+        count, rows = truth.numel(), len(truth) if truth.dim() > 1 else 1
+        if count == 0:
+            self.error = 0.0
+            return
+        columns, tiny = count // rows, torch.finfo(torch.float64).tiny
+        own = rounding.sum().item()
+        share = max(own / count, tiny)
+        for block in zip(*(x.reshape(rows, columns).split(max(1, (1 << 17) // columns)) for x in (found, truth, rounding))):
+            self._add(*(x.double() for x in block), share)
+        as_a_whole = self.squares / count * (count + 1) / (own + share)
+        ratio = max(as_a_whole, self.of_row / _expected_largest(rows), self.of_element / _expected_largest(count))
+        self.error = math.sqrt(ratio) if math.isfinite(self.squares) else math.inf
+
+    def _add(self, x, y, rounding, share):
+        columns, squares = x.shape[1], (x - y).square_()
+        at = squares.argmax().item()
+        square = squares.flatten()[at].item()
+        if not math.isnan(self.worst_square) and not square <= self.worst_square:
+            self.worst, self.worst_square = self.seen + at, square
+        self.seen += x.numel()
+        of_rows = squares.sum(1)
+        self.squares += of_rows.sum().item()
+        self.of_row = max(self.of_row, (of_rows / columns * (columns + 1) / (rounding.sum(1) + share)).max().item())
+        self.of_element = max(self.of_element, (squares * 2 / (rounding + share)).max().item())
+        self.x_x += (x * x).sum().item()
+        self.y_y += (y * y).sum().item()
+        self.x_y += (x * y).sum().item()
 
 
 def error_of(found, truth, rounding):
-    """As a whole, in every row and in every element; the largest counts."""
-    squares = (found.double() - truth.double()).square()
-    if not squares.isfinite().all():
-        return float("inf")
-    rounding = rounding.clamp_min(torch.finfo(torch.float64).tiny)
-    views = [lambda x: x.reshape(1, -1), lambda x: x.reshape(-1, 1)] + ([lambda x: x] if truth.dim() > 1 else [])
-    return max(_largest(view(squares), view(rounding)) for view in views)
+    """In multiples of expected rounding."""
+    return _Sums(found, truth, rounding).error
 
 
 def row_of(parameter, rank, found, truth, rounding):
     if found.shape != truth.shape:
         raise ValueError(f"{parameter} has the shape {list(found.shape)} on rank {rank}, and {list(truth.shape)} on one process")
-    x, y = found.double().flatten(), truth.double().flatten()
-    worst = (x - y).abs().nan_to_num(float("inf")).argmax().item()
-    length = y.norm().item() or 1.0
-    return Row(parameter, rank, error_of(found, truth, rounding), torch.cosine_similarity(x, y, dim=0).item(),
-               x.norm().item() / length, limit * rounding.sum().sqrt().item() / length, worst, x[worst].item(), y[worst].item())
+    sums = _Sums(found, truth, rounding)
+    length, at = math.sqrt(sums.y_y) or 1.0, sums.worst
+    of_worst = [x.flatten()[at].item() if len(x.flatten()) else 0.0 for x in (found, truth)]
+    return Row(parameter, rank, sums.error, sums.x_y / (math.sqrt(sums.x_x) * length or 1.0), math.sqrt(sums.x_x) / length,
+               limit * rounding.sum().sqrt().item() / length, at, *of_worst)
