@@ -172,7 +172,7 @@ def after_the_report(bench):
     job = bench.job("processes", 2)
     outcome = job.run(environment={"LD_PRELOAD": str(bench.disturb), "DISTURB": "MPI_Finalize 1 kill"})
     if outcome.code == 0:  # mpiexec has not noticed it, and the report says that all is done
-        yield from complaints(job, outcome, 0, "", 1, done=True)
+        yield from complaints(job, outcome, 0, done=True)
     else:
         yield from complaints(job, outcome, 9, "all 40 steps were done before", 2, done=True)
     if job.out.with_name(job.out.name + "-1").exists():
