@@ -204,6 +204,19 @@ def shrink(bench):
             yield "there are not two ranks"
 
 
+def shrink_without_codes(bench):
+    """A launcher that loses how its ranks have ended returns 0, though not all is done."""
+    if not bench.mpiexec:
+        return
+    mpiexec = bench.folder / "mpiexec"
+    mpiexec.write_text(f'#!/bin/sh\n{shutil.which(bench.mpiexec)} "$@"\nexit 0\n')
+    mpiexec.chmod(0o755)
+    job = bench.job("processes", 2, options=["--fault", "kill", "--at", "7"], launcher=mpiexec,
+                    supervisor=["--shrink", "--restarts", "2", "--same-step", "9"])
+    job.options[job.options.index("--checkpoint-every") + 1] = "100"  # a save would count as progress
+    yield from complaints(job, job.run(), 71, "on 1 ranks, since ranks were lost again", 3)
+
+
 def shrink_in_place_of_giving_up(bench):
     job = bench.job("threads", 2, options=["--fault", "kill", "--at", "7"], supervisor=["--shrink", "--restarts", "5"])
     outcome = job.run()
@@ -335,7 +348,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="weft_supervised_") as name:
         bench = Bench(options, pathlib.Path(name))
         for check in (nodes,) if options.nodes else (undisturbed, same_step, used_up, mistakes, signals, save_and_go_on, supervisor_killed, job_asked, fresh_once,
-                      not_an_earlier_run, after_the_report, stalled, shrink, shrink_in_place_of_giving_up, nobody_reads, left_behind, by_srun, slurm_script,
+                      not_an_earlier_run, after_the_report, stalled, shrink, shrink_without_codes, shrink_in_place_of_giving_up, nobody_reads, left_behind, by_srun, slurm_script,
                       random_kills):
             if not check.__name__.startswith(tuple(options.only)):
                 continue

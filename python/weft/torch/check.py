@@ -12,11 +12,11 @@ import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
-from .batches import joined, rows_of as samples_of
-from .comparison import rounding_of, squares_of
+from .batches import joined, rows_of
+from .comparison import rounding_of, row_of, squares_of
 from .evidence import Evidence, evidence_of, weights_of
 from .found import Found
-from .judgement import blindness, cause_of_wrong, refuse_unknown, rows_of
+from .judgement import blindness, cause_of_wrong, refuse_unknown
 from .truth import load, truth_of
 
 
@@ -113,7 +113,11 @@ class _Comparison:
         return parts[0], rounding_of(*parts, squares, counts.item())
 
     def errors(self):
-        own = [row for name in self.shapes for row in rows_of(self.rank, self.own, name, *self._expected(name))]
+        own = []
+        for name in self.shapes:
+            expected = self._expected(name)
+            if name in self.own.reduced:
+                own.append(row_of(name, self.rank, self.own.reduced[name], *expected))
         return [row for rows in _gathered(own) for row in rows]
 
     def cause(self, errors):
@@ -145,8 +149,8 @@ class _Comparison:
 
 def _told(model, rows):
     size = sum(p.numel() * p.element_size() for p in model.parameters())
-    print(f"weft.torch.check: one step of all ranks, two of rank 0 alone with all {rows} samples; parameters of {size / 1e6:.0f} MB, "
-          f"of which rank 0 holds five times as many more, and other ranks once", file=sys.stderr)
+    print(f"weft.torch.check: a step of all ranks, and two of rank 0 alone with all {rows} samples; in memory that is as large as the "
+          f"parameters ({size / 1e6:.0f} MB), five times on rank 0 and once on the others", file=sys.stderr)
 
 
 def check(model, step, batch, whole=None, parts=None, truth=None, quiet=False):
@@ -161,7 +165,7 @@ def check(model, step, batch, whole=None, parts=None, truth=None, quiet=False):
     parts = parts or ranks
     batches, started = _gathered(batch), time.perf_counter()
     batches = batches and [batches[next(r for r in range(ranks) if r * parts // ranks == part)] for part in range(parts)]
-    rows = _from_rank_0(lambda: [samples_of(each) for each in batches])
+    rows = _from_rank_0(lambda: [rows_of(each) for each in batches])
     if rank == 0 and not quiet:
         _told(model, sum(rows))
     one = _OneProcess()

@@ -41,11 +41,6 @@ def blindness(sizes, local_of, rows):
     return sorted(found or ()) + even
 
 
-def rows_of(rank, evidence, name, truth, rounding):
-    """What one rank has of a parameter."""
-    return [row_of(name, rank, evidence.reduced[name], truth, rounding)] if name in evidence.reduced else []
-
-
 def cause_of_wrong(names, evidences, truth, rounding, rows):
     some_right = any(name not in names and x.any() for name, x in truth.gradients.items())
     return cause_of(Evidences(sorted(names), evidences, truth.gradients, rounding, rows), some_right)
@@ -64,7 +59,8 @@ def judged(evidences, truth, rows):
     for name, expected in truth.gradients.items():
         local = [x for each in evidences for x in each.local.get(name, [])]
         rounding[name] = rounding_of(expected, truth.moved[name], *squares_of(local, expected.shape))
-        errors += [row for rank, each in enumerate(evidences) for row in rows_of(rank, each, name, expected, rounding[name])]
+        errors += [row_of(name, rank, each.reduced[name], expected, rounding[name])
+                   for rank, each in enumerate(evidences) if name in each.reduced]
     wrong = {row.parameter for row in errors if row.wrong}
     cause = cause_of_wrong(wrong, evidences, truth, rounding, rows) if wrong else None
     sizes = {name: x.numel() for name, x in truth.gradients.items() if all(each.local.get(name) for each in evidences)}
