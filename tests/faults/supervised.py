@@ -174,7 +174,7 @@ def after_the_report(bench):
     if outcome.code == 0:  # mpiexec has not noticed it, and the report says that all is done
         yield from complaints(job, outcome, 0, done=True)
     else:
-        yield from complaints(job, outcome, 9, "all 40 steps were done before", 2, done=True)
+        yield from complaints(job, outcome, codes_of_a_kill(job.kind), "all 40 steps were done before", 2, done=True)
     if job.out.with_name(job.out.name + "-1").exists():
         yield "it has begun anew"
 
@@ -204,17 +204,21 @@ def shrink(bench):
             yield "there are not two ranks"
 
 
-def shrink_without_codes(bench):
-    """A launcher that loses how its ranks have ended returns 0, though not all is done."""
-    if not bench.mpiexec:
-        return
-    mpiexec = bench.folder / "mpiexec"
-    mpiexec.write_text(f'#!/bin/sh\n{shutil.which(bench.mpiexec)} "$@"\nexit 0\n')
-    mpiexec.chmod(0o755)
-    job = bench.job("processes", 2, options=["--fault", "kill", "--at", "7"], launcher=mpiexec,
-                    supervisor=["--shrink", "--restarts", "2", "--same-step", "9"])
-    job.options[job.options.index("--checkpoint-every") + 1] = "100"  # a save would count as progress
-    yield from complaints(job, job.run(), 71, "on 1 ranks, since ranks were lost again", 3)
+def without_codes(bench):
+    """A launcher that loses how its ranks have ended returns 0, or the code of a rank that has waited for one."""
+    for lost in (0, 86) if bench.mpiexec else ():
+        mpiexec = bench.folder / f"mpiexec {lost}".replace(" ", "_")
+        mpiexec.write_text(f'#!/bin/sh\n{shutil.which(bench.mpiexec)} "$@"\nexit {lost}\n')
+        mpiexec.chmod(0o755)
+        job = bench.job("processes", 2, options=["--fault", "kill", "--at", "7"], launcher=mpiexec,
+                        supervisor=["--shrink", "--restarts", "2", "--same-step", "9"])
+        job.options[job.options.index("--checkpoint-every") + 1] = "100"  # a save would count as progress
+        yield from complaints(job, job.run(), 137, "on 1 ranks, since ranks were lost again", 3)
+        for code, options in ((64, ["--bach", "3"]), (88, ["--fault", "nan", "--at", "3"])):
+            job = bench.job("processes", 2, options=options, launcher=mpiexec)
+            yield from complaints(job, job.run(), code, "gives up: a restart would end in the same way", 1)
+        job = bench.job("processes", 2, launcher=mpiexec)
+        yield from complaints(job, job.run(environment={"WEFT_WATCH": "0"}), lost or 0, "ends" if lost == 0 else "gives up", done=lost == 0)
 
 
 def shrink_in_place_of_giving_up(bench):
@@ -348,7 +352,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="weft_supervised_") as name:
         bench = Bench(options, pathlib.Path(name))
         for check in (nodes,) if options.nodes else (undisturbed, same_step, used_up, mistakes, signals, save_and_go_on, supervisor_killed, job_asked, fresh_once,
-                      not_an_earlier_run, after_the_report, stalled, shrink, shrink_without_codes, shrink_in_place_of_giving_up, nobody_reads, left_behind, by_srun, slurm_script,
+                      not_an_earlier_run, after_the_report, stalled, shrink, without_codes, shrink_in_place_of_giving_up, nobody_reads, left_behind, by_srun, slurm_script,
                       random_kills):
             if not check.__name__.startswith(tuple(options.only)):
                 continue

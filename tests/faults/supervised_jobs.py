@@ -25,6 +25,13 @@ def words_of(process):
         return [""]  # gone
 
 
+def parent_of(process):
+    try:
+        return int(re.search(r"PPid:\s+(\d+)", pathlib.Path(f"/proc/{process}/status").read_text())[1])
+    except OSError:
+        return 0  # gone
+
+
 def kill(process, number=signal.SIGKILL):
     try:
         os.kill(process, number)
@@ -66,9 +73,11 @@ class Job:
         return [each for each in processes_with(token) if words_of(each)[0] == str(self.program)]
 
     def launchers(self, token):
-        """Not those of `weft record`, which the supervisor starts after a loss."""
+        """The children of the supervisor. Not those of `weft record`, which it starts after a loss, nor what a launcher has forked."""
+        supervisors = self.supervisors(token)
         found = self.ranks_of(token) if self.kind == "threads" else processes_with(token)
-        return [each for each in found if self.kind == "threads" or "mpiexec" in words_of(each)[0] and "record" not in words_of(each)]
+        return [each for each in found if parent_of(each) in supervisors and
+                (self.kind == "threads" or "mpiexec" in words_of(each)[0] and "record" not in words_of(each))]
 
     def all(self, token):
         return set(processes_with(token)) - set(self.supervisors(token))
@@ -132,8 +141,8 @@ def complaints(job, *expected, **more):
 
 
 def codes_of_a_kill(kind):
-    """MPICH 4.2's mpiexec does not notice every end; then the deadline of the other ranks ends the job."""
-    return (137,) if kind == "threads" else (9, 86)
+    """MPICH 4.2's mpiexec does not notice every end; then the one that was recorded counts."""
+    return (137,) if kind == "threads" else (9, 137)
 
 
 def all_complaints(job, outcome, code, says="", attempts=None, done=False):

@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import time
 
-from supervised_jobs import Job, Killer, complaints, here, kill, words_of
+from supervised_jobs import Job, Killer, complaints, here, kill, parent_of, words_of
 
 
 class OnNodes(Job):
@@ -54,8 +54,7 @@ def files_left():
 def rank_of(process):
     """The number of a rank that mpiexec has started. It is a child of the process that watches it."""
     found = re.search(rb"\0PMI_RANK=(\d+)", pathlib.Path(f"/proc/{process}/environ").read_bytes())
-    parent = re.search(r"PPid:\s+(\d+)", pathlib.Path(f"/proc/{process}/status").read_text())[1]
-    return int(found[1]) if words_of(parent) == words_of(process) else None
+    return int(found[1]) if words_of(parent_of(process)) == words_of(process) else None
 
 
 def tells_who_died(bench, number):

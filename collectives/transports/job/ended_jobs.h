@@ -16,4 +16,8 @@ std::shared_ptr<Job> last_ended_job();
 // Records how a process of a living job that began since `began` has ended.
 void record_end(int process, int status, int64_t began);
 
+// Appends an exit code, 128 plus its number for a signal, to the file that WEFT_ENDS names, if it is on this node. Some
+// launchers lose how a process has ended.
+void tell_supervisor(int exit_code);
+
 }  // namespace weft

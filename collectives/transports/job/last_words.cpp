@@ -13,6 +13,8 @@
 #include <string_view>
 #include <system_error>
 
+#include "weft/collectives/transports/job/ended_jobs.h"
+
 namespace weft {
 namespace {
 
@@ -178,6 +180,7 @@ LastStack::~LastStack() {
 }
 
 void end_process(int exit_code, EndAll end_all) {
+  tell_supervisor(exit_code);                                  // a launcher may end its parent before that tells
   std::this_thread::sleep_for(std::chrono::milliseconds(20));  // mpiexec may lose output written just before the end
   const TimeLimit ending(std::chrono::seconds(1), [exit_code] { std::_Exit(exit_code); });
   end_all(exit_code);

@@ -57,7 +57,10 @@ void continue_watched() {
   if (child > 0) {
     prctl(PR_SET_NAME, "weft-watches");
     const int status = status_after(child, signals);
-    if (status != 0) record_end(child, status, began);
+    if (status != 0) {
+      tell_supervisor(WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status));
+      record_end(child, status, began);
+    }
     end_with(status);
   }
   sigprocmask(SIG_SETMASK, &before, nullptr);

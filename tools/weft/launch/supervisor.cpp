@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdio>
 #include <ctime>
+#include <fstream>
 
 #include "tools/weft/launch/ends.h"
 #include "tools/weft/launch/job.h"
@@ -68,11 +69,13 @@ class Supervisor {
         options_(run_options(wanted.program)),
         transcript_(beside(options_.out, ".launch.log")),
         report_(beside(options_.out, ".launch.txt")),
+        ends_(fs::absolute(beside(options_.out, ".launch.ends"))),
         words_(wanted.program),
         ranks_(wanted.ranks),
         files_(run_files(options_.out)) {
     adopt_orphans();
     setenv("WEFT_WATCH", "1", 0);
+    setenv("WEFT_ENDS", ends_.c_str(), 1);
     const char* const requeued = std::getenv("SLURM_RESTART_COUNT");
     if (requeued && std::atoi(requeued) > 0) words_ = resumed(wanted.program, options_, "unfinished");
   }
@@ -99,6 +102,7 @@ class Supervisor {
   }
 
   Attempt make();
+  int cause_of(int code) const;
   void tell_last_calls();
   Next after(const Attempt& attempt);
   Next after_request(int code);
@@ -115,6 +119,7 @@ class Supervisor {
   Signals signals_;
   Transcript transcript_;
   const fs::path report_;
+  const fs::path ends_;  // the exit codes of an attempt's processes, in their order
   Words words_;
   int64_t ranks_, restarts_ = 0, same_ = 1;
   double pause_ = 0;
@@ -130,6 +135,7 @@ Attempt Supervisor::make() {
   const RunFiles before = files_;
   Attempt attempt;
   attempt.ranks = ranks_;
+  std::ofstream{ends_};  // empty
   Job job(whole_command(wanted_.launcher, ranks_, words_), wanted_.launcher.kind, signals_, transcript_);
   const std::chrono::milliseconds stall(static_cast<int64_t>(wanted_.stall_minutes * 60000));
   attempt.code = job.wait(signals_, asked_, {stall, [this] { return activity_of(options_.out); }});
@@ -140,10 +146,25 @@ Attempt Supervisor::make() {
   attempt.saved = attempt.begun && files_.saved_since(before);
   attempt.first_step = attempt.begun ? first_step(before) : 0;
   attempt.last_step = std::max(files_.last_step, attempt.first_step);
+  if (attempt.code != 0 || !files_.reported) attempt.code = cause_of(attempt.code);
+  std::error_code error;
+  fs::remove(ends_, error);
   // mpiexec may return 0 after a job that was stopped, or that has lost ranks.
   attempt.all_done = attempt.code == 0 && (files_.reported || !attempt.begun);
   begun_ |= attempt.begun;
   return attempt;
+}
+
+// A launcher that has lost how a process ended returns 0, or the code of one that waited for it until its deadline.
+// Then the first end that was recorded, on nodes that share the run's folder, is the cause.
+int Supervisor::cause_of(int code) const {
+  if (code != 0 && code != exit_codes::deadline) return code;
+  std::ifstream ends(ends_);
+  for (int recorded = 0; ends >> recorded;) {
+    const Remedy remedy = recorded > 0 && recorded < 256 ? end_of(recorded).remedy : Remedy::none;
+    if (remedy != Remedy::none && remedy != Remedy::stop) return recorded;
+  }
+  return code;
 }
 
 // Prints how the ranks of all nodes have ended, and their last calls, which the nodes still have. A node that is gone
