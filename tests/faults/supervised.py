@@ -24,7 +24,7 @@ import tempfile
 import time
 
 from job import own_shared_memory, processes_with, run
-from supervised_jobs import Bench, Killer, codes_of_a_kill, complaints, deadline, hash_in, here, kill, words_of
+from supervised_jobs import Bench, Killer, complaints, deadline, hash_in, here, kill, words_of
 from supervised_nodes import nodes
 
 
@@ -43,7 +43,7 @@ def undisturbed(bench):
 def same_step(bench):
     for kind in bench.kinds:
         job = bench.job(kind, 2, options=["--fault", "kill", "--at", "7"])
-        yield from complaints(job, job.run(), None if bench.by_open_mpi else codes_of_a_kill(kind),
+        yield from complaints(job, job.run(), 137,
                               (r"rank \d on \S+ ended by signal 9 \(Killed\)\n[\s\S]*" if kind == "processes" else "") +
                               "gives up: 2 attempts in a row have ended at step 7", 2)
 
@@ -51,7 +51,7 @@ def same_step(bench):
 def used_up(bench):
     for kind in bench.kinds:
         job = bench.job(kind, 2, options=["--fault", "kill", "--at", "7"], supervisor=["--restarts", "2", "--same-step", "9"])
-        yield from complaints(job, job.run(), codes_of_a_kill(kind), "gives up: all 2 restarts are used up", 3)
+        yield from complaints(job, job.run(), 137, "gives up: all 2 restarts are used up", 3)
 
 
 def mistakes(bench):
@@ -174,7 +174,7 @@ def after_the_report(bench):
     if outcome.code == 0:  # mpiexec has not noticed it, and the report says that all is done
         yield from complaints(job, outcome, 0, done=True)
     else:
-        yield from complaints(job, outcome, codes_of_a_kill(job.kind), "all 40 steps were done before", 2, done=True)
+        yield from complaints(job, outcome, 137, "all 40 steps were done before", 2, done=True)
     if job.out.with_name(job.out.name + "-1").exists():
         yield "it has begun anew"
 
@@ -205,8 +205,8 @@ def shrink(bench):
 
 
 def without_codes(bench):
-    """A launcher that loses how its ranks have ended returns 0, or the code of a rank that has waited for one."""
-    for lost in (0, 86) if bench.mpiexec else ():
+    """A launcher that loses how its ranks have ended returns 0, the code of a rank that has waited, or one of several codes."""
+    for lost in (0, 86, 87) if bench.mpiexec else ():
         mpiexec = bench.folder / f"mpiexec {lost}".replace(" ", "_")
         mpiexec.write_text(f'#!/bin/sh\n{shutil.which(bench.mpiexec)} "$@"\nexit {lost}\n')
         mpiexec.chmod(0o755)

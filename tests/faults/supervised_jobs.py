@@ -12,8 +12,6 @@ import time
 from job import named_files, processes_with, run
 
 here = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(here.parent / "apps"))
-import launchers
 
 deadline = "10"  # seconds that ranks wait
 
@@ -107,7 +105,6 @@ class Bench:
     def __init__(self, options, folder):
         self.folder, self.weft, self.sums, self.contrastive = folder, options.weft, options.sums, options.contrastive
         self.disturb, self.mpiexec, self.kills, self.seed = options.disturb, options.mpiexec, options.kills, options.seed
-        self.by_open_mpi = bool(self.mpiexec) and launchers.is_open_mpi(self.mpiexec)
         self.kinds = ["threads"] + ["processes"] * bool(self.mpiexec)
         self.small = ["--data", folder / "data", "--no-probes", "--same-bits", "--steps", "40", "--batch", "24", "--width", "2",
                       "--dtype", "f64"]
@@ -140,11 +137,6 @@ def complaints(job, *expected, **more):
     return [f"{job.kind}, {job.ranks} ranks: {found}" for found in all_complaints(job, *expected, **more)]
 
 
-def codes_of_a_kill(kind):
-    """MPICH 4.2's mpiexec does not notice every end; then the one that was recorded counts."""
-    return (137,) if kind == "threads" else (9, 137)
-
-
 def all_complaints(job, outcome, code, says="", attempts=None, done=False):
     codes = code if isinstance(code, tuple) else (code,)
     if outcome.code in (0, None) if code is None else outcome.code not in codes:
@@ -152,7 +144,7 @@ def all_complaints(job, outcome, code, says="", attempts=None, done=False):
     if not re.search(says, outcome.output):
         yield f"does not say: {says}"
     if attempts is not None and job.attempts() != attempts:
-        yield f"{job.attempts()} attempts, not {attempts}"
+        yield f"{job.attempts()} attempts, not {attempts}:\n{job.report()}"
     if outcome.orphans:
         yield f"left processes {outcome.orphans}"
     if done and hash_in(outcome.output) != job.bench.expected(job)[0]:

@@ -8,6 +8,11 @@
 
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
 
 #include "weft/collectives/transports/job/ended_jobs.h"
 
@@ -44,6 +49,21 @@ int status_after(pid_t process, const sigset_t& signals) {
   _exit(WEXITSTATUS(status));
 }
 
+// The program anew, since a library that was loaded before a fork may not work after it: MPI_Init of MPICH 4.2 with UCX
+// then never ends, now and then. Returns if the program is no longer there.
+void start_again() {
+  std::error_code error;
+  const std::string program = std::filesystem::read_symlink("/proc/self/exe", error);
+  std::ifstream given("/proc/self/cmdline");
+  std::vector<std::string> words;
+  for (std::string word; std::getline(given, word, '\0');) words.push_back(word);
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  setenv("WEFT_WATCH", "0", 1);
+  execv(program.c_str(), arguments.data());
+}
+
 }  // namespace
 
 void continue_watched() {
@@ -68,6 +88,7 @@ void continue_watched() {
   setpgid(0, 0);          // a signal to the parent's group comes once, through the parent
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) raise(SIGKILL);
+  start_again();
 }
 
 }  // namespace weft

@@ -5,8 +5,9 @@
 
 namespace weft {
 
-// Forks. The child returns, and is killed if its parent is. The parent passes signals on, records in the job's file how
-// the child has ended (Job::record_end), and ends in the same way. To be called before this process has any threads.
+// Forks. The child starts this program again, with the same words, and is killed if its parent is. The parent passes
+// signals on, records in the job's file how the child has ended (Job::record_end), and ends in the same way. To be
+// called before this process has any threads.
 void continue_watched();
 
 }  // namespace weft

@@ -155,10 +155,10 @@ Attempt Supervisor::make() {
   return attempt;
 }
 
-// A launcher that has lost how a process ended returns 0, or the code of one that waited for it until its deadline.
-// Then the first end that was recorded, on nodes that share the run's folder, is the cause.
+// A launcher may lose how a process ended, and return 0 or the code of one that waited for it, or combine the codes of
+// several. Then the first end that was recorded, on nodes that share the run's folder, is the cause.
 int Supervisor::cause_of(int code) const {
-  if (code != 0 && code != exit_codes::deadline) return code;
+  if (end_of(code).remedy == Remedy::stop) return code;
   std::ifstream ends(ends_);
   for (int recorded = 0; ends >> recorded;) {
     const Remedy remedy = recorded > 0 && recorded < 256 ? end_of(recorded).remedy : Remedy::none;
