@@ -84,7 +84,7 @@ class CountedGroup final : public ForwardingTransport {
     return inner().allocate_common(bytes, site);
   }
 
-  std::string choices() const override { return inner().choices(); }
+  std::string choices(bool of_leaders) const override { return inner().choices(of_leaders); }
 
  private:
   // `longest` is the largest size of any rank.

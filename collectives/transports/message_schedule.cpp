@@ -85,16 +85,17 @@ MessageCost MessageSchedule::cost(const Link& link) const {
   return whole ? cost_of_copies(link, bytes, ranks) : cost_of_slices(link, bytes, ranks);
 }
 
-std::string choices_on(const Link& link, int64_t ranks) {
+std::string choices_on(const Link& link, int64_t ranks, bool of_leaders) {
   const auto way = [&](Movement movement, double bytes) { return message_schedule(movement, bytes, ranks, link).way; };
   const auto sums = longest(ranks, [&](double bytes) { return way(Movement::shares, bytes) == Way::in_halves; });
   const auto copies = longest(ranks, [&](double bytes) { return way(Movement::copies, bytes) == Way::directly; });
   const auto up_to = [](double bytes, const std::string& few, const std::string& many) {
     return bytes == 0 ? many : few + " up to " + in_bytes(bytes) + ", " + many + " beyond";
   };
+  const std::string of_sums =
+      of_leaders ? "in slices, one for each node" : up_to(sums, "by recursive halving", "by pairwise exchange");
   return "latency " + in_seconds(link.latency) + ", overhead of a message " + in_seconds(link.overhead) +
-         ", bandwidth " + in_bits_per_second(link.bandwidth) + "; sums " +
-         up_to(sums, "by recursive halving", "by pairwise exchange") + "; broadcast " +
+         ", bandwidth " + in_bits_per_second(link.bandwidth) + "; sums " + of_sums + "; broadcast " +
          up_to(copies, "to each rank", "by scatter and all_gather");
 }
 

@@ -33,6 +33,6 @@ struct MessageSchedule {
 MessageSchedule message_schedule(Movement movement, double bytes, int64_t ranks, const Link& link);
 
 // In words, for the sizes from which on something else is chosen.
-std::string choices_on(const Link& link, int64_t ranks);
+std::string choices_on(const Link& link, int64_t ranks, bool of_leaders = false);
 
 }  // namespace weft

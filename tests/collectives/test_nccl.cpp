@@ -25,7 +25,7 @@ TEST_CASE("NCCL reduces every type in rank order, as the host does") {
 }
 
 TEST_CASE("NCCL moves even and uneven data like the host") {
-  on_cards([](Communicator& comm) { moves_have_the_hosts_bits(comm, 30'000'000); });  // several slices
+  on_cards([](Communicator& comm) { moves_have_the_hosts_bits(comm, 18'000'000); });  // several slices
 }
 
 TEST_CASE("NCCL works in nested groups, and started collectives can be awaited in any order") {

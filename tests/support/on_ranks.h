@@ -47,10 +47,12 @@ inline void expect_close(const Var& actual, const Var& expected, Site site = Sit
   for (size_t i = 0; ok && i < a.size(); ++i) ok = std::abs(a[i] - b[i]) <= 1e-12 * (1 + std::abs(b[i]));
   expect(ok, text(actual.value()) + " is not " + text(expected.value()), site);
 }
+inline bool have_same_bits(const Tensor& a, const Tensor& b) {
+  return a.shape() == b.shape() && a.dtype() == b.dtype() &&
+         (a.size() == 0 || std::memcmp(a.data(), b.data(), a.bytes()) == 0);
+}
 inline void expect_same_bits(const Tensor& actual, const Tensor& expected, Site site = Site::here()) {
-  const bool ok = actual.shape() == expected.shape() && actual.dtype() == expected.dtype() &&
-                  (actual.size() == 0 || std::memcmp(actual.data(), expected.data(), actual.bytes()) == 0);
-  expect(ok, text(actual) + " has not the bits of " + text(expected), site);
+  expect(have_same_bits(actual, expected), text(actual) + " has not the bits of " + text(expected), site);
 }
 // Expects f to throw an Error that contains all of these texts; returns its text.
 template <class F> std::string expect_refusal(F f, std::initializer_list<const char*> said, Site site = Site::here()) {

@@ -58,7 +58,7 @@ class MpiGroup : public Transport {
   int size() const override { return state_->wire.size(); }
   GlobalRank global(GroupRank rank) const override;
   std::string description() const override;
-  std::string choices() const override { return choices_on(state_->link, size()); }
+  std::string choices(bool of_leaders) const override { return choices_on(state_->link, size(), of_leaders); }
   void exchange(const Call& call, Bytes mine, size_t longest, Ranges ranges, Read read) override;
   std::unique_ptr<Request> start(const Call& call, Tensor mine, size_t longest, Ranges ranges) override;
   std::unique_ptr<Request> start_reduction(const Call& call, Tensor mine, Tensor result,

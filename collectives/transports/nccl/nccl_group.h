@@ -36,7 +36,7 @@ class NcclGroup : public Transport {
   int rank() const override { return host_->rank(); }
   int size() const override { return host_->size(); }
   GlobalRank global(GroupRank rank) const override { return host_->global(rank); }
-  std::string choices() const override { return host_->choices(); }
+  std::string choices(bool of_leaders) const override { return host_->choices(of_leaders); }
   std::string description() const override { return library_ + " over " + host_->description(); }
   void exchange(const Call& call, Bytes mine, size_t longest, Ranges ranges, Read read) override;
   std::unique_ptr<Request> start(const Call& call, Tensor mine, size_t longest, Ranges ranges) override;

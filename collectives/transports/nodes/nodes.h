@@ -31,7 +31,7 @@ class Nodes : public Transport {
   int size() const override;
   GlobalRank global(GroupRank rank) const override;
   std::string description() const override;
-  std::string choices() const override;
+  std::string choices(bool of_leaders) const override;
   void exchange(const Call& call, Bytes mine, size_t longest, Ranges ranges, Read read) override;
   std::unique_ptr<Request> start(const Call& call, Tensor mine, size_t longest, Ranges ranges) override;
   std::unique_ptr<Request> start_reduction(const Call& call, Tensor mine, Tensor result,
