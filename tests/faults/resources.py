@@ -39,6 +39,15 @@ def calm_weights(bench, ranks):
     return bench.remember(f"weights of 2 steps on {ranks}", measure)
 
 
+def told(start, calm):
+    """mpiexec may end before it has passed on what a rank said that could not start, or lose its code: up to three attempts."""
+    for _ in range(3):
+        outcome = start()
+        if weights(outcome) == calm if outcome.code == 0 else outcome.output.strip():
+            break
+    return outcome
+
+
 def limited(bench, limit, way):
     """One of two processes, or a process with two threads, has a scarce resource."""
     with tempfile.TemporaryDirectory(prefix="weft_fault_") as out:
@@ -46,18 +55,17 @@ def limited(bench, limit, way):
         other = with_limit(limit, program)
         command = on_ranks(bench.mpiexec, 2, program, 1, other) if way == "processes" else other
         calm = calm_weights(bench, 2)
-        for _ in range(3):  # mpiexec may end before it has passed on what a rank said that could not start, or lose its code
-            outcome = bench.note(run(command))
-            if way == "threads" or (weights(outcome) == calm if outcome.code == 0 else outcome.output.strip()):
-                break
+        start = lambda: bench.note(run(command))
+        outcome = told(start, calm) if way == "processes" else start()
     yield from ended(bench, outcome, None, calm)
 
 
 def small_shared_memory(bench, size, ranks):
     with tempfile.TemporaryDirectory(prefix="weft_fault_") as out:
         command = on_ranks(bench.mpiexec, ranks, training(bench, 1, out + "/run"))
-        outcome = run(with_mounts({"/dev/shm": f"{size}m"}, command))
-    yield from ended(bench, outcome, None, calm_weights(bench, ranks))
+        calm = calm_weights(bench, ranks)
+        outcome = told(lambda: run(with_mounts({"/dev/shm": f"{size}m"}, command)), calm)
+    yield from ended(bench, outcome, None, calm)
     if size == 4 and "/dev/shm has only" not in outcome.output:
         yield f"does not say that /dev/shm is small:\n{outcome.output}"
     if size == 64 and outcome.code != 0:
