@@ -2,7 +2,6 @@
 #include "weft/collectives/transports/message_schedule.h"
 
 #include <bit>
-#include <cmath>
 
 #include "weft/engine/tensor/error.h"
 #include "weft/engine/text/units.h"
@@ -47,11 +46,13 @@ Way way_of(Movement movement, double bytes, int64_t ranks, const Link& link) {
   return Way::directly;
 }
 
+constexpr double any_size = 0x1p40;  // bytes
+
 // The longest power of two of bytes up to which this holds, from the first that is not few on; or 0.
 template <class Holds> double longest(int64_t ranks, const Holds& holds) {
   double next = 64, bytes = 0;
   while (next * static_cast<double>(ranks) <= few_in_all) next *= 2;
-  for (; next <= std::ldexp(1, 40) && holds(next); next *= 2) bytes = next;
+  for (; next <= any_size && holds(next); next *= 2) bytes = next;
   return bytes;
 }
 
@@ -90,7 +91,7 @@ std::string choices_on(const Link& link, int64_t ranks, bool of_leaders) {
   const auto sums = longest(ranks, [&](double bytes) { return way(Movement::shares, bytes) == Way::in_halves; });
   const auto copies = longest(ranks, [&](double bytes) { return way(Movement::copies, bytes) == Way::directly; });
   const auto up_to = [](double bytes, const std::string& few, const std::string& many) {
-    return bytes == 0 ? many : few + " up to " + in_bytes(bytes) + ", " + many + " beyond";
+    return bytes == 0 ? many : bytes == any_size ? few : few + " up to " + in_bytes(bytes) + ", " + many + " beyond";
   };
   const std::string of_sums =
       of_leaders ? "in slices, one for each node" : up_to(sums, "by recursive halving", "by pairwise exchange");
