@@ -27,7 +27,7 @@ uint64_t hashed(uint64_t hash, std::string_view piece) {
 bool reduces(Verb verb) {
   const Movement movement = traits(verb).movement;
   return movement == Movement::sum || movement == Movement::shares || movement == Movement::uneven_shares ||
-         movement == Movement::sums;
+         movement == Movement::some_sums;
 }
 
 void put(char* to, size_t capacity, const char* from, size_t length) {

@@ -54,17 +54,17 @@ enum class Verb : uint8_t {
   receive,
   finalize
 };
-// What the ranks read of each other in a call.
+// What a rank reads of others in a call.
 enum class Movement : uint8_t {
   nothing,
-  portions,       // each rank reads portions of others
-  values,         // each reads all bytes of at most one rank
-  gathering,      // each reads all bytes of every rank, as to compare something
-  copies,         // each reads all bytes of one rank
-  sum,            // each reads the sum of all
-  shares,         // each reads its share of the sum of all, all of one size
-  uneven_shares,  // or of any
-  sums,           // some read sums of some: the root of a reduce, or each rank of a scan
+  portions,       // of any ranks
+  one_to_one,     // all bytes of at most one rank
+  one_to_all,     // all bytes of one rank, which all read
+  gathering,      // all bytes of every rank, as to compare something
+  sum,            // the sum of all
+  shares,         // its share of the sum of all, and shares have one size
+  uneven_shares,  // or any size
+  some_sums,      // sums of some ranks, or none: a reduce to a root, a scan
   unknown,        // what a program says
 };
 
@@ -80,25 +80,25 @@ inline constexpr VerbTraits all_verbs[] = {
     {Verb::all_gather_v, "all_gather_v", Movement::portions},
     {Verb::reduce_scatter, "reduce_scatter", Movement::shares},
     {Verb::reduce_scatter_v, "reduce_scatter_v", Movement::uneven_shares},
-    {Verb::broadcast, "broadcast", Movement::copies},
-    {Verb::reduce, "reduce", Movement::sums},
+    {Verb::broadcast, "broadcast", Movement::one_to_all},
+    {Verb::reduce, "reduce", Movement::some_sums},
     {Verb::gather, "gather", Movement::portions},
     {Verb::gather_v, "gather_v", Movement::portions},
     {Verb::scatter, "scatter", Movement::portions},
     {Verb::scatter_v, "scatter_v", Movement::portions},
     {Verb::all_to_all, "all_to_all", Movement::portions},
     {Verb::all_to_all_v, "all_to_all_v", Movement::portions},
-    {Verb::permute, "permute", Movement::values},
-    {Verb::permute_back, "permute back", Movement::values},
-    {Verb::scan, "scan", Movement::sums},
-    {Verb::exscan, "exscan", Movement::sums},
-    {Verb::reverse_scan, "reverse scan", Movement::sums},
-    {Verb::reverse_exscan, "reverse exscan", Movement::sums},
+    {Verb::permute, "permute", Movement::one_to_one},
+    {Verb::permute_back, "permute back", Movement::one_to_one},
+    {Verb::scan, "scan", Movement::some_sums},
+    {Verb::exscan, "exscan", Movement::some_sums},
+    {Verb::reverse_scan, "reverse scan", Movement::some_sums},
+    {Verb::reverse_exscan, "reverse exscan", Movement::some_sums},
     {Verb::custom, "custom", Movement::unknown},
     {Verb::barrier, "barrier", Movement::nothing},
     {Verb::split, "split", Movement::nothing},
     {Verb::allocate_common, "allocate_common", Movement::nothing},
-    {Verb::send, "send", Movement::values},
+    {Verb::send, "send", Movement::one_to_one},
     {Verb::receive, "receive", Movement::nothing},
     {Verb::finalize, "FINALIZE", Movement::nothing},
 };

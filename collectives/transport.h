@@ -58,8 +58,8 @@ class Transport {
   virtual int size() const = 0;
   virtual GlobalRank global(GroupRank rank) const = 0;
   virtual std::string description() const = 0;  // "threads (4 ranks)", ...
-  // How data move, if a link has been measured to choose it; between leaders of nodes if the argument is true.
-  virtual std::string choices(bool = false) const { return {}; }
+  // How data move, if a link has been measured to choose it.
+  virtual std::string choices(bool /*of_leaders*/ = false) const { return {}; }
 
   // The collective that all others are made of: every rank exposes its bytes `mine`, and reads other ranks'. `read` is
   // called with consecutive parts in ascending order that together cover [0, longest), or the ranges, if there are any.

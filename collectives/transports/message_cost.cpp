@@ -76,7 +76,7 @@ MessageCost cost_of_sum(const Link& link, double bytes, int64_t ranks) {
   gathering.rounds /= parts(link, bytes / static_cast<double>(ranks), ranks);
   return cost_of_slices(link, bytes, ranks) += gathering;
 }
-MessageCost cost_of_halves(double bytes, int64_t ranks) {
+MessageCost cost_of_halving(double bytes, int64_t ranks) {
   return {doublings(ranks), doublings(ranks), others(bytes, ranks)};
 }
 MessageCost cost_of_copies(const Link& link, double bytes, int64_t ranks) {

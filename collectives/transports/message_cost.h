@@ -37,7 +37,7 @@ MessageCost cost_of_slices(const Link& link, double bytes, int64_t ranks);
 MessageCost cost_of_sum(const Link& link, double bytes, int64_t ranks);
 // Recursive halving: every rank swaps half of its sums with one rank after another, which takes fewer messages. Only
 // powers of two can do that in the order of sums.
-MessageCost cost_of_halves(double bytes, int64_t ranks);
+MessageCost cost_of_halving(double bytes, int64_t ranks);
 // Every rank gets the bytes of one: they are sent to each, or a slice to each, and then the slices are gathered.
 MessageCost cost_of_copies(const Link& link, double bytes, int64_t ranks);
 MessageCost cost_of_sliced_copies(const Link& link, double bytes, int64_t ranks);

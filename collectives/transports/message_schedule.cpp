@@ -17,29 +17,29 @@ Way way_of(Movement movement, double bytes, int64_t ranks, const Link& link) {
   const auto seconds = [&](const MessageCost& cost) { return cost.seconds(link); };
   const auto in_slices = [&] { return seconds(cost_of_slices(link, bytes, ranks)); };
   // Slices move in parts, one of which is on its way while another is folded. So halves must save a tenth.
-  const auto halves_are_fast = [&] {
-    return ranks > 2 && power_of_two && seconds(cost_of_halves(bytes, ranks)) < 0.9 * in_slices();
+  const auto halving_is_fast = [&] {
+    return ranks > 2 && power_of_two && seconds(cost_of_halving(bytes, ranks)) < 0.9 * in_slices();
   };
   const double of_rank = movement == Movement::gathering ? bytes / static_cast<double>(ranks) : bytes;
   if (of_rank <= static_cast<double>(Transport::small_call)) return Way::with_the_call;
   switch (movement) {
     case Movement::gathering:
       return in_slices() < seconds(cost_of_gathering(link, bytes, ranks)) ? Way::directly : Way::by_mpi;
-    case Movement::copies: {
+    case Movement::one_to_all: {
       const bool sliced =
           ranks > 2 && seconds(cost_of_sliced_copies(link, bytes, ranks)) < seconds(cost_of_copies(link, bytes, ranks));
       return sliced ? Way::in_slices : Way::directly;
     }
     case Movement::sum:
       if (static_cast<double>(ranks) * bytes <= few_in_all) return Way::by_mpi;
-      return halves_are_fast() ? Way::in_halves : Way::in_slices;
+      return halving_is_fast() ? Way::by_halving : Way::in_slices;
     case Movement::shares:
       if (static_cast<double>(ranks) * bytes <= few_in_all) return Way::directly;
-      return halves_are_fast() ? Way::in_halves : Way::directly;
-    case Movement::sums: return bytes <= few_of_one || ranks == 2 ? Way::directly : Way::in_slices;
+      return halving_is_fast() ? Way::by_halving : Way::directly;
+    case Movement::some_sums: return bytes <= few_of_one || ranks == 2 ? Way::directly : Way::in_slices;
     case Movement::nothing:
     case Movement::portions:
-    case Movement::values:
+    case Movement::one_to_one:
     case Movement::uneven_shares:
     case Movement::unknown: break;
   }
@@ -74,22 +74,22 @@ MessageCost MessageSchedule::cost(const Link& link) const {
   switch (way) {
     case Way::by_mpi:
       return cost_of_gathering(link, movement == Movement::sum ? bytes * static_cast<double>(ranks) : bytes, ranks);
-    case Way::in_halves: return cost_of_halves(bytes, ranks) * (movement == Movement::sum ? 2 : 1);
+    case Way::by_halving: return cost_of_halving(bytes, ranks) * (movement == Movement::sum ? 2 : 1);
     case Way::in_slices:
-      if (movement == Movement::copies) return cost_of_sliced_copies(link, bytes, ranks);
+      if (movement == Movement::one_to_all) return cost_of_sliced_copies(link, bytes, ranks);
       return movement == Movement::sum ? cost_of_sum(link, bytes, ranks) : cost_of_slices(link, bytes, ranks) * 2;
     case Way::directly:
     case Way::with_the_call: break;
   }
-  if (movement == Movement::values) return cost_of_copies(link, bytes, 2);
-  const bool whole = movement == Movement::copies || movement == Movement::sums;
+  if (movement == Movement::one_to_one) return cost_of_copies(link, bytes, 2);
+  const bool whole = movement == Movement::one_to_all || movement == Movement::some_sums;
   return whole ? cost_of_copies(link, bytes, ranks) : cost_of_slices(link, bytes, ranks);
 }
 
 std::string choices_on(const Link& link, int64_t ranks, bool of_leaders) {
   const auto way = [&](Movement movement, double bytes) { return message_schedule(movement, bytes, ranks, link).way; };
-  const auto sums = longest(ranks, [&](double bytes) { return way(Movement::shares, bytes) == Way::in_halves; });
-  const auto copies = longest(ranks, [&](double bytes) { return way(Movement::copies, bytes) == Way::directly; });
+  const auto sums = longest(ranks, [&](double bytes) { return way(Movement::shares, bytes) == Way::by_halving; });
+  const auto copies = longest(ranks, [&](double bytes) { return way(Movement::one_to_all, bytes) == Way::directly; });
   const auto up_to = [](double bytes, const std::string& few, const std::string& many) {
     return bytes == 0 ? many : bytes == any_size ? few : few + " up to " + in_bytes(bytes) + ", " + many + " beyond";
   };

@@ -19,7 +19,7 @@ enum class Way : uint8_t {
   directly,       // each rank sends every other what that one reads, and folds what it receives
   by_mpi,         // MPI gathers all on every rank, which folds it if it is a sum
   in_slices,      // each rank gets a slice of everything that is read, folds it, and sends it to all who read it
-  in_halves,      // each rank swaps half of what it has with one rank after another
+  by_halving,     // each rank swaps half of what it has with one rank after another
 };
 
 struct MessageSchedule {

@@ -26,11 +26,11 @@ MessageSteps steps_of(const MessageSchedule& schedule, int rank, ReadBytes reads
     case Way::by_mpi: return exposing_steps(taker, sizes, true);
     case Way::directly: return direct_steps(taker, {of_peers, by_peers});
     case Way::in_slices:
-      if (schedule.movement == Movement::copies) return broadcast_steps(taker, {of_peers, by_peers});
+      if (schedule.movement == Movement::one_to_all) return broadcast_steps(taker, {of_peers, by_peers});
       return sum_steps(taker, bytes,
                        to_all ? Readers(n) : Readers(n, [&](int to, int from) { return reads(to, from).size() > 0; }),
                        fold, to_all);
-    case Way::in_halves: {
+    case Way::by_halving: {
       std::vector<ByteRange> slices;
       for (size_t r = 0; r < sizes.size(); ++r)
         slices.push_back(to_all ? ByteRange{0, bytes}.slice(r, sizes.size())

@@ -27,23 +27,23 @@ TEST_CASE("what is chosen takes least time, for any number of ranks and bytes") 
         const auto seconds = [&](const MessageCost& cost) { return cost.seconds(link); };
         const auto way = [&](Movement movement) { return message_schedule(movement, bytes, ranks, link).way; };
         if (bytes <= 32) {
-          for (const Movement movement : {Movement::sum, Movement::sums, Movement::copies, Movement::portions})
+          for (const Movement movement : {Movement::sum, Movement::some_sums, Movement::one_to_all, Movement::portions})
             CHECK(way(movement) == Way::with_the_call);
           continue;
         }
         const bool few = static_cast<double>(ranks) * bytes <= 1024, power = (ranks & (ranks - 1)) == 0;
-        const double in_halves = seconds(cost_of_halves(bytes, ranks)),
+        const double by_halving = seconds(cost_of_halving(bytes, ranks)),
                      in_slices = seconds(cost_of_slices(link, bytes, ranks));
-        const bool halves = !few && power && ranks > 2 && in_halves < 0.9 * in_slices;
-        CHECK(way(Movement::sum) == (few ? Way::by_mpi : halves ? Way::in_halves : Way::in_slices));
-        CHECK(way(Movement::shares) == (halves ? Way::in_halves : Way::directly));
-        CHECK(way(Movement::sums) == (bytes <= 256 || ranks == 2 ? Way::directly : Way::in_slices));
+        const bool halving = !few && power && ranks > 2 && by_halving < 0.9 * in_slices;
+        CHECK(way(Movement::sum) == (few ? Way::by_mpi : halving ? Way::by_halving : Way::in_slices));
+        CHECK(way(Movement::shares) == (halving ? Way::by_halving : Way::directly));
+        CHECK(way(Movement::some_sums) == (bytes <= 256 || ranks == 2 ? Way::directly : Way::in_slices));
         const bool gathers = in_slices >= seconds(cost_of_gathering(link, bytes, ranks));
         const bool with_calls = bytes <= static_cast<double>(32 * ranks);
         CHECK(way(Movement::gathering) == (with_calls ? Way::with_the_call : gathers ? Way::by_mpi : Way::directly));
         const double sliced = seconds(cost_of_sliced_copies(link, bytes, ranks)),
                      whole = seconds(cost_of_copies(link, bytes, ranks));
-        CHECK(way(Movement::copies) == (ranks > 2 && sliced < whole ? Way::in_slices : Way::directly));
+        CHECK(way(Movement::one_to_all) == (ranks > 2 && sliced < whole ? Way::in_slices : Way::directly));
       }
 }
 
@@ -76,9 +76,9 @@ TEST_CASE("all ways of a collective bring a rank the same bytes") {
   for (const int64_t ranks : {2, 4, 64}) {
     const double others = 1e6 * static_cast<double>(ranks - 1) / static_cast<double>(ranks);
     for (const MessageCost& cost :
-         {cost_of_slices(Link(), 1e6, ranks), cost_of_halves(1e6, ranks), cost_of_gathering(Link(), 1e6, ranks)})
+         {cost_of_slices(Link(), 1e6, ranks), cost_of_halving(1e6, ranks), cost_of_gathering(Link(), 1e6, ranks)})
       CHECK(cost.bytes == Approx(others));
-    CHECK(cost_of_halves(1e6, ranks).messages <= cost_of_slices(Link(), 1e6, ranks).messages);
+    CHECK(cost_of_halving(1e6, ranks).messages <= cost_of_slices(Link(), 1e6, ranks).messages);
   }
 }
 

@@ -100,7 +100,7 @@ class Law {
       longest = std::max(longest, static_cast<size_t>(collective.exposed(r)) * unit);
       equal = equal && reads(r, 0).size() == reads(0, 0).size();
     }
-    Movement movement = adds(collective, n) ? Movement::sums : traits(collective.verb()).movement;
+    Movement movement = adds(collective, n) ? Movement::some_sums : traits(collective.verb()).movement;
     if (Slicing<C>) movement = equal ? Movement::shares : Movement::uneven_shares;
     if (collective.verb() == Verb::all_reduce) movement = Movement::sum;
     for (const auto& step : messages_of(message_schedule(movement, static_cast<double>(longest), n, link_), reads))

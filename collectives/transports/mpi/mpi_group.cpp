@@ -62,7 +62,7 @@ std::string MpiGroup::description() const { return "mpi (" + text(size()) + (siz
 MessageSteps MpiGroup::steps_of(Verb verb, std::span<const size_t> sizes, size_t longest, const Ranges& ranges) const {
   if (ranges.all())
     return exposing_steps(taker(), sizes, way_of(Movement::gathering, longest * sizes.size()) == Way::by_mpi);
-  if (verb == Verb::broadcast && way_of(Movement::copies, longest) == Way::in_slices)
+  if (verb == Verb::broadcast && way_of(Movement::one_to_all, longest) == Way::in_slices)
     return broadcast_steps(taker(), ranges);
   return direct_steps(taker(), ranges);
 }

@@ -17,10 +17,10 @@ bool MpiGroup::reduces_in_any_order(const Call& call, size_t bytes) const {
 // bf16 are in f32 after the first swap, so in halves they would take more bytes than slices do.
 Way MpiGroup::way_of(size_t bytes, const Reduction& reduction, const Readers* readers) const {
   const bool of_shares = of_one_size(reduction.slices);
-  if (readers) return readers->add() ? way_of(Movement::sums, bytes) : Way::directly;
+  if (readers) return readers->add() ? way_of(Movement::some_sums, bytes) : Way::directly;
   if (!reduction.to_all && !of_shares) return Way::directly;
   const Way way = way_of(of_shares ? Movement::shares : Movement::sum, bytes);
-  if (way == Way::in_halves && reduction.fold.between_stages() != reduction.fold.dtype)
+  if (way == Way::by_halving && reduction.fold.between_stages() != reduction.fold.dtype)
     return of_shares ? Way::directly : Way::in_slices;
   return way;
 }
@@ -31,7 +31,7 @@ void MpiGroup::reduce(const Call& requested, Bytes mine, std::span<std::byte> re
   std::optional<Readers> readers;
   if (!reduction.to_all && reduction.slices.empty()) readers.emplace(size(), reduction.reads);
   const Way way = way_of(bytes, reduction, readers ? &*readers : nullptr);
-  if (!in_any_order && way != Way::in_slices && way != Way::in_halves)
+  if (!in_any_order && way != Way::in_slices && way != Way::by_halving)
     return Transport::reduce(requested, mine, result, reduction);
   Call call = requested;
   call.sequence = ++state_->calls;
@@ -41,7 +41,7 @@ void MpiGroup::reduce(const Call& requested, Bytes mine, std::span<std::byte> re
     Wire::Requests reducing{reduce_by_mpi(state_->wire.comm(), call, mine, result)};
     finish(reducing);
     reduction.fold.divide(result.data(), static_cast<int64_t>(result.size() / size_of(call.dtype)));
-  } else if (way == Way::in_halves) {
+  } else if (way == Way::by_halving) {
     std::vector<Range> slices(reduction.slices.begin(), reduction.slices.end());
     for (int r = 0; r < size() && reduction.to_all; ++r)
       slices.push_back(Range{0, bytes}.slice(static_cast<size_t>(r), static_cast<size_t>(size())));

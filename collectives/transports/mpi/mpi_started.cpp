@@ -109,8 +109,8 @@ std::unique_ptr<Transport::Request> MpiGroup::start(const Call& call, Tensor min
 std::unique_ptr<Transport::Request> MpiGroup::start_reduction(const Call& call, Tensor mine, Tensor result,
                                                               const Reduction& reduction) {
   const size_t bytes = result.bytes();
-  const Way way = way_of(reduction.to_all ? Movement::sum : Movement::sums, bytes);
-  if (reduction.slices.empty() && (way == Way::in_slices || way == Way::in_halves))
+  const Way way = way_of(reduction.to_all ? Movement::sum : Movement::some_sums, bytes);
+  if (reduction.slices.empty() && (way == Way::in_slices || way == Way::by_halving))
     if (Readers readers(size(), reduction.reads); readers.add())
       return started(call, {std::move(mine), std::move(result), bytes,
                             sum_steps(taker(bytes), bytes, std::move(readers), reduction.fold, false)});

@@ -58,7 +58,9 @@ std::string Nodes::description() const {
          (nodes == 1 ? one : several);
 }
 
-std::string Nodes::choices(bool) const { return state_->network ? state_->network->choices(true) : std::string(); }
+std::string Nodes::choices(bool /*of_leaders*/) const {
+  return state_->network ? state_->network->choices(true) : std::string();
+}
 
 std::byte* Nodes::board(size_t bytes) {
   State& state = *state_;
