@@ -179,7 +179,8 @@ MessageSteps broadcast_steps(const StepTaker& taker, const ByteRanges& ranges) {
   return made;
 }
 
-// The terms of a part are on their way while the part before is folded and gathered.
+// The terms of a part are on their way while the part before is folded and gathered. Two parts are not gathered at a
+// time: there would be more on the link before the last part.
 MessageSteps sum_steps(const StepTaker& taker, size_t bytes, Readers readers, const Fold& fold, bool gathered_by_mpi) {
   MessageSteps made{{}, 0, std::make_shared<const Readers>(std::move(readers))};
   const size_t whole = static_cast<size_t>(taker.ranks) * taker.part, parts = (bytes + whole - 1) / whole;
@@ -197,7 +198,7 @@ MessageSteps sum_steps(const StepTaker& taker, size_t bytes, Readers readers, co
   for (size_t p = 0; p < parts; ++p) {
     if (p == 0) made.steps.push_back(part(0).terms_step(0));
     if (p + 1 < parts) made.steps.push_back(part(p + 1).terms_step(p == 0 ? 0 : number_of_terms(p - 1) + 1));
-    made.steps.push_back(part(p).results_step(number_of_terms(p) + 1));
+    made.steps.push_back(part(p).results_step(2 * p + 1));  // after its terms and the results before
   }
   return made;
 }
