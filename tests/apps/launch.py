@@ -49,14 +49,14 @@ def start(*words, **way):
     return with_logs(subprocess.run(command_of(*words, **way), capture_output=True, text=True, timeout=60))
 
 
-def start_and_signal(*words, signals, after, **way):
-    """A run that gets signals as soon as it has printed something."""
+def start_and_signal(*words, signals, after, pause=0.5, **way):
+    """A run that gets signals, with a pause before each, as soon as it has printed something."""
     job = subprocess.Popen(command_of(*words, **way), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     said = ""
     while after not in said:
         said += job.stdout.readline() or sys.exit(f"FAILED: {words} ends before it says '{after}': {said}")
     for each in signals:
-        time.sleep(0.5)
+        time.sleep(pause)
         job.send_signal(each)
     begin = time.monotonic()
     said += job.communicate(timeout=60)[0]
@@ -170,6 +170,8 @@ def check_signals(folder, ranks, processes):
     slow = ["--pause", "1000", "--steps", "1000"]
     again = start_and_signal(*slow, signals=[interrupt] * 2, after="probes before", out=folder / f"twice-{kind}", **way)
     check(f"{kind} are interrupted twice", again.returncode == 130 and said_once(again, "stopped at once"), again)
+    once = start_and_signal(*slow, signals=[interrupt] * 3, after="step 1/", pause=0.05, out=folder / f"once-{kind}", **way)
+    check(f"{kind}: signals that come at once are one", once.returncode == 130 and said_once(once, "the same command goes on from there"), once)
     out = folder / f"hang-{kind}"
     gone = start_and_signal("--pause", "100", "--steps", "1000", signals=[hang_up], after="probes before", out=out, **way)
     signal.signal(hang_up, signal.SIG_IGN)

@@ -24,7 +24,7 @@ import tempfile
 import time
 
 from job import own_shared_memory, processes_with, run
-from supervised_jobs import Bench, Killer, complaints, deadline, hash_in, here, kill, words_of
+from supervised_jobs import Bench, Killer, complaints, deadline, hash_in, kill, script_of_document, words_of
 from supervised_nodes import nodes
 
 
@@ -278,13 +278,13 @@ def by_srun(bench):
     srun.write_text(f"""#!/bin/sh
 echo "srun gets $*"
 while [ "$1" != -n ]; do shift; done
-shift; number=$1; shift 2
+shift; number=$1; shift 3
 exec {shutil.which(bench.mpiexec)} -n "$number" "$@"
 """)
     srun.chmod(0o755)
     job = bench.job("processes", 2, options=["--pause", "5"], launcher=f"{srun} --mpi=pmi2")
     kill_launcher = job.after_steps(5, lambda token: [kill(each) for each in job.launchers(token)[:1]])
-    yield from complaints(job, job.run(disturb=kill_launcher), 0, "srun gets --mpi=pmi2 -n 2 --kill-on-bad-exit=1 ", 2, done=True)
+    yield from complaints(job, job.run(disturb=kill_launcher), 0, "srun gets --mpi=pmi2 -n 2 --kill-on-bad-exit=1 --overlap ", 2, done=True)
 
 
 def slurm_script(bench):
@@ -292,16 +292,18 @@ def slurm_script(bench):
     the requeued job goes on to its end, though it says --fresh."""
     if not bench.mpiexec:
         return
-    document = (here.parents[1] / "docs" / "clusters.md").read_text()
-    script = re.search(r"```text\n(#!/bin/bash\n(?:(?!```)[\s\S])*?scontrol[\s\S]*?)```", document)[1]
     job = bench.job("processes", 2, options=["--pause", "5", "--fresh"])
-    program = " ".join(f"'{word}'" for word in map(str, [job.program, *job.options]))
-    script = re.sub(r"/opt/weft/build/apps/.*(?= &\n)", lambda _: program, script)
-    script = script.replace("-n 64", "-n 2").replace("/opt/weft/build/tools/weft/weft", str(bench.weft))
+    script = script_of_document(bench.weft, 2, [job.program, *job.options])
     tools = bench.folder / "slurm"
     tools.mkdir()
-    for name, text in (("srun", f'shift 4; exec {shutil.which(bench.mpiexec)} -n 2 "$@"'), ("scontrol", 'echo "scontrol gets $*"'),
-                       ("script", script)):
+    srun = f"""shift 5
+{shutil.which(bench.mpiexec)} -n 2 "$@" & job=$!
+trap "kill -TERM $job" USR1  # which it passes on
+trap "kill -KILL $job" TERM HUP
+wait $job; code=$?
+while kill -0 $job; do wait $job; code=$?; done 2>/dev/null
+exit $code"""
+    for name, text in (("srun", srun), ("scontrol", 'echo "scontrol gets $*"'), ("script", script)):
         (tools / name).write_text(text if name == "script" else f"#!/bin/sh\n{text}\n")
         (tools / name).chmod(0o755)
     environment = {"PATH": f"{tools}:{os.environ['PATH']}", "SLURM_JOB_ID": "71", "WEFT_TIMEOUT": deadline}

@@ -4,6 +4,7 @@ import collections
 import os
 import pathlib
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -41,6 +42,14 @@ def kill(process, number=signal.SIGKILL):
 def hash_in(output):
     found = re.findall(r"hash of the weights ([0-9a-f]{16})", output)
     return found[-1] if found else None
+
+
+def script_of_document(weft, ranks, program):
+    """The script for Slurm in docs/clusters.md, with these."""
+    document = (here.parents[1] / "docs" / "clusters.md").read_text()
+    script = re.search(r"```text\n(#!/bin/bash\n(?:(?!```)[\s\S])*?scontrol[\s\S]*?)```", document)[1]
+    script = re.sub(r"/opt/weft/build/apps/.*(?= &\n)", lambda _: shlex.join(map(str, program)), script)
+    return script.replace("-n 64", f"-n {ranks}").replace("/opt/weft/build/tools/weft/weft", str(weft))
 
 
 class Job:

@@ -45,14 +45,14 @@ TEST_CASE("mistakes and failures that would come again are not repeated") {
 TEST_CASE("a rank, a node or a launcher that is lost leads to a restart, and then to fewer ranks") {
   for (const int code : {exit_codes::deadline, exit_codes::peer_died, 1, 6, 9, 11, 15, 17, 63, 205, 255})
     CHECK(remedy(code) == Remedy::ranks);
-  for (const int signal : {SIGKILL, SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGUSR1, SIGPIPE})
+  for (const int signal : {SIGKILL, SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGUSR2, SIGPIPE})
     CHECK(remedy(128 + signal) == Remedy::ranks);
   CHECK(remedy(exit_codes::premature_exit) == Remedy::restart);
   CHECK(remedy(exit_codes::io) == Remedy::restart);
 }
 
 TEST_CASE("a job that was asked to stop is not started again") {
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) CHECK(remedy(128 + signal) == Remedy::stop);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) CHECK(remedy(128 + signal) == Remedy::stop);
   CHECK(remedy(0) == Remedy::none);
 }
 
@@ -100,7 +100,7 @@ TEST_CASE("each launcher is told the number of ranks in its own way") {
   CHECK(whole_command(launcher_from("mpiexec -f hosts"), 3, program) ==
         Words{"mpiexec", "-f", "hosts", "-n", "3", "train", "--batch", "8"});
   CHECK(whole_command(launcher_from("/usr/bin/srun --mpi=pmi2"), 3, program) ==
-        Words{"/usr/bin/srun", "--mpi=pmi2", "-n", "3", "--kill-on-bad-exit=1", "train", "--batch", "8"});
+        Words{"/usr/bin/srun", "--mpi=pmi2", "-n", "3", "--kill-on-bad-exit=1", "--overlap", "train", "--batch", "8"});
   CHECK(whole_command(launcher_from("mpiexec"), 0, program) == Words{"mpiexec", "train", "--batch", "8"});
   CHECK_THROWS(launcher_from(" "));
 }

@@ -30,10 +30,18 @@ using Ending = CommandLine::Ending;
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 // A signal handler gets nothing but the signal's number, so it needs globals.
-std::atomic<int> stop{0};  // the first signal received
+std::atomic<int> stop{0};                                      // the first signal received
+std::atomic<std::chrono::steady_clock::time_point> stop_time;  // when
 std::atomic<bool> gentle{false}, alone{true};
 sem_t at_once;
-static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free &&
+              decltype(stop_time)::is_always_lock_free);
+
+void remember(int signal) {
+  if (stop != 0) return;
+  stop_time = std::chrono::steady_clock::now();
+  stop = signal;
+}
 
 constexpr char stopped_at_once[] =
     "stopped at once by a signal; earlier checkpoints are whole, and the same command goes on from the latest\n";
@@ -83,14 +91,21 @@ void prepare(int, char**, char**) {
 }
 [[gnu::section(".preinit_array"), gnu::used]] void (*const before_libraries)(int, char**, char**) = prepare;
 
+// Schedulers signal all processes, of which some pass the signal on: what comes within this time is one request.
+constexpr std::chrono::milliseconds one_request(250);
+
+void be_asked(int signal) {
+  const bool again = stop != 0 && std::chrono::steady_clock::now() - stop_time.load() > one_request;
+  remember(signal);
+  if (!gentle || again) leave_at_once(signal);
+}
+
 void handle_signals() {
   std::signal(SIGXFSZ, SIG_IGN);  // `write` reports a file over the size limit
   struct sigaction action {};
-  action.sa_handler = [](int signal) {
-    if (stop.exchange(signal) || !gentle) leave_at_once(signal);
-  };
+  action.sa_handler = be_asked;
   action.sa_flags = SA_RESTART;
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaction(signal, &action, nullptr);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) sigaction(signal, &action, nullptr);
   if (ignores_hangup) std::signal(SIGHUP, SIG_IGN);
 }
 
@@ -195,10 +210,7 @@ bool stop_requested() {
   return stop != 0;
 }
 
-void stop_with_others() {
-  int none = 0;
-  stop.compare_exchange_strong(none, SIGTERM);
-}
+void stop_with_others() { remember(SIGTERM); }
 
 void stop_at_once() {
   gentle = false;

@@ -44,10 +44,11 @@ template <class F> auto alone(F f) {
   }
 }
 
-// Whether this process has received Ctrl-C, SIGTERM or SIGHUP. Ranks do not receive it at the same time, so they must
-// agree before they act on it. From the first call of stop_requested until stop_at_once, a first signal only sets this
-// flag. Before, after, and if it is the second, a signal ends the job at once. The exit code is 128 plus its number; if
-// only other processes have received one, it is that of SIGTERM.
+// Whether this process has received Ctrl-C, SIGTERM, SIGHUP or SIGUSR1, which schedulers send some time before a limit.
+// Ranks do not receive it at the same time, so they must agree before they act on it. From the first call of
+// stop_requested until stop_at_once, a first signal only sets this flag. Before, after, and if it is the second, a
+// signal ends the job at once. The exit code is 128 plus the first one's number; if only other processes have received
+// one, it is that of SIGTERM.
 bool stop_requested();
 void stop_with_others();  // when the ranks have agreed to stop
 void stop_at_once();

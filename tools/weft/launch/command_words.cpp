@@ -56,7 +56,8 @@ RunOptions run_options(const Words& program) {
 Words whole_command(const Launcher& launcher, int64_t ranks, const Words& program) {
   Words all = launcher.words;
   if (ranks > 0 && launcher.kind != Kind::threads) all.insert(all.end(), {"-n", std::to_string(ranks)});
-  if (launcher.kind == Kind::srun) all.push_back("--kill-on-bad-exit=1");
+  // A step that has lost a node keeps the cores of its other nodes for minutes, so the next one shares them.
+  if (launcher.kind == Kind::srun) all.insert(all.end(), {"--kill-on-bad-exit=1", "--overlap"});
   all.insert(all.end(), program.begin(), program.end());
   if (ranks > 0 && launcher.kind == Kind::threads) all.insert(all.end(), {"--ranks", std::to_string(ranks)});
   return all;

@@ -37,8 +37,8 @@ constexpr End ends[] = {
     {126, 127, Remedy::person, "the command cannot be started"},
     {128 + SIGHUP, 128 + SIGINT, Remedy::stop, "asked to stop"},
     {128 + SIGTERM, 128 + SIGTERM, Remedy::stop, "asked to stop"},
-    {131, 142, Remedy::ranks, "ended by a signal"},
-    {144, 192, Remedy::ranks, "ended by a signal"},
+    {128 + SIGUSR1, 128 + SIGUSR1, Remedy::stop, "asked to stop"},
+    {131, 192, Remedy::ranks, "ended by a signal"},
     {1, 255, Remedy::ranks, "a rank, a node or the launcher was lost"},
 };
 

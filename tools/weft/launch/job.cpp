@@ -18,9 +18,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto time_for_orphans = 5s;     // to end by themselves; mpiexec's take a second
-constexpr auto time_for_killed = 15s;     // after which the system does not let them go
-constexpr auto time_after_sigterm = 20s;  // for a job that is stalled
+constexpr auto time_for_orphans = 5s;  // to end by themselves; mpiexec's take a second
+constexpr auto time_for_killed = 15s;  // after which the system does not let them go
+constexpr auto time_to_stop = 20s;     // for a job that is stalled
 
 struct Pipe {
   Descriptor in, out;
@@ -32,11 +32,15 @@ struct Pipe {
   }
 };
 
+// At which a job saves and ends. Of the signals at which a program does, every mpiexec passes on SIGTERM, but not all
+// others. srun kills all ranks at SIGTERM and SIGHUP, and passes on SIGUSR1.
+int stop_signal(Kind kind) { return kind == Kind::srun ? SIGUSR1 : SIGTERM; }
+
 // In the new process. Only calls that are safe after fork in a process with threads.
-[[noreturn]] void become(char* const* words, pid_t parent, const Signals& signals, const Pipe& output,
+[[noreturn]] void become(char* const* words, pid_t parent, Kind kind, const Signals& signals, const Pipe& output,
                          const Pipe& errors) {
   setpgid(0, 0);  // Ctrl-C is for this process, which passes it on once
-  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  prctl(PR_SET_PDEATHSIG, stop_signal(kind));
   if (getppid() != parent) _exit(127);
   const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
   dup2(nothing, STDIN_FILENO);
@@ -78,14 +82,14 @@ Job::Job(const Words& command, Kind kind, const Signals& signals, Transcript& tr
   words.push_back(nullptr);
   const pid_t parent = getpid();
   process_ = fork();
-  if (process_ == 0) become(words.data(), parent, signals, output, errors);
+  if (process_ == 0) become(words.data(), parent, kind, signals, output, errors);
   require(process_ > 0, "no process can be started: ", std::strerror(errno));
   setpgid(process_, process_);
   output_ = std::move(output.in), errors_ = std::move(errors.in);
 }
 
 Job::~Job() {
-  if (running_) kill(-process_, SIGKILL);
+  if (running_) kill_all();
 }
 
 int Job::wait(Signals& signals, Asked& asked, const Limits& limits) {
@@ -130,16 +134,17 @@ void Job::take_signals(Signals& signals, Asked& asked) {
     asked.add(signal);
     if (!running_ || signal == SIGCHLD) continue;
     if (first || (times > 0 && asked.times == 2)) pass_on(signal);
-    if (asked.times > 2) kill(-process_, SIGKILL);
+    if (asked.times > 2) kill_all();
   }
 }
 
-// A program saves and ends at SIGINT, SIGTERM and SIGHUP. Of launchers, all pass on SIGTERM; none does so with all
-// others.
 void Job::pass_on(int signal) const {
-  const bool as_it_is = kind_ == Kind::threads && signal != SIGUSR1 && signal != SIGUSR2;
-  kill(process_, as_it_is ? signal : SIGTERM);
+  const bool as_it_is = kind_ == Kind::threads && signal != SIGUSR2;
+  kill(process_, as_it_is ? signal : stop_signal(kind_));
 }
+
+// Without srun, its ranks would go on.
+void Job::kill_all() const { kind_ == Kind::srun ? kill(process_, SIGTERM) : kill(-process_, SIGKILL); }
 
 void Job::end_if_stalled(const Limits& limits) {
   const auto now = Clock::now();
@@ -147,10 +152,10 @@ void Job::end_if_stalled(const Limits& limits) {
   looked_at_ = now;
   const std::string activity = limits.activity();
   if (activity != activity_) activity_ = activity, active_at_ = now;
-  if (stalled_ && now - active_at_ > limits.stall + time_after_sigterm) kill(-process_, SIGKILL);
+  if (stalled_ && now - active_at_ > limits.stall + time_to_stop) kill_all();
   if (stalled_ || now - active_at_ <= limits.stall) return;
   stalled_ = true;
-  kill(process_, SIGTERM);
+  kill(process_, stop_signal(kind_));
 }
 
 void Job::reap() {

@@ -18,7 +18,7 @@ class Job {
     std::function<std::string()> activity;  // a text that changes if the job gets on
   };
 
-  // Starts it. Its processes get SIGTERM if this process dies. Throws Error if the system has no process for it.
+  // Starts it. It is asked to stop if this process dies. Throws Error if the system has no process for it.
   Job(const Words& command, Kind kind, const Signals& signals, Transcript& transcript);
   Job(const Job&) = delete;
   ~Job();
@@ -34,6 +34,7 @@ class Job {
   bool copy(Descriptor& from, bool errors);
   void take_signals(Signals& signals, Asked& asked);
   void pass_on(int signal) const;
+  void kill_all() const;
   void end_if_stalled(const Limits& limits);
   bool has_ended();
   void reap();
