@@ -162,7 +162,7 @@ def rank_killed(bench):
 
 
 def asked_to_stop(bench):
-    """The supervisor, once: the job saves, though srun kills its ranks at most signals. Three times: it is killed."""
+    """The supervisor: the job saves, though srun kills its ranks at most signals."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
         out = bench.out()
         send = bench.after_steps(out, 20, lambda token: [kill(each, number) for each in supervisors(bench, token)])

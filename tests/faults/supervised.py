@@ -314,7 +314,7 @@ exit $code"""
 
 
 def random_kills(bench):
-    draw, counts, slowest = random.Random(bench.seed), collections.Counter(), 0
+    draw, counts, slowest, restart = random.Random(bench.seed), collections.Counter(), 0, 0
     while sum(counts[kind] for kind in Killer.kinds) < bench.kills:
         ranks = draw.choice([1, 2, 3])
         job = bench.training(draw.choice(bench.kinds), ranks, supervisor=["--restarts", "100", "--same-step", "9"])
@@ -324,14 +324,14 @@ def random_kills(bench):
         counts["trainings"] += 1
         counts["attempts"] += job.attempts()
         counts[f"on {ranks} {job.kind}"] += 1
-        slowest = max(slowest, outcome.seconds)
+        slowest, restart = max(slowest, outcome.seconds), max(restart, killer.slowest_restart)
         found = list(complaints(job, outcome, 0, done=True))
         if found:
             yield from [*found, outcome.output]
         elif job.attempts() > 1 + sum(killer.counts.values()):
             yield f"{job.attempts()} attempts after {dict(killer.counts)}:\n{job.report()}"
         shutil.rmtree(job.out, ignore_errors=True)
-    print("        " + ", ".join(f"{count} {what}" for what, count in sorted(counts.items())) + f"; the slowest took {slowest:.1f} s")
+    print("        " + ", ".join(f"{count} {what}" for what, count in sorted(counts.items())) + f"; the slowest took {slowest:.1f} s, a restart {restart:.1f} s")
 
 
 def main():

@@ -8,6 +8,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 from job import named_files, processes_with, run
@@ -166,6 +167,8 @@ class Killer:
 
     def __init__(self, job, draw, seconds, kills):
         self.job, self.draw, self.seconds, self.kills, self.counts = job, draw, seconds, kills, collections.Counter()
+        self.disturbed = None      # when, and after how many steps, if the job has not come back yet
+        self.slowest_restart = 0.  # seconds from a disturbance to the next step, if there was no other before
 
     def victims(self, kind, token):
         if kind == "rank":
@@ -175,6 +178,7 @@ class Killer:
 
     def __call__(self, token):
         latest = time.monotonic() + 60
+        threading.Thread(target=self.wait_for_steps, args=[token], daemon=True).start()
         while self.kills > 0 and time.monotonic() < latest:
             time.sleep(self.draw.uniform(0, self.seconds))
             if not self.job.supervisors(token):
@@ -183,6 +187,15 @@ class Killer:
             if self.disturb(kind, token):
                 self.kills -= 1
                 self.counts[kind] += 1
+                self.disturbed = time.monotonic(), self.job.steps()
+
+    def wait_for_steps(self, token):
+        while self.job.supervisors(token):
+            time.sleep(0.05)
+            disturbed = self.disturbed
+            if disturbed and self.job.steps() > disturbed[1]:
+                self.slowest_restart = max(self.slowest_restart, time.monotonic() - disturbed[0])
+                self.disturbed = None
 
     def disturb(self, kind, token):
         """Whether anything was killed."""

@@ -93,7 +93,7 @@ def nodes(bench):
     """Kills of processes and nodes, and cuts of links, from the start of processes to their end."""
     draw = random.Random(bench.seed)
     for number in bench.nodes:
-        counts, slowest = collections.Counter(), 0
+        counts, slowest, restart = collections.Counter(), 0, 0
         cluster("up", number)
         try:
             calm = OnNodes(bench, number)
@@ -108,6 +108,7 @@ def nodes(bench):
                 counts["trainings"] += 1
                 counts["attempts"] += job.attempts()
                 slowest, seconds = max(slowest, outcome.seconds), min(seconds, outcome.seconds)
+                restart = max(restart, killer.slowest_restart)
                 found = list(complaints(job, outcome, 0, done=True))
                 time.sleep(0.5)
                 found += [f"left on nodes: {words_of(each)}" for each in processes_on_nodes()]
@@ -119,4 +120,4 @@ def nodes(bench):
         finally:
             cluster("down")
         print(f"        {number} nodes: " + ", ".join(f"{count} {what}" for what, count in sorted(counts.items())) +
-              f"; the slowest took {slowest:.1f} s", flush=True)
+              f"; the slowest took {slowest:.1f} s, a restart {restart:.1f} s", flush=True)
