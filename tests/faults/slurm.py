@@ -161,23 +161,26 @@ def rank_killed(bench):
     yield from complaints(run(supervised(bench, out), bench.environment, end), 0, ["137, ended by a signal", "resumed from"], bench.calm)
 
 
-def asked_to_stop(bench):
-    """The supervisor: the job saves, though srun kills its ranks at most signals."""
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
+def to_supervisor(bench, out, number):
+    """A disturbance: a signal."""
+    return bench.after_steps(out, 20, lambda token: [kill(each, number) for each in processes_with(token)
+                                                     if words_of(each)[0] == str(bench.weft)])
+
+
+def asked_to_save(bench):
+    """The job saves, though srun kills its ranks at most signals. After SIGUSR2 it goes on."""
+    for number, code in ((signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGUSR1, 75)):
         out = bench.out()
-        send = bench.after_steps(out, 20, lambda token: [kill(each, number) for each in supervisors(bench, token)])
-        code = 75 if number == signal.SIGUSR1 else 128 + number
-        yield from complaints(run(supervised(bench, out), bench.environment, send), code, ["stopped after step", "the same command goes on"])
-
-
-def supervisors(bench, token):
-    return [each for each in processes_with(token) if words_of(each)[0] == str(bench.weft)]
+        outcome = run(supervised(bench, out), bench.environment, to_supervisor(bench, out, number))
+        yield from complaints(outcome, code, ["stopped after step", "the same command goes on"])
+    out = bench.out()
+    outcome = run(supervised(bench, out), bench.environment, to_supervisor(bench, out, signal.SIGUSR2))
+    yield from complaints(outcome, 0, ["goes on after SIGUSR2", "resumed from"], bench.calm)
 
 
 def supervisor_killed(bench):
     out = bench.out()
-    end = bench.after_steps(out, 20, lambda token: [kill(each) for each in supervisors(bench, token)])
-    yield from complaints(run(supervised(bench, out), bench.environment, end), -9, [])
+    yield from complaints(run(supervised(bench, out), bench.environment, to_supervisor(bench, out, signal.SIGKILL)), -9, [])
     if not bench.slurm.ready():
         yield "the job goes on"
     yield from complaints(run(supervised(bench, out), bench.environment), 0, ["resumed from"], bench.calm)
@@ -242,7 +245,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="weft_slurm_") as name, contextlib.closing(Slurm(pathlib.Path(name))) as slurm:
         assert slurm.ready(), "Slurm does not start:\n" + "".join(each.read_text() for each in slurm.folder.glob("*.out"))
         bench = Bench(options, slurm, pathlib.Path(name))
-        for check in (on_two_nodes, asked_by_slurm, rank_killed, asked_to_stop, supervisor_killed, requeued, cancelled, node_lost):
+        for check in (on_two_nodes, asked_by_slurm, rank_killed, asked_to_save, supervisor_killed, requeued, cancelled, node_lost):
             if not check.__name__.startswith(tuple(options.only)):
                 continue
             begin, found = time.monotonic(), 0
