@@ -62,8 +62,8 @@ enum class Movement : uint8_t {
   one_to_all,     // all bytes of one rank, which all read
   gathering,      // all bytes of every rank, as to compare something
   sum,            // the sum of all
-  shares,         // its share of the sum of all, and shares have one size
-  uneven_shares,  // or any size
+  shares,         // its share of the sum of all; all shares have one size
+  uneven_shares,  // the same, of several sizes
   some_sums,      // sums of some ranks, or none: a reduce to a root, a scan
   unknown,        // what a program says
 };

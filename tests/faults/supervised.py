@@ -331,7 +331,8 @@ def random_kills(bench):
         elif job.attempts() > 1 + sum(killer.counts.values()):
             yield f"{job.attempts()} attempts after {dict(killer.counts)}:\n{job.report()}"
         shutil.rmtree(job.out, ignore_errors=True)
-    print("        " + ", ".join(f"{count} {what}" for what, count in sorted(counts.items())) + f"; the slowest took {slowest:.1f} s, a restart {restart:.1f} s")
+    print("        " + ", ".join(f"{count} {what}" for what, count in sorted(counts.items())) +
+          f"; the slowest took {slowest:.1f} s, a restart {restart:.1f} s")
 
 
 def main():

@@ -224,7 +224,8 @@ int launch(CommandLine& line, int argc, char** argv, const std::function<void(co
   SessionOptions session_options;
   session_options.ranks_are_threads = options.ranks > 1;
   session_options.deadline = std::chrono::milliseconds(static_cast<int64_t>(options.timeout * 1000));
-  Output output(STDOUT_FILENO);  // outlives the session, whose other processes do not wait for a terminal
+  std::signal(SIGUSR1, be_asked);  // MPICH takes it when MPI starts, and calls what was there before
+  Output output(STDOUT_FILENO);    // outlives the session, whose other processes do not wait for a terminal
   Session session(argc, argv, session_options);
   try {
     if (session.size() > 1) ending = agree(ending, line.config(), session);
