@@ -14,6 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* temporary_suffix = ".weft-tmp";
+constexpr size_t most_in_memory = size_t{16} << 20;
 
 // A writer holds a lock on its temporary file as long as it lives. On file systems without locks writing works, too,
 // but sweep() removes nothing.
@@ -65,7 +66,20 @@ void DurableFile::write(uint64_t offset, const void* bytes, size_t count) {
     next += done;
     offset += static_cast<uint64_t>(done);
     count -= static_cast<size_t>(done);
+    in_memory_ += static_cast<size_t>(done);
   }
+  if (in_memory_ >= most_in_memory) drain();
+}
+
+// A large file would take the system's memory, which costs more time than writing it, and the last sync would keep all
+// who write to this disk waiting.
+void DurableFile::drain() {
+  in_memory_ = 0;
+  constexpr unsigned now = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
+  const int outcome = uninterrupted([&] { return sync_file_range(file_.number(), 0, 0, now); });
+  const bool cannot = errno == ENOSYS || errno == EINVAL || errno == EPERM;  // some file systems and containers
+  if (outcome != 0 && !cannot) report(place_, "cannot be brought to the disk", errno);
+  posix_fadvise(file_.number(), 0, 0, POSIX_FADV_DONTNEED);
 }
 
 void DurableFile::commit() {

@@ -28,8 +28,11 @@ class DurableFile {
   static void sweep(const std::filesystem::path& folder);
 
  private:
+  void drain();
+
   std::filesystem::path place_, temporary_;
   Descriptor file_;
+  size_t in_memory_ = 0;  // bytes that the disk may not have yet
 };
 
 // Creates a folder if it does not exist, such that it survives a loss of power.

@@ -45,6 +45,10 @@ int fsync(int file) {
   if (calls.fails(S_ISDIR(state.st_mode) ? "sync folder" : "sync")) return -1;
   return static_cast<int>(syscall(SYS_fsync, file));
 }
+int sync_file_range(int file, off_t offset, off_t count, unsigned how) {
+  if (calls.fails("drain")) return -1;
+  return static_cast<int>(syscall(SYS_sync_file_range, file, offset, count, how));
+}
 int rename(const char* from, const char* to) noexcept {
   if (calls.fails("rename")) return -1;
   return renameat(AT_FDCWD, from, AT_FDCWD, to);
@@ -103,6 +107,30 @@ TEST_CASE("when any system call fails, the error names file and reason, and earl
       CHECK(std::distance(fs::directory_iterator(folder.path), {}) == latest.step);  // no temporary file
       CHECK(save(folder.path, 3) == "nothing");
     }
+  }
+}
+
+TEST_CASE("a large file is brought to the disk while it is written, where the system can do so") {
+  const std::string mebibyte(1 << 20, 'x');
+  for (const int code : {0, EIO, ENOSPC, ENOSYS, EINVAL}) {
+    const ScratchFolder folder;
+    const Fault fault(Calls{.failing = code ? 16 : SIZE_MAX, .code = code, .stuck = false});
+    const std::string complaint = message_of([&] {
+      DurableFile file(folder / "x");
+      for (uint64_t i = 0; i < 40; ++i) file.write(i << 20, mebibyte.data(), mebibyte.size());
+      file.commit();
+    });
+    if (code == EIO || code == ENOSPC) {
+      CHECK_THAT(complaint, Contains("x: cannot be brought to the disk: ") && Contains(std::strerror(code)));
+      CHECK(fs::is_empty(folder.path));
+      continue;
+    }
+    CHECK(complaint == "nothing");
+    CHECK(fs::file_size(folder / "x") == 40 << 20);
+    REQUIRE(calls.list.size() == 45);
+    CHECK(calls.list[16] == "drain");
+    CHECK(calls.list[33] == "drain");
+    CHECK(std::count(calls.list.begin(), calls.list.end(), "drain") == 2);
   }
 }
 

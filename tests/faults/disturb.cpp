@@ -9,6 +9,7 @@
 //   DISTURB="fsync 1 700ms"    every call takes that much longer
 //   DISTURB="main 1 exit"      the program leaves with 0
 //   DISTURB="MPI_Comm_dup 1 stop"  the process is stopped before the first call
+//   DISTURB="MPI_Comm_rank 1 USR1"  the process gets SIGUSR1 before the first call
 //   DISTURB="MPI 17 stop"      ... at the 17th call of MPI, whichever it is; a poll counts if it finds something
 //   DISTURB="MPI 17 cut"       the network of this node is down from then on
 //   DISTURB="MPI 0 count"      nothing happens, but the number of calls is written to standard error
@@ -72,11 +73,12 @@ const char* disturbance(const char* call) {
   if (!now || now->call != call) return nullptr;
   const long number = ++calls;
   const bool continues =
-      now->once.empty() && now->what != "fail" && now->what != "kill" && now->what != "stop" && now->what != "cut";
+      now->once.empty() && now->what != "fail" && now->what != "USR1" && now->what != "stop" && now->what != "cut";
   if (number < now->number || (number > now->number && !continues)) return nullptr;
   if (number == now->number) say();
   if (now->what == "kill") raise(SIGKILL);
   if (now->what == "stop") raise(SIGSTOP);
+  if (now->what == "USR1") raise(SIGUSR1);
   if (now->what == "cut" && std::system("ip link set eth0 down") != 0) _exit(1);
   if (now->what == "exit") _exit(0);
   if (now->what.ends_with("ms")) usleep(static_cast<useconds_t>(std::stoi(now->what)) * 1000);

@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 
-from job import own_shared_memory, processes_with, run
+from job import on_ranks, own_shared_memory, processes_with, run
 from supervised_jobs import Bench, Killer, complaints, deadline, hash_in, kill, script_of_document, words_of
 from supervised_nodes import nodes
 
@@ -104,6 +104,17 @@ def save_and_go_on(bench):
         job = bench.job(kind, 2, options=["--pause", "10"], supervisor=["--restarts", "0"])
         send = job.after_steps(3, lambda token: [kill(each, signal.SIGUSR2) for each in job.supervisors(token)])
         yield from complaints(job, job.run(disturb=send), 0, "goes on after SIGUSR2", 2, done=True)
+
+
+def asked_while_mpi_starts(bench):
+    """MPICH takes SIGUSR1 when it starts, yet the job stops. Two processes of an MPI without a supervisor."""
+    if not bench.disturb or not bench.mpiexec:
+        return
+    out = bench.folder / "early"
+    outcome = run(on_ranks(bench.mpiexec, 2, [bench.sums, "--steps", 1000, "--pause", 10, "--out", out]),
+                  {"LD_PRELOAD": str(bench.disturb), "DISTURB": "MPI_Comm_rank 1 USR1"})
+    if outcome.code != 138:
+        yield f"it ends with {outcome.code}: {outcome.output}"
 
 
 def supervisor_killed(bench):
@@ -353,7 +364,7 @@ def main():
     failed, began = 0, time.monotonic()
     with tempfile.TemporaryDirectory(prefix="weft_supervised_") as name:
         bench = Bench(options, pathlib.Path(name))
-        for check in (nodes,) if options.nodes else (undisturbed, same_step, used_up, mistakes, signals, save_and_go_on, supervisor_killed, job_asked, fresh_once,
+        for check in (nodes,) if options.nodes else (undisturbed, same_step, used_up, mistakes, signals, save_and_go_on, asked_while_mpi_starts, supervisor_killed, job_asked, fresh_once,
                       not_an_earlier_run, after_the_report, stalled, shrink, without_codes, shrink_in_place_of_giving_up, nobody_reads, left_behind, by_srun, slurm_script,
                       random_kills):
             if not check.__name__.startswith(tuple(options.only)):
