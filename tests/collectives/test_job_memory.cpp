@@ -160,7 +160,7 @@ TEST_CASE("a thousand groups of threads leave memory as it was") {
     checks::groups_come_and_go(*world, 1000);
     if (world->rank() == 0) after = checks::resident_bytes();
   });
-  CHECK(after < before + 2 * mebibyte);
+  CHECK(after < before + checks::kept_by_allocator());
 }
 
 TEST_CASE("memory that is still held outlives its group on every rank") {
@@ -220,6 +220,7 @@ size_t limit_address_space(size_t more) {
 }
 
 TEST_CASE("ranks as threads work within a small address space") {
+  if (checks::sanitized()) return;  // they need terabytes
   CHECK(of_a_process([] {
           limit_address_space(200 * mebibyte);
           const Memory of_the_session = Memory::of_this_process(size_t{64} << 30);

@@ -278,7 +278,8 @@ TEST_CASE("ranks that swap ranges read all of them, uneven and empty ones too") 
         for (size_t at = 0; at < 1000; at += part)
           for (size_t source = 0; source < count; ++source) {
             const ByteRange piece = read[r][source].piece(at, part);
-            expected.insert(expected.end(), &ranks[source].mine[0] + piece.first, &ranks[source].mine[0] + piece.last);
+            expected.insert(expected.end(), ranks[source].mine.data() + piece.first,
+                            ranks[source].mine.data() + piece.last);
           }
         CHECK(ranks[r].read == expected);
       }

@@ -107,11 +107,11 @@ template <class F> Graded graded(const F& loss, Tensor a, Tensor b) {
   return result;
 }
 Graded on_ranks_of(const Named& c, double noise, double scale, DType dtype, Communicator& comm) {
-  const auto [begin, end] = own_pairs(comm);
-  const auto own = [&](int which) { return side(which, noise).to(dtype).slice(begin, end); };
+  const auto pairs = own_pairs(comm);
+  const auto own = [&](int which) { return side(which, noise).to(dtype).slice(pairs.first, pairs.second); };
   const Graded mine = graded([&](auto& a, auto& b) { return c.loss(a, b, scale, comm); }, own(0), own(1));
   Graded all{sum_over_ranks(mine.loss, comm)};
-  const int64_t half = (end - begin) * 32;
+  const int64_t half = (pairs.second - pairs.first) * 32;
   for (const int64_t from : {int64_t{0}, half}) {
     const Values part(mine.gradients.begin() + from, mine.gradients.begin() + from + half);
     const Tensor rows = Tensor::from({half}, part, DType::f64);

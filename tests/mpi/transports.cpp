@@ -186,7 +186,7 @@ void groups_are_given_back(const Session& session, Transport& world) {
   if (world.size() <= 2)
     for (int i = 0; i < 2100; ++i) world.split(0, 0, Site::here());
   const auto after = held();
-  constexpr size_t little = size_t{2} << 20;
+  const size_t little = checks::kept_by_allocator();
   require(after[0] < before[0] + little && after[1] < before[1] + little && after[2] == before[2],
           "groups that are gone have left something: ", after[0] >> 10, " KiB of memory after ", before[0] >> 10,
           ", in the job's file ", after[1] >> 10, " after ", before[1] >> 10, ", ", after[2], " open files after ",

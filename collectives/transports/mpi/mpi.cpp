@@ -154,6 +154,7 @@ class MpiProcesses : public Processes {
       Nodes(group).finalize(Site::here());
     };
     weft::run_ranks(threads, run, deadline, stuck, rank_ * threads);
+    groups_of_threads_.clear();  // MPI frees what they have while it still can
   }
 
   // In MPI_Finalize over TCP (MPICH 4.0, UCX 1.13) a process waits until all to which it has sent have acknowledged,
