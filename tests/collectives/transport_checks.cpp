@@ -251,7 +251,7 @@ size_t resident_bytes() {
 }
 
 bool sanitized() { return dlsym(RTLD_DEFAULT, "__sanitizer_print_stack_trace") != nullptr; }
-size_t kept_by_allocator() { return size_t{sanitized() ? 16 : 2} << 20; }
+size_t kept_by_allocator() { return (sanitized() ? size_t{16} : size_t{2}) << 20; }
 
 size_t open_files() {
   const std::filesystem::directory_iterator all("/proc/self/fd");
