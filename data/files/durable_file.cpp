@@ -71,8 +71,8 @@ void DurableFile::write(uint64_t offset, const void* bytes, size_t count) {
   if (in_memory_ >= most_in_memory) drain();
 }
 
-// A large file would take the system's memory, which costs more time than writing it, and the last sync would keep all
-// who write to this disk waiting.
+// Without this a large file fills the system's memory, which may cost more time than writing does, and all who write to
+// this disk wait for the sync at the end.
 void DurableFile::drain() {
   in_memory_ = 0;
   constexpr unsigned now = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;

@@ -220,7 +220,7 @@ size_t limit_address_space(size_t more) {
 }
 
 TEST_CASE("ranks as threads work within a small address space") {
-  if (checks::sanitized()) return;  // they need terabytes
+  if (checks::sanitized()) return;  // a sanitizer takes terabytes of addresses
   CHECK(of_a_process([] {
           limit_address_space(200 * mebibyte);
           const Memory of_the_session = Memory::of_this_process(size_t{64} << 30);

@@ -44,8 +44,8 @@ void groups_come_and_go(Transport& world, int count);
 
 // The resident memory of this process, shared or not.
 size_t resident_bytes();
-bool sanitized();
-size_t kept_by_allocator();  // of what is freed, at most
+bool sanitized();            // whether this program was built with a sanitizer
+size_t kept_by_allocator();  // the most bytes of freed memory that may stay resident
 size_t open_files();
 
 }  // namespace weft::checks
