@@ -3,19 +3,25 @@
 //
 // The encoder comes from an export or a checkpoint, and any number of ranks may have trained it. Its features can be
 // taken along as a NumPy array, and the encoder of a checkpoint as an export (docs/export.md).
+#include "apps/shared/captions/sentences.h"
 #include "apps/shared/encoder/encoder_file.h"
+#include "apps/shared/evaluation/features.h"
 #include "apps/shared/evaluation/few_labels.h"
 #include "apps/shared/evaluation/picture_features.h"
 #include "apps/shared/launch/launch.h"
 #include "apps/shared/run/data_set.h"
 #include "apps/shared/run/progress.h"
+#include "weft/data/files/input_file.h"
 #include "weft/data/numpy/npy.h"
+#include "weft/engine/ops/matmul.h"
+#include "weft/engine/ops/normalize.h"
+#include "weft/engine/text/words.h"
 
 namespace weft {
 namespace {
 
 struct Settings : Options {
-  std::string model = "runs/train_contrastive", exported, embeddings;
+  std::string model = "runs/train_contrastive", exported, embeddings, sentences;
   int64_t labels_per_class = 10, draws = 5, neighbours = 20;
 };
 
@@ -34,9 +40,42 @@ void write_embeddings(const std::filesystem::path& file, const Tensor& mine, Com
   if (comm.rank().value == 0) alone([&] { write_npy(file, all.dtype() == DType::bf16 ? all.to(DType::f32) : all); });
 }
 
+// Tokens of a sentence for each class.
+Tensor sentences_in(const std::string& file, const Pictures& data, const Vocabulary& words) {
+  if (file.empty()) return words.tokens(prompts_for(data));
+  const InputFile opened(file);
+  std::string all(std::min<uint64_t>(opened.bytes(), 1 << 20), '\0');
+  opened.read(0, all.data(), all.size());
+  std::istringstream lines(all);
+  std::vector<std::string> sentences;
+  for (std::string line; std::getline(lines, line); sentences.push_back(line))
+    if (!words.knows(line))
+      opened.malformed("line " + text(sentences.size() + 1) + ": the encoder knows no word of it");
+  if (std::ssize(sentences) != data.count_of_classes())
+    opened.malformed(text(sentences.size()) + " lines for " + text(data.count_of_classes()) + " classes");
+  return words.tokens(sentences);
+}
+
+// The fraction of test pictures whose class has the nearest sentence.
+double zero_shot(const Pictures& data, const TrainedEncoder& trained, const Init& init, const std::string& file,
+                 Communicator& comm) {
+  const auto of_pictures = [&](Tape& tape, const Tensor& images) {
+    return l2_normalize((*trained.matcher->head)((*trained.network)(tape.constant(images.to(init.device)))));
+  };
+  const auto of_sentences = [&](Tape& tape, const Tensor& tokens) {
+    return l2_normalize(trained.matcher->sentences(tape.constant(tokens.to(init.device))));
+  };
+  const Batch test = take(data.test, samples_between(0, data.test.count()), init.dtype);
+  const Tensor pictures = encoded(test.images, of_pictures, comm),
+               texts = encoded(sentences_in(file, data, *trained.about.vocabulary), of_sentences, comm);
+  return accuracy(matmul(pictures, texts, Transpose::no, Transpose::yes).value(), data.test.labels);
+}
+
 std::vector<Figure> measure(const Pictures& data, TrainedEncoder& trained, const Init& init, const Settings& settings,
                             Communicator& comm) {
   std::vector<Figure> figures;
+  if (trained.matcher)
+    figures.push_back(in_percent("zero-shot", zero_shot(data, trained, init, settings.sentences, comm)));
   const int64_t classes = data.count_of_classes(), neighbours = std::min(settings.neighbours, data.train.count());
   for (Layer* encoder : {static_cast<Layer*>(trained.network.get()), static_cast<Layer*>(nullptr)}) {
     const std::string on = encoder ? "" : " on raw pixels";
@@ -61,6 +100,8 @@ void evaluate(const Launch& rank, const Settings& settings) {
   for (const std::string& file : {settings.exported, settings.embeddings}) expect_room_for_export(file, rank.comm);
   TrainedEncoder trained = read_encoder(settings.model, rank.device, rank.comm);
   const EncoderDescription& about = trained.about;
+  if (!settings.sentences.empty() && !trained.matcher)
+    throw WrongOption("--sentences: " + trained.file + " was trained without sentences");
   Init init = settings.init(rank.device);
   init.dtype = about.dtype;
   Progress progress(rank.output, Progress::style_for(rank.output, settings.quiet, settings.json),
@@ -69,8 +110,7 @@ void evaluate(const Launch& rank, const Settings& settings) {
                 " features, trained by " + about.method + " on " + about.data);
   if (!settings.exported.empty()) {
     TrainingState state(rank.comm);
-    state.add(trained.network->parameters());
-    state.add(trained.network->buffers());
+    trained.add_to(state);
     export_encoder(settings.exported, state, about);
     progress.note("exported to " + settings.exported);
   }
@@ -106,6 +146,9 @@ int main(int argc, char** argv) {
   line.add("--labels-per-class", settings.labels_per_class,
            "training labels of each class for the probe that has seen few; 0: leave it out", {0, 100000});
   line.add("--draws", settings.draws, "how often these labels are drawn; the result is a mean", {1, 1000});
+  line.add("--sentences", settings.sentences,
+           "file with a sentence for each class, one per line in the order of the classes, if the encoder was trained "
+           "with sentences (default: this is a picture of one CLASS)");
   line.add("--embeddings", settings.embeddings, "file for the features of the test pictures, as a NumPy array");
   line.add("--export", settings.exported, "file for the encoder, in safetensors (docs/export.md)");
   return launch(line, argc, argv, [&](const Launch& rank) { evaluate(rank, settings); });

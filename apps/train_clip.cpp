@@ -11,6 +11,7 @@
 #include "apps/shared/choices/pair_loss.h"
 #include "apps/shared/encoder/encoder_file.h"
 #include "apps/shared/encoder/initial_weights.h"
+#include "apps/shared/encoder/matcher.h"
 #include "apps/shared/evaluation/features.h"
 #include "apps/shared/report/picture.h"
 #include "apps/shared/run/ahead.h"
@@ -25,7 +26,6 @@
 #include "weft/engine/text/words.h"
 #include "weft/losses/common/precision.h"
 #include "weft/losses/contrastive/logit_scale.h"
-#include "weft/models/text_tower.h"
 #include "weft/optim/training.h"
 
 namespace weft {
@@ -38,22 +38,20 @@ struct Settings : Options {
 };
 
 struct Network : Module {
-  std::unique_ptr<Sequential> encoder, head;  // of pictures
-  TextTower sentences;
+  std::unique_ptr<Sequential> encoder;  // of pictures
+  Matcher matcher;
   const PairLoss& loss;
   LogitScale scale;
   Parameter bias;
 
   Network(const EncoderChoice& choice, const std::string& loss_name, const Sentences& about, const Init& init)
       : encoder(choice.make("encoder", init)),
-        head(projection_head("head", choice.features(), 256, 64, init)),
-        sentences("sentences", {about.vocabulary, about.length}, init),
+        matcher(choice.features(), about.vocabulary, init),
         loss(pair_loss_named(loss_name)),
         scale("scale", init, {.initial = loss.first_scale}),
         bias("bias", init.full({}, -10)) {
     register_module(*encoder);
-    register_module(*head);
-    register_module(sentences);
+    register_module(matcher);
     register_module(scale);
     if (loss.biased) register_parameter(bias);
   }
@@ -73,7 +71,7 @@ void train(const Launch& rank, const Settings& settings) {
   Batches batches(data.train.count(), settings.batch, init.key.seed);
   const EncoderChoice choice = fitted(settings.encoder, data);
   Network network(choice, settings.loss, about, init);
-  const EncoderDescription described{choice, init.dtype, data.name, settings.loss, data.classes};
+  const EncoderDescription described{choice, init.dtype, data.name, settings.loss, data.classes, about.vocabulary};
   Run run(rank, batches,
           {.title = "Pictures and sentences of " + data.name,
            .data = data.name,
@@ -88,8 +86,8 @@ void train(const Launch& rank, const Settings& settings) {
 
   Training training(settings.rule.groups(network.parameters()), rank.comm, settings.training);
   Layer& encoder = training.layer("encoder", *network.encoder);
-  Layer& head = training.layer("head", *network.head);
-  Layer& sentences = training.layer("sentences", network.sentences);
+  Layer& head = training.layer("head", *network.matcher.head);
+  Layer& sentences = training.layer("sentences", network.matcher.sentences);
   const Schedule rate = settings.rates(run.steps());
   const auto of_pictures = [&](Tape& tape, const Tensor& images) {
     return l2_normalize(head(encoder(tape.constant(images.to(rank.device)))));

@@ -55,7 +55,15 @@ def check_vq_beginnings(way, program, contrastive):
 def check_evaluate(way, evaluate):
     """Mistakes with evaluate, on the encoder of a program before."""
     letter, model = way.folder.parent / "letter", way.folder / "encoder"
-    for given, code, text in (
+    (way.folder / "two lines").write_text("a bag\na boot\n")
+    of_sentences = (
+        ({"--model": model, "--sentences": letter / "text"}, 65, "letter/text: line 1: the encoder knows no word of it"),
+        ({"--model": model, "--sentences": way.folder / "two lines"}, 65, "two lines: 2 lines for 10 classes"),
+        ({"--model": model, "--sentences": "nowhere"}, 66, "nowhere: "),
+    ) if (way.folder / "model of train_clip").exists() else (
+        ({"--model": model, "--sentences": letter / "text"}, 64, "encoder was trained without sentences"),
+    )
+    for given, code, text in of_sentences + (
         ({"--model": "nowhere"}, 66, "nowhere: there is no such file"),
         ({"--model": letter / "text"}, 65, "letter/text: a header of"),
         ({"--model": letter}, 66, "letter: no sound checkpoint is in it"),

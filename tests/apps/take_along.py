@@ -100,6 +100,22 @@ def check_beginnings(options, folder, data, ways):
     figures(options.evaluate, "--data", data, "--model", folder / "clip", "--labels-per-class", 0)
 
 
+def check_zero_shot(options, folder, data, ways):
+    """An encoder that was trained with sentences finds the classes of pictures as it did in its training."""
+    small = ["--data", data, "--steps", 12, "--batch", 32, "--width", 2, "--rate", 0.01]
+    prompts = folder / "prompts"
+    for number, (launcher, threads) in enumerate(ways):
+        out, export = folder / f"sentences {number}", folder / f"sentences {number}.safetensors"
+        trained = figures(*launcher, options.clip, *threads, *small, "--out", out, "--export", export)
+        evaluate = [*launcher, options.evaluate, *threads, "--data", data, "--labels-per-class", 0]
+        for model in out, export:
+            found = figures(*evaluate, "--model", model)
+            check(f"{launcher} {threads}: zero-shot from {model.name}", found["zero-shot"] == trained["zero-shot test accuracy"], found, trained)
+        prompts.write_text("a bag\n" * 10)
+        found = figures(*evaluate, "--model", out, "--sentences", prompts)
+        check("sentences that are all the same find the first class", found["zero-shot"] == 4 / tests, found)
+
+
 def check_averages(options, folder, data, ways):
     """An average of the weights: what is measured and exported, also if the training was resumed."""
     small = ["--data", data, "--steps", 8, "--batch", 32, "--width", 2, "--rate", 0.1, "--checkpoint-every", 4]
@@ -175,6 +191,7 @@ def main():
         ended(sys.executable, make, folder / "data", "--train", 96, "--test", tests)
         check_evaluations(options, folder, folder / "data", ways)
         check_beginnings(options, folder, folder / "data", ways)
+        check_zero_shot(options, folder, folder / "data", ways)
         check_averages(options, folder, folder / "data", ways)
         check_types(options, folder, folder / "data", ways)
         check_vq(options, folder, folder / "data", ways)

@@ -59,6 +59,26 @@ TEST_CASE("what a file says of an encoder is read as it was written, for every e
     }
 }
 
+TEST_CASE("the words of the sentences that an encoder was trained with are read as they were written") {
+  EncoderDescription about = description_of("conv");
+  CHECK(!encoder_in(in_words(about), "file").make_matcher(Device::cpu));
+  about.vocabulary.emplace(std::vector<std::string>{"", "?", "t-shirt", "\"\u00e9toile\""}, 5);
+  const EncoderDescription read = encoder_in(in_words(about), "file");
+  CHECK(in_words(read) == in_words(about));
+  CHECK(read.vocabulary->length() == 5);
+  CHECK(read.make_matcher(Device::cpu)->sentences.parameters()[0]->value.shape()[0] == 4);
+  for (const char* words : {"[]", "[\"a\"]", "{}", "[1]", "\"\""}) {
+    Metadata wrong = in_words(about);
+    wrong["sentences.words"] = words;
+    CHECK_THROWS_WITH(encoder_in(wrong, "some.file"), Contains("some.file: ") && Contains("sentences.words"));
+  }
+  for (const char* length : {"0", "33", "", "five"}) {
+    Metadata wrong = in_words(about);
+    wrong["sentences.length"] = length;
+    CHECK_THROWS_WITH(encoder_in(wrong, "some.file"), Contains("some.file: sentences.length is "));
+  }
+}
+
 TEST_CASE("a description that lacks a word, or has another one, is refused with the word and the file") {
   const Metadata sound = in_words(description_of("conv"));
   CHECK_THROWS_WITH(encoder_in({{"step", "3"}}, "some.safetensors"),

@@ -7,6 +7,7 @@
 #include "tests/data/picture_files.h"
 #include "tests/support/catch.h"
 #include "tests/support/scratch_folder.h"
+#include "weft/data/descriptions.h"
 #include "weft/data/files/input_file.h"
 #include "weft/data/files/safetensors.h"
 #include "weft/data/numpy/npz.h"
@@ -296,6 +297,17 @@ TEST_CASE("a vocabulary has the most frequent words first, and tokens of texts e
   CHECK(words.length() == 4);
   CHECK(words.tokens(texts).values() == std::vector<double>{2, 3, 2, 4, 6, 3, 5, 0});
   CHECK(words.tokens(std::vector<std::string>{"a zebra"}).values() == std::vector<double>{2, 1, 0, 0});
+  CHECK(words.knows("one cat?"));
+  CHECK_FALSE(words.knows("? zebra"));
+}
+
+TEST_CASE("the words of a vocabulary make the same one") {
+  const std::vector<std::string> texts = {"A dog, a cat?", "the DOG-runs", "what? A zebra ?"};
+  const Vocabulary words(std::span<const std::string>(texts).first(2)), again(words.words(), words.length());
+  CHECK(again.tokens(texts).values() == words.tokens(texts).values());
+  const Vocabulary of_clothes(vocabulary(), sentence_length());
+  CHECK(of_clothes.tokens(in_words(prompts())).values() == prompts().values());
+  CHECK_FALSE(of_clothes.knows("zebra? no"));
 }
 
 }  // namespace

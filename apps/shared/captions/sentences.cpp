@@ -19,11 +19,10 @@ namespace {
 using Texts = std::vector<std::string>;
 
 Sentences of_fashion_mnist(const Pictures& pictures) {
-  return {.vocabulary = static_cast<int64_t>(vocabulary().size()),
-          .length = sentence_length(),
+  return {.vocabulary = Vocabulary(vocabulary(), sentence_length()),
           .draw = [](const auto& labels, auto samples, const Random& key) { return describe(labels, samples, key); },
           .candidates = prompts(),
-          .texts = in_words(prompts()),
+          .texts = prompts_for(pictures),
           .answers = pictures.test.labels,
           .measured = "zero-shot test accuracy"};
 }
@@ -51,11 +50,9 @@ struct Choices {
 // `about` has the texts about each thing, and thing(label, sample) says which one a picture shows.
 template <class F> Sentences drawn_from(const std::vector<Texts>& about, const Vocabulary& words, const F& thing) {
   const auto choices = std::make_shared<const Choices>(about, words);
-  const int64_t length = words.length();
-  return {.vocabulary = words.size(),
-          .length = length,
+  return {.vocabulary = words,
           .draw =
-              [=](const Tensor& labels, std::span<const int64_t> samples, const Random& key) {
+              [=, length = words.length()](const Tensor& labels, std::span<const int64_t> samples, const Random& key) {
                 Tensor sentences({std::ssize(samples), length}, DType::i64);
                 auto* to = sentences.mutate<int64_t>();
                 const auto* label = labels.data<int64_t>();
@@ -72,19 +69,22 @@ template <class F> Sentences drawn_from(const std::vector<Texts>& about, const V
           .measured = {}};
 }
 
+Texts spoken(Texts names) {
+  for (std::string& name : names) std::replace(name.begin(), name.end(), '_', ' ');
+  return names;
+}
+
 Sentences of_classes(const Pictures& pictures) {
   std::vector<Texts> about;
-  Texts all, prompts;
-  for (std::string name : pictures.classes) {
-    std::replace(name.begin(), name.end(), '_', ' ');
+  Texts all;
+  for (const std::string& name : spoken(pictures.classes)) {
     about.push_back({"a picture of a " + name, "this is a " + name, "here is one " + name, "a " + name});
-    prompts.push_back("this is a picture of one " + name);
     all.insert(all.end(), about.back().begin(), about.back().end());
   }
   const Vocabulary words(all);
   Sentences sentences = drawn_from(about, words, [](int64_t label, int64_t) { return label; });
-  sentences.candidates = words.tokens(prompts);
-  sentences.texts = prompts;
+  sentences.texts = prompts_for(pictures);
+  sentences.candidates = words.tokens(sentences.texts);
   sentences.answers = pictures.test.labels;
   sentences.measured = "zero-shot test accuracy";
   return sentences;
@@ -157,11 +157,20 @@ Sentences of_captions(Pictures& pictures, const std::string& caption_file) {
   return sentences;
 }
 
+bool is_fashion_mnist(const Pictures& pictures) { return pictures.name == "Fashion-MNIST"; }
+
 }  // namespace
+
+Texts prompts_for(const Pictures& pictures) {
+  if (is_fashion_mnist(pictures)) return in_words(prompts());
+  Texts all;
+  for (const std::string& name : spoken(pictures.classes)) all.push_back("this is a picture of one " + name);
+  return all;
+}
 
 Sentences sentences_about(Pictures& pictures, const std::string& caption_file) {
   if (!caption_file.empty()) return of_captions(pictures, caption_file);
-  if (pictures.name == "Fashion-MNIST") return of_fashion_mnist(pictures);
+  if (is_fashion_mnist(pictures)) return of_fashion_mnist(pictures);
   if (pictures.labelled()) return of_classes(pictures);
   throw WrongOption("--captions: pictures without classes need a file of captions, CSV or JSONL");
 }

@@ -6,11 +6,12 @@
 #include <string>
 
 #include "weft/data/pictures.h"
+#include "weft/data/vocabulary.h"
 
 namespace weft {
 
 struct Sentences {
-  int64_t vocabulary = 0, length = 0;  // words that there are, and of the longest sentence
+  Vocabulary vocabulary;
   // A sentence for each of these training pictures, i64 (n, length). The choice among several depends on the key and
   // the picture's number.
   std::function<Tensor(const Tensor& labels, std::span<const int64_t> samples, const Random& key)> draw;
@@ -21,6 +22,9 @@ struct Sentences {
   Tensor answers;                  // i64: for each test picture, the number of its sentence
   std::string measured;            // what the fraction of right ones is called
 };
+
+// A sentence about each class, which is in no training.
+std::vector<std::string> prompts_for(const Pictures& pictures);
 
 // Leaves pictures out that have no caption. Throws WrongOption if there is nothing to say.
 Sentences sentences_about(Pictures& pictures, const std::string& caption_file);

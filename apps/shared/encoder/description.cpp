@@ -54,6 +54,23 @@ struct Described {
   }
 };
 
+std::vector<std::string> list_in(const Described& described, const std::string& key) {
+  std::vector<std::string> all;
+  JsonText list(described.text(key), described.file + ": " + key, 0);
+  list.array([&] { all.push_back(list.string()); });
+  list.end();
+  return all;
+}
+
+std::optional<Vocabulary> vocabulary_in(const Described& described) {
+  if (described.words.count("sentences.words") == 0) return {};
+  std::vector<std::string> words = list_in(described, "sentences.words");
+  if (words.empty() || !words[0].empty() || std::ssize(words) > Vocabulary::max_words)
+    described.refuse("sentences.words is not a list of an empty word and at most " + text(Vocabulary::max_words - 1) +
+                     " others");
+  return Vocabulary(std::move(words), described.count("sentences.length", Vocabulary::max_length));
+}
+
 DType dtype_in(const Described& words) {
   const std::string name = words.choice("encoder.dtype", {"f32", "f64", "bf16"});
   return name == "f32" ? DType::f32 : name == "f64" ? DType::f64 : DType::bf16;
@@ -63,6 +80,11 @@ DType dtype_in(const Described& words) {
 
 std::unique_ptr<Sequential> EncoderDescription::make(Device device) const {
   return encoder.make(name, {.key = {}, .dtype = dtype, .device = device});
+}
+
+std::unique_ptr<Matcher> EncoderDescription::make_matcher(Device device) const {
+  if (!vocabulary) return nullptr;
+  return std::make_unique<Matcher>(encoder.features(), *vocabulary, Init{.key = {}, .dtype = dtype, .device = device});
 }
 
 Metadata in_words(const EncoderDescription& about) {
@@ -78,6 +100,10 @@ Metadata in_words(const EncoderDescription& about) {
                     {"training.data", about.data},
                     {"training.method", about.method},
                     {"training.classes", json_list(about.classes)}};
+  if (about.vocabulary) {
+    words["sentences.words"] = json_list(about.vocabulary->words());
+    words["sentences.length"] = text(about.vocabulary->length());
+  }
   words.merge(same_for_all());
   return words;
 }
@@ -88,20 +114,17 @@ EncoderDescription encoder_in(const Metadata& metadata, const std::string& file)
     words.refuse("it describes no encoder: it is no export, and no checkpoint of train_contrastive or train_clip");
   for (const auto& [key, value] : same_for_all()) words.choice(key, {value});
   constexpr int64_t most = 1 << 14;
-  EncoderDescription about{.encoder = {.network = words.choice("encoder.network", names_of_encoders()),
-                                       .width = words.count("encoder.width", 1024),
-                                       .parts = words.count("encoder.parts", most),
-                                       .height = words.count("picture.height", most),
-                                       .across = words.count("picture.width", most),
-                                       .channels = words.count("picture.channels", most)},
-                           .dtype = dtype_in(words),
-                           .data = words.text("training.data"),
-                           .method = words.text("training.method"),
-                           .classes = {}};
-  JsonText classes(words.text("training.classes"), file + ": training.classes", 0);
-  classes.array([&] { about.classes.push_back(classes.string()); });
-  classes.end();
-  return about;
+  return {.encoder = {.network = words.choice("encoder.network", names_of_encoders()),
+                      .width = words.count("encoder.width", 1024),
+                      .parts = words.count("encoder.parts", most),
+                      .height = words.count("picture.height", most),
+                      .across = words.count("picture.width", most),
+                      .channels = words.count("picture.channels", most)},
+          .dtype = dtype_in(words),
+          .data = words.text("training.data"),
+          .method = words.text("training.method"),
+          .classes = list_in(words, "training.classes"),
+          .vocabulary = vocabulary_in(words)};
 }
 
 }  // namespace weft

@@ -2,11 +2,12 @@
 #pragma once
 // What a file says about the encoder in it, in the words of its metadata. docs/export.md lists them. Exports have these
 // words, and so have the checkpoints of programs that train an encoder.
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "apps/shared/encoder/matcher.h"
 #include "weft/engine/tensor/named_tensor.h"
-#include "weft/models/encoders.h"
 
 namespace weft {
 
@@ -16,9 +17,11 @@ struct EncoderDescription {
   // How it was trained.
   std::string data, method;
   std::vector<std::string> classes;
+  std::optional<Vocabulary> vocabulary = {};  // of the sentences that it was trained with, if there were any
 
   static constexpr const char* name = "encoder";  // its tensors are "encoder.0.weight", ...
   std::unique_ptr<Sequential> make(Device device) const;
+  std::unique_ptr<Matcher> make_matcher(Device device) const;  // null without sentences
 };
 
 Metadata in_words(const EncoderDescription& about);

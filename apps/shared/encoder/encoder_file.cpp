@@ -50,16 +50,22 @@ TrainedEncoder read_encoder(const fs::path& path, Device device, Communicator& c
       return read;
     });
   });
-  TrainedEncoder trained{encoder_in(words, words.at("file")), nullptr, words.at("file")};
+  TrainedEncoder trained{encoder_in(words, words.at("file")), nullptr, nullptr, words.at("file")};
   trained.network = trained.about.make(device);
+  trained.matcher = trained.about.make_matcher(device);
   TrainingState weights(comm);
-  weights.add(tensors_of(*trained.network));
+  trained.add_to(weights);
   weights.load([&](const TensorSink& put) {
     const auto as_type = [&](size_t i, const Tensor& whole) { put(i, whole.to(weights.tensors()[i].dtype)); };
     alone([&] { load_checkpoint(*file, best_in(*file, weights.tensors()), as_type, Surplus::ignored); });
     return Metadata();
   });
   return trained;
+}
+
+void TrainedEncoder::add_to(TrainingState& state) {
+  state.add(tensors_of(*network));
+  if (matcher) state.add(tensors_of(*matcher));
 }
 
 void expect_room_for_export(const fs::path& file, Communicator& comm) {
@@ -73,8 +79,11 @@ void expect_room_for_export(const fs::path& file, Communicator& comm) {
 void export_encoder(const fs::path& file, TrainingState& state, const EncoderDescription& about) {
   if (file.empty()) return;
   std::set<std::string> names;
-  const auto like = about.make(Device::cpu);
-  for (const Parameter* tensor : tensors_of(*like)) names.insert(tensor->name);
+  const auto take = [&](const Module& module) {
+    for (const Parameter* tensor : tensors_of(module)) names.insert(tensor->name);
+  };
+  take(*about.make(Device::cpu));
+  if (const auto matcher = about.make_matcher(Device::cpu)) take(*matcher);
   std::vector<size_t> places;
   std::vector<TensorOutline> outlines;
   for (size_t i = 0; i < state.tensors().size(); ++i)

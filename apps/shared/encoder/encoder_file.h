@@ -22,7 +22,10 @@ SafetensorsFile open_weights(const std::filesystem::path& path);
 struct TrainedEncoder {
   EncoderDescription about;
   std::unique_ptr<Sequential> network;
+  std::unique_ptr<Matcher> matcher;  // if it was trained with sentences
+
   std::string file;  // that it was read from
+  void add_to(TrainingState& state);
 };
 // The same on every rank.
 TrainedEncoder read_encoder(const std::filesystem::path& path, Device device, Communicator& comm);
