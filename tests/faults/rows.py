@@ -96,6 +96,10 @@ rows = [
     Row("stop_in_split", 86, ["a split \\(MPI_Comm_split\\) has not ended after 5 s"], waits=5, fault="split", reports=0,
         slow=True, environment={"WEFT_TRANSPORT": "mpi"},
         odd_environment={"LD_PRELOAD": "{folder}/libdisturb.so", "DISTURB": "MPI_Comm_split 1 stop"}),
+    # What MPI complains of, as it may of a rank that is gone
+    Row("error_of_mpi", 91, ["rank {odd} ends", "MPI reports an error; a rank or its node may be gone\\n  .*count", "its last call was "],
+        fault="calm", slow=True, environment={"WEFT_TRANSPORT": "mpi"},
+        odd_environment={"LD_PRELOAD": "{folder}/libdisturb.so", "DISTURB": "MPI_Iallgather 9 error"}),
     # F3: an exception
     Row("throw", 70, ["rank {odd} of", "the disk is on fire", "its last call was .*'before' " + site]),
     Row("throw_everywhere", 70, ["the disk is on fire"]),
@@ -108,7 +112,7 @@ rows = [
         by_deadline=True),
     Row("exit_0", 71, ["rank {odd} of", "called exit", "'before' " + site]),
     Row("exit_1", 71, ["rank {odd} of", "called exit", "'before' " + site]),
-    Row("exit_0 of a thread", 71, ["rank {odd} of", "called exit", "'before' " + site], fault="exit_0", **threads),
+    Row("exit_0 of a thread", 71, ["rank {odd} ends", "called exit", "'before' " + site], fault="exit_0", **threads),
     mismatch("skip", r"all_reduce sum f32 \(4\)", r"all_reduce sum f32 \(5\)"),
     # F5: calls that differ
     # Calls are counted from 1; built with CUDA, the ranks agree on their cards in a call before the 100 of the program.

@@ -94,14 +94,18 @@ std::pair<const RegisteredJob*, int> find_this_rank() {
   return {nullptr, -1};
 }
 
+std::string_view member_of(const RegisteredJob& found) {
+  return found.ranks == LastWords::Ranks::processes_of_threads ? "process " : "rank ";
+}
+
 void on_crash(int signal, siginfo_t* info, void*) {
   const auto crash =
       std::find_if(crashes.begin(), crashes.end(), [&](const Crash& each) { return each.signal == signal; });
   if (const auto [found, r] = find_this_rank(); found) {
     const Job& job = *found->job;
     Words words;
-    words << "weft: " << (found->ranks == LastWords::Ranks::processes_of_threads ? "process " : "rank ")
-          << job.global(r) << " has crashed: signal " << signal << " (" << crash->name << ")";
+    words << "weft: " << member_of(*found) << job.global(r) << " has crashed: signal " << signal << " (" << crash->name
+          << ")";
     add_last_call(words, job, r);
     words << "\n";
     words.write();
@@ -110,16 +114,20 @@ void on_crash(int signal, siginfo_t* info, void*) {
   if (info->si_code <= 0) raise(signal);  // a signal that was sent; any other is raised again by the instruction
 }
 
-void on_exit_of_thread() {
-  const auto [found, r] = find_this_rank();
-  if (!found || found->ranks != LastWords::Ranks::threads) return;
-  const Job& job = *found->job;
+void write_end(const RegisteredJob& found, int r, int exit_code, std::string_view what) {
+  const Job& job = *found.job;
   Words words;
-  words << "weft: rank " << job.global(r) << " of " << job.ranks() << " ends the job with exit code "
-        << exit_codes::premature_exit << "\n  the program called exit while its ranks were running";
+  words << "weft: " << member_of(found) << job.global(r) << " ends the job with exit code " << exit_code << "\n  "
+        << what;
   add_last_call(words, job, r);
   words << "\n";
   words.write();
+}
+
+void on_exit_of_thread() {
+  const auto [found, r] = find_this_rank();
+  if (!found || found->ranks != LastWords::Ranks::threads) return;
+  write_end(*found, r, exit_codes::premature_exit, "the program called exit while its ranks were running");
   std::_Exit(exit_codes::premature_exit);
 }
 
@@ -185,6 +193,15 @@ void end_process(int exit_code, EndAll end_all) {
   const TimeLimit ending(std::chrono::seconds(1), [exit_code] { std::_Exit(exit_code); });
   end_all(exit_code);
   std::_Exit(exit_code);
+}
+
+void end_within_call(int exit_code, const std::string& what, EndAll end_all) {
+  if (const auto [found, r] = find_this_rank(); found)
+    write_end(*found, r, exit_code, what);
+  else
+    write_report("weft: process " + text(getpid()) + " ends the job with exit code " + text(exit_code) + "\n  " + what +
+                 "\n");
+  end_process(exit_code, end_all);
 }
 
 TimeLimit::TimeLimit(std::chrono::milliseconds limit, std::function<void()> over) {

@@ -48,6 +48,9 @@ using EndAll = void (*)(int exit_code);
 // Ends this process, and before that, within a second, all others.
 [[noreturn]] void end_process(int exit_code, EndAll end_all);
 
+// The same with a report, from within a call of a library that no exception may leave.
+[[noreturn]] void end_within_call(int exit_code, const std::string& what, EndAll end_all);
+
 // Calls `over` in a thread if this object lives longer than the limit: for operations that may wait for ever and cannot
 // be polled.
 class TimeLimit {

@@ -43,11 +43,31 @@ void warn_of_little_room() {
                  " MiB left, so MPI may fail to start; a container gets more by --shm-size=1g\n");
 }
 
+// MPI is in the middle of a call, so MPI_Abort may not be called here.
+void end_by_error(MPI_Comm*, int* error, ...) {
+  std::array<char, MPI_MAX_ERROR_STRING> words{};
+  int length = 0;
+  MPI_Error_string(*error, words.data(), &length);
+  end_within_call(exit_codes::peer_died,
+                  "MPI reports an error; a rank or its node may be gone\n  " +
+                      std::string(words.data(), static_cast<size_t>(length)),
+                  abort_by_launcher);
+}
+
+// Groups take the handler over from the one that they are made from.
+void end_by_errors() {
+  MPI_Errhandler handler;
+  MPI_Comm_create_errhandler(end_by_error, &handler);
+  for (const MPI_Comm comm : {MPI_COMM_WORLD, MPI_COMM_SELF}) MPI_Comm_set_errhandler(comm, handler);
+  MPI_Errhandler_free(&handler);
+}
+
 class MpiProcesses : public Processes {
  public:
   MpiProcesses(int& argc, char**& argv, bool from_threads) {
     warn_of_little_room();
     MPI_Init_thread(&argc, &argv, from_threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_FUNNELED, &threads_);
+    end_by_errors();
     MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
     MPI_Comm_size(MPI_COMM_WORLD, &size_);
   }
@@ -105,12 +125,8 @@ class MpiProcesses : public Processes {
 
   std::unique_ptr<Transport> connect(std::shared_ptr<Job> job) override {
     if (!world_) {
-      MPI_Comm comm;
-      MPI_Request request;
-      // A communicator of its own keeps these messages apart from those that the program itself sends by MPI.
-      MPI_Comm_idup(MPI_COMM_WORLD, &comm, &request);
-      finish(*job, rank_on_node_, request);
-      world_ = state_of(Wire::hold(comm), 1, 0, std::move(job), rank_on_node_);
+      auto comm = own_communicator(job->deadline());
+      world_ = state_of(std::move(comm), 1, 0, std::move(job), rank_on_node_);
     }
     return std::make_unique<MpiGroup>(world_);
   }
@@ -135,12 +151,7 @@ class MpiProcesses : public Processes {
     if (threads > Wire::most_threads())
       throw Fault(exit_codes::usage, "--ranks " + text(threads) + ": " + mpi_library() + " allows at most " +
                                          text(Wire::most_threads()) + " ranks in each of several processes");
-    MPI_Comm comm;
-    {
-      const auto limit = time_limit(deadline, "connecting the ranks (MPI_Comm_dup)", abort_mpi);
-      MPI_Comm_dup(MPI_COMM_WORLD, &comm);
-    }
-    const std::shared_ptr<const MPI_Comm> held = Wire::hold(comm);
+    const std::shared_ptr<const MPI_Comm> held = own_communicator(deadline);
     groups_of_threads_.resize(static_cast<size_t>(threads));
     const auto run = [&](std::unique_ptr<Transport> local) {
       const int thread = local->rank();
@@ -169,6 +180,15 @@ class MpiProcesses : public Processes {
   }
 
  private:
+  // One keeps Weft's messages apart from those that the program itself sends by MPI. Not by MPI_Comm_idup: in MPICH,
+  // the MPI_Test that ends it may wait for other processes.
+  static std::shared_ptr<const MPI_Comm> own_communicator(std::chrono::milliseconds deadline) {
+    const auto limit = time_limit(deadline, "connecting the ranks (MPI_Comm_dup)", abort_mpi);
+    MPI_Comm comm;
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    return Wire::hold(comm);
+  }
+
   // A byte from each process to each. MPI_Alltoall may pass so little on through others; this sends it straight.
   void send_to_all() const {
     const auto all = static_cast<size_t>(size_);
