@@ -143,11 +143,13 @@ class Bench:
 
 def complaints(bench, case):
     outcome = case.job.run(bench, case)
+    # What a node says just before its link is cut may be lost.
+    disturbed = "disturbed" in outcome.output or (case.fault == "cut" and outcome.code != 0)
     if outcome.left:
         yield f"{len(outcome.left)} processes are left after {outcome.seconds:.1f} s"
     elif outcome.seconds > (deadline + 2) * outcome.slowdown + 0.5:
         yield f"its processes are gone after {outcome.seconds:.1f} s, {outcome.slowdown:.1f} times slower than on a quiet machine"
-    elif ("disturbed" in outcome.output) == (outcome.code == 0):  # it may make a call less than when they were counted
+    elif disturbed == (outcome.code == 0):  # it may make a call less than when they were counted
         yield f"ends with {outcome.code}"
     else:
         return
