@@ -33,7 +33,7 @@ constexpr End ends[] = {
     {codes::out_of_memory, codes::out_of_memory, Remedy::person, "memory ran out"},
     {codes::wrong_launcher, codes::wrong_launcher, Remedy::person, "a wrong launcher, or a wrong number of ranks"},
     {codes::collapsed, codes::collapsed, Remedy::person, "the network has collapsed"},
-    {codes::peer_died, codes::peer_died, Remedy::ranks, "NCCL reports that a peer has died"},
+    {codes::peer_died, codes::peer_died, Remedy::ranks, "MPI or NCCL reports an error"},
     {126, 127, Remedy::person, "the command cannot be started"},
     {128 + SIGHUP, 128 + SIGINT, Remedy::stop, "asked to stop"},
     {128 + SIGTERM, 128 + SIGTERM, Remedy::stop, "asked to stop"},
