@@ -5,7 +5,7 @@
 // weft_bench --cpu v3 GOAL...  restricts Weft, Eigen, oneDNN, PyTorch and MKL to the instructions of an older CPU
 // weft_bench --list            lists the goals
 //
-// Exit status: 0 if all goals hold, 1 if one does not, 3 if one could not be measured here and the others hold, 64 for
+// Exit status: 0 if all goals hold, 1 if one does not, 77 if one could not be measured here and the others hold, 64 for
 // wrong usage.
 #include <fmt/format.h>
 
@@ -29,7 +29,7 @@ struct Outcome {
   bool holds() const {
     return std::all_of(checks.begin(), checks.end(), [](const Check& check) { return check.holds(); });
   }
-  int status() const { return !skipped.empty() ? 3 : holds() ? 0 : 1; }
+  int status() const { return !skipped.empty() ? 77 : holds() ? 0 : 1; }
 };
 
 Outcome measure(const Goal& goal) {

@@ -59,7 +59,7 @@ int declare_group(Tape& tape, const Communicator& comm) {
   int index = tape.find_group(*comm.partition());
   if (index < 0) {
     index = tape.learn(comm.partition());
-    const std::vector<Tape::Group> others = comm.job_groups().all();
+    const auto others = comm.job_groups().all();
     if (tape.groups() + static_cast<int>(others.size()) <= Placements::max_groups)
       for (const Tape::Group& other : others)
         if (tape.find_group(*other) < 0) tape.learn(other);

@@ -27,8 +27,9 @@ class JobGroups {
   }
   // Whether the group has all ranks of the job.
   bool is_whole(const Group& group) const { return group == whole_; }
-  std::vector<Group> all() const {
-    std::vector<Group> result;
+  // Once for each tape, so without an allocation of the system.
+  std::vector<Group, pool::Allocator<Group>> all() const {
+    std::vector<Group, pool::Allocator<Group>> result;
     for (const auto& group : groups_)
       if (Group known = group.lock()) result.push_back(std::move(known));
     return result;

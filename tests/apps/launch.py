@@ -168,14 +168,14 @@ def check_signals(folder, ranks, processes):
     if processes:  # mpiexec handles these itself
         return
     slow = ["--pause", "1000", "--steps", "1000"]
-    again = start_and_signal(*slow, signals=[interrupt] * 2, after="probes before", out=folder / f"twice-{kind}", **way)
+    again = start_and_signal(*slow, signals=[interrupt] * 2, after="step 1/", out=folder / f"twice-{kind}", **way)
     check(f"{kind} are interrupted twice", again.returncode == 130 and said_once(again, "stopped at once"), again)
     once = start_and_signal(*slow, signals=[interrupt] * 3, after="step 1/", pause=0.05, out=folder / f"once-{kind}", **way)
     check(f"{kind}: signals that come at once are one", once.returncode == 130 and said_once(once, "the same command goes on from there"), once)
     out = folder / f"hang-{kind}"
-    gone = start_and_signal("--pause", "100", "--steps", "1000", signals=[hang_up], after="probes before", out=out, **way)
+    gone = start_and_signal("--pause", "100", "--steps", "1000", signals=[hang_up], after="step 1/", out=out, **way)
     signal.signal(hang_up, signal.SIG_IGN)
-    nohup = start_and_signal("--pause", "100", "--steps", "20", signals=[hang_up], after="probes before",
+    nohup = start_and_signal("--pause", "100", "--steps", "20", signals=[hang_up], after="step 1/",
                              out=folder / f"nohup-{kind}", **way)
     signal.signal(hang_up, signal.SIG_DFL)
     check(f"{kind} under nohup do not", nohup.returncode == 0 and "stopped" not in nohup.stdout, nohup)
