@@ -44,7 +44,7 @@ void write_embeddings(const std::filesystem::path& file, const Tensor& mine, Com
 Tensor sentences_in(const std::string& file, const Pictures& data, const Vocabulary& words) {
   if (file.empty()) return words.tokens(prompts_for(data));
   const InputFile opened(file);
-  std::string all(std::min<uint64_t>(opened.bytes(), 1 << 20), '\0');
+  std::string all(opened.bytes(), '\0');
   opened.read(0, all.data(), all.size());
   std::istringstream lines(all);
   std::vector<std::string> sentences;
@@ -65,9 +65,9 @@ double zero_shot(const Pictures& data, const TrainedEncoder& trained, const Init
   const auto of_sentences = [&](Tape& tape, const Tensor& tokens) {
     return l2_normalize(trained.matcher->sentences(tape.constant(tokens.to(init.device))));
   };
+  const Tensor texts = encoded(sentences_in(file, data, *trained.about.vocabulary), of_sentences, comm);
   const Batch test = take(data.test, samples_between(0, data.test.count()), init.dtype);
-  const Tensor pictures = encoded(test.images, of_pictures, comm),
-               texts = encoded(sentences_in(file, data, *trained.about.vocabulary), of_sentences, comm);
+  const Tensor pictures = encoded(test.images, of_pictures, comm);
   return accuracy(matmul(pictures, texts, Transpose::no, Transpose::yes).value(), data.test.labels);
 }
 
