@@ -72,6 +72,11 @@ void print_products(DType dtype) {
               return conv2d(x[0], x[1], x[2], {.stride = {2, 1}, .padding = {1, 1}});
             },
             {{3, 13, 11, 5}, {3, 3, 5, 17}, {17}});
+  print_all("convolution of many channels", dtype,
+            [](auto x) {
+              return conv2d(x[0], x[1], x[2], {.stride = {1, 1}, .padding = {1, 1}});
+            },
+            {{3, 6, 4, 64}, {3, 3, 64, 67}, {67}});
 }
 
 void print_rows(DType dtype) {

@@ -51,6 +51,31 @@ Convolution convolution(int64_t size, int64_t channels, int64_t kernel, int64_t 
 const std::vector<Convolution> geometries = {convolution(5, 3, 3, 4, 1, 1, 1), convolution(6, 8, 3, 5, 2, 1, 1),
                                              convolution(7, 2, 3, 3, 1, 2, 2), convolution(4, 5, 1, 2, 1, 0, 1)};
 
+// Those that are computed by transforms (winograd.h): many channels, and sides of whole squares.
+Convolution many_channels(int64_t batch, int64_t height, int64_t width, int64_t channels, int64_t out, int64_t pad_y,
+                          int64_t pad_x) {
+  return {.batch = batch,
+          .height = height,
+          .width = width,
+          .channels = channels,
+          .kernel_height = 3,
+          .kernel_width = 3,
+          .out_height = height + 2 * pad_y - 2,
+          .out_width = width + 2 * pad_x - 2,
+          .out_channels = out,
+          .pad_y = pad_y,
+          .pad_x = pad_x};
+}
+const std::vector<Convolution> transformed = {
+    many_channels(3, 4, 6, 64, 67, 1, 1),  many_channels(2, 6, 4, 67, 64, 0, 1),
+    many_channels(1, 2, 8, 64, 64, 2, 0),  many_channels(0, 4, 4, 64, 64, 1, 1),
+    many_channels(30, 4, 4, 65, 70, 1, 2), many_channels(9, 12, 14, 64, 64, 1, 1)};
+std::vector<Convolution> all_geometries() {
+  std::vector<Convolution> all = geometries;
+  all.insert(all.end(), transformed.begin(), transformed.end());
+  return all;
+}
+
 struct Product {
   Shape a, b, y;
 };
@@ -228,7 +253,7 @@ TEST_CASE("matmul multiplies single, batched and shared matrices in every transp
 
 TEST_CASE("convolution and its two adjoints match the sum over taps") {
   for (const DType type : floating)
-    for (const Convolution& c : geometries) {
+    for (const Convolution& c : all_geometries()) {
       const Tensor x = sample({c.batch, c.height, c.width, c.channels}, type), bias = sample({c.out_channels}, type);
       const Tensor w = sample({c.kernel_height, c.kernel_width, c.channels, c.out_channels}, type);
       const Tensor g = sample({c.batch, c.out_height, c.out_width, c.out_channels}, type);

@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A recipe for Fashion-MNIST in PyTorch, in one process: the same data, views, network, loss, optimizer and linear
-probe as train_contrastive, with other random numbers.
+"""A recipe in PyTorch, in one process: the same data, views, network, loss, optimizer and linear probe as
+train_contrastive, with other random numbers.
 
-    twin.py RECIPE.toml SEED [EPOCHS]
+    twin.py RECIPE.toml SEED [--epochs N] [--batch N] [--pictures FILE.npz]
 
-Knows the encoders conv and stages, pairs of views with NT-Xent, AdamW and the schedule one-cycle.
+Without --pictures, which coloured.py writes, it learns Fashion-MNIST. Knows what torch_recipe.py knows.
 """
+import argparse
 import math
 import pathlib
 import sys
 
+import numpy
 import torch
 import torch.nn.functional as F
 from fashion_mnist import read
@@ -33,7 +35,7 @@ def features_of(encoder, images):
         return torch.cat([encoder(part.float() / 255) for part in images.split(500)])
 
 
-def linear_probe(network[0], train, test):
+def linear_probe(encoder, train, test):
     """apps/shared/evaluation/probe.cpp."""
     x, y = features_of(encoder, train[0]), features_of(encoder, test[0])
     mean, deviation = x.mean(0), (x.var(0, unbiased=False) + 1e-6).sqrt()
@@ -50,15 +52,29 @@ def linear_probe(network[0], train, test):
     return (classifier(y).argmax(1) == test[1]).float().mean().item()
 
 
+def read_arrays(path):
+    arrays = numpy.load(path)
+    return [(torch.from_numpy(arrays[f"{part}_images"]).permute(0, 3, 1, 2), torch.from_numpy(arrays[f"{part}_labels"]))
+            for part in ("train", "test")]
+
+
 def main():
-    a = read_recipe(sys.argv[1])
-    torch.manual_seed(int(sys.argv[2]))
+    parser = argparse.ArgumentParser()
+    parser.add_argument("recipe")
+    parser.add_argument("seed", type=int)
+    parser.add_argument("--epochs", type=int)
+    parser.add_argument("--batch", type=int)
+    parser.add_argument("--pictures")
+    given = parser.parse_args()
+    a = read_recipe(given.recipe)
+    a |= {name: value for name, value in (("epochs", given.epochs), ("batch", given.batch)) if value}
+    torch.manual_seed(given.seed)
     torch.set_num_threads(1)
-    train, test = read("train"), read("t10k")
-    network = network_of(a, torch.zeros(1, 1, 28, 28))
+    train, test = read_arrays(given.pictures) if given.pictures else (read("train"), read("t10k"))
+    network = network_of(a, torch.zeros(1, *train[0].shape[1:]))
     optimizer = torch.optim.AdamW(network.parameters(), lr=a["rate"], weight_decay=a["weight-decay"])
     in_epoch = len(train[0]) // a["batch"]
-    steps = in_epoch * int(sys.argv[3] if len(sys.argv) > 3 else a["epochs"])
+    steps = in_epoch * a["epochs"]
     for step in range(steps):
         if step % in_epoch == 0:
             order = torch.randperm(len(train[0]))

@@ -36,7 +36,8 @@ class Run {
     std::string title;          // of the report
     std::string data = {};      // the name of the data set
     std::vector<Chart> charts;  // together they name all metrics, "loss" among them
-    // Of matrix products and convolutions. If it is given, the report compares it with the peak of the CPU.
+    // Of matrix products and convolutions, as sums over taps. If it is given, the report compares it with the peak of
+    // the CPU; convolutions that need fewer (winograd.h) can bring it above 100 %.
     double flops_per_image = 0;
     Metadata model = {};       // what checkpoints say of the model in them
     std::string best_by = {};  // the metric whose largest value is best; empty: the least loss

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "weft/engine/kernels/cpu/products/winograd.h"
 #include "weft/engine/kernels/cpu/scratch.h"
 #include "weft/engine/kernels/cpu/simd.h"
 
@@ -102,6 +103,7 @@ template <class T> struct Shifted {
 }  // namespace
 
 template <class T> void forward(const Convolution& c, const T* x, const T* w, T* y, const Epilogue<T>& epilogue) {
+  if (winograd::suits(c)) return winograd::forward(c, x, w, y, epilogue);
   thread_local PackedB<T> weights;
   const int64_t k = row_length(c), rows = row_count(c), height = rows_per_tile<T>(c);
   weights.pack(false, c.out_channels, k, w, c.out_channels);
@@ -115,6 +117,7 @@ template <class T> void forward(const Convolution& c, const T* x, const T* w, T*
 }
 
 template <class T> void input_gradient(const Convolution& c, const T* g, const T* w, T* dx, const T* bias) {
+  if (winograd::suits(c)) return winograd::input_gradient(c, g, w, dx, bias);
   thread_local PackedB<T> weights;
   thread_local Scratch<T> memory;
   const int64_t k = row_length(c), rows = row_count(c), height = rows_per_tile<T>(c);
@@ -142,6 +145,7 @@ template <class T> void input_gradient(const Convolution& c, const T* g, const T
 }
 
 template <class T> void weight_gradient(const Convolution& c, const T* x, const T* g, T* dw) {
+  if (winograd::suits(c)) return winograd::weight_gradient(c, x, g, dw);
   const int64_t k = row_length(c), rows = row_count(c), height = rows_per_tile<T>(c), n = c.out_channels;
   Epilogue<T> epilogue;
   for (int64_t first = 0; first == 0 || first < rows; first += height) {
