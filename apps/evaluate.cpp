@@ -87,8 +87,8 @@ std::vector<Figure> measure(const Pictures& data, TrainedEncoder& trained, const
       figures.push_back(in_percent(text(neighbours) + " nearest neighbours",
                                    nearest_neighbours(train, test, classes, neighbours, comm)));
     if (settings.labels_per_class == 0) continue;
-    const Draws few = few_label_probe(train, data.train.labels, test, classes, settings.labels_per_class,
-                                      settings.draws, init.key, comm);
+    const Draws few = few_label_probe(train.clone(), data.train.labels, test.clone(), classes,
+                                      settings.labels_per_class, settings.draws, init.key, comm);
     const std::string name = "linear probe" + on + ", " + text(settings.labels_per_class) + " labels per class";
     figures.push_back(in_percent(name, few.mean));
     figures.push_back(in_percent("deviation over " + text(settings.draws) + " draws" + on, few.deviation));

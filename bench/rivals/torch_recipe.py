@@ -85,12 +85,22 @@ class Encoder(nn.Module):
         return torch.cat(features or ([x.mean((2, 3))] + ([x.amax((2, 3))] if self.kind == "conv" else [])), 1)
 
 
+def initialized(network):
+    """With weights drawn as Weft draws them (engine/nn/init.cpp), which are larger than PyTorch's by the root of three."""
+    for layer in network.modules():
+        if isinstance(layer, (nn.Conv2d, nn.Linear)):
+            nn.init.kaiming_uniform_(layer.weight, nonlinearity="linear")
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
+    return network
+
+
 def network_of(options, picture):
     """An encoder and the head of apps/train_contrastive.cpp, for pictures like this (1, channels, height, width)."""
     encoder = Encoder(options, picture.shape[1])
     features = encoder(picture).shape[1]
-    return nn.Sequential(encoder, nn.Sequential(nn.Linear(features, 256), nn.LayerNorm(256), nn.ReLU(inplace=True),
-                                                nn.Linear(256, 64)))
+    return initialized(nn.Sequential(
+        encoder, nn.Sequential(nn.Linear(features, 256), nn.LayerNorm(256), nn.ReLU(inplace=True), nn.Linear(256, 64))))
 
 
 def rate_at(options, step, steps):

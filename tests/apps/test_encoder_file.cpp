@@ -8,6 +8,7 @@
 #include "apps/shared/evaluation/few_labels.h"
 #include "tests/support/on_ranks.h"
 #include "tests/support/scratch_folder.h"
+#include "weft/collectives/transports/self.h"
 #include "weft/data/files/checkpoint.h"
 #include "weft/data/files/durable_file.h"
 #include "weft/optim/training.h"
@@ -260,7 +261,7 @@ TEST_CASE(
       const auto end = [&](int64_t r) { return n == 1 ? samples * r : samples * r * (r - 1) / (n * (n - 1)); };
       const int64_t first = end(comm.rank().value), last = end(comm.rank().value + 1);
       const LabelledFeatures mine{rows.slice(first, last), labels.slice(first, last)};
-      const Draws draws = few_label_probe(mine, labels, mine, classes, 4, 2, {9}, comm);
+      const Draws draws = few_label_probe(mine.clone(), labels, mine.clone(), classes, 4, 5, {9}, comm);
       nearest_neighbours(mine, mine, classes, 4, comm);
       if (comm.rank().value == 0) found.push_back(draws);
     });
@@ -271,6 +272,13 @@ TEST_CASE(
   }
   CHECK((found[0].mean > 0.5 && found[0].mean < 1));
   CHECK(found[0].deviation > 0);
+
+  Tensor wide = Tensor::zeros({samples, 40}, DType::f64);  // more features than samples: the other way to solve it
+  for (int64_t i = 0; i < 2 * samples; ++i) wide.mutate<double>()[i / 2 * 40 + i % 2] = rows.data<double>()[i];
+  Communicator self(connect_self());
+  const LabelledFeatures all{wide, labels};
+  const Draws same = few_label_probe(all.clone(), labels, all.clone(), classes, 4, 5, {9}, self);
+  CHECK(same.mean == Approx(found[0].mean).margin(1e-12));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@ thread: the same data, network, loss, optimizer and settings of the quantizer, w
 
     vq_twin.py SEED EPOCHS
 """
+import math
 import pathlib
 import sys
 
@@ -18,6 +19,16 @@ sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "bench/rivals"
 from torch_recipe import rate_at  # noqa: E402
 
 batch, codes, dim, width, schedule = 256, 512, 16, 32, {"warmup": 50, "rate": 2e-3}
+
+
+def initialize(layer):
+    """As Weft draws weights (engine/nn/init.cpp): by the number of inputs that reach an output."""
+    back, pointwise = isinstance(layer, nn.ConvTranspose2d), layer.kernel_size == (1, 1)
+    inputs = layer.in_channels * math.prod(layer.kernel_size) / math.prod(layer.stride if back else (1, 1))
+    bound = math.sqrt((3 if back or pointwise else 6) / inputs)  # twice the variance in front of a ReLU
+    nn.init.uniform_(layer.weight, -bound, bound)
+    if not pointwise:  # whose bias PyTorch draws as Weft does
+        nn.init.zeros_(layer.bias)
 
 
 class VqVae(nn.Module):
@@ -34,6 +45,9 @@ class VqVae(nn.Module):
         self.decoder = nn.Sequential(nn.Conv2d(dim, 2 * width, 3, 1, 1), nn.ReLU(),
                                      nn.ConvTranspose2d(2 * width, width, 4, 2, 1), nn.ReLU(),
                                      nn.ConvTranspose2d(width, 1, 4, 2, 1))
+        for layer in [*self.encoder, *self.decoder]:
+            if not isinstance(layer, nn.ReLU):
+                initialize(layer)
 
     def forward(self, x):
         tokens, indices, loss = self.quantizer(self.encoder(x))

@@ -28,8 +28,8 @@ template <class F> void change_rows(Tensor& rows, const F& change) {
 
 Tensor sum_of_all(const Var& rows, Communicator& comm) { return comm.all_reduce(sum(rows, 0).value()); }
 
-// Brings each feature of the training samples to mean zero and variance one, and those of the test samples by the same
-// change.
+}  // namespace
+
 void standardize(Tensor& train, Tensor& test, double samples, Communicator& comm) {
   const auto change_both = [&](const auto& change) {
     change_rows(train, change);
@@ -47,8 +47,6 @@ double accuracy_of(const Tensor& guesses, const Tensor& labels, Communicator& co
   for (int64_t i = 0; i < truth.size(); ++i) right += mine.data<int64_t>()[i] == truth.data<int64_t>()[i];
   return sum_over_ranks(right, comm) / sum_over_ranks(static_cast<double>(truth.size()), comm);
 }
-
-}  // namespace
 
 // The problem is convex and small, so every step uses all samples.
 double linear_probe(LabelledFeatures&& train, LabelledFeatures&& test, int64_t classes, Communicator& comm) {

@@ -14,6 +14,13 @@ struct LabelledFeatures {
   LabelledFeatures clone() const { return {rows.clone(), labels}; }  // whose rows may be overwritten
 };
 
+// Brings each feature of all ranks' training samples to mean zero and variance one, and those of the test samples by
+// the same change.
+void standardize(Tensor& train, Tensor& test, double samples, Communicator& comm);
+
+// The part of all ranks' samples whose guess, i64 (samples), is their label.
+double accuracy_of(const Tensor& guesses, const Tensor& labels, Communicator& comm);
+
 // The test accuracy of a linear classifier that is trained on the features of the training samples. Features are
 // standardized to mean zero and variance one, in place, since they may take most of the memory.
 double linear_probe(LabelledFeatures&& train, LabelledFeatures&& test, int64_t classes, Communicator& comm);
