@@ -44,7 +44,7 @@ void remember(int signal) {
 }
 
 constexpr char stopped_at_once[] =
-    "stopped at once by a signal; earlier checkpoints are whole, and the same command goes on from the latest\n";
+    "stopped at once by a signal; the checkpoints of a training are whole, and its command goes on from the latest\n";
 
 void leave_at_once(int signal) {
   if (!alone) {
