@@ -5,19 +5,15 @@
     torch_loader.py installed|strongest FOLDER SIDE
 
 `installed` is ImageFolder as it is, whose pictures are PIL's. `strongest` decodes by torchvision.io, and changes tensors.
-Prints the seconds that an epoch takes. Without torchvision it exits with 77.
+Prints the seconds that an epoch takes.
 """
 import json
 import sys
 import time
 
-try:
-    import torch
-    from torchvision import datasets, io
-    from torchvision.transforms import v2
-except ImportError as error:
-    print(f"{sys.executable}: {error}", file=sys.stderr)
-    sys.exit(77)
+import torch
+from torchvision import datasets, io
+from torchvision.transforms import v2
 
 setting, folder, side = sys.argv[1], sys.argv[2], int(sys.argv[3])
 strongest = setting == "strongest"
