@@ -143,6 +143,13 @@ class Backend : public TensorDevice {
   virtual void convolve_weight_gradient(const Convolution& c, const Tensor& x, const Tensor& g, Tensor& dw) = 0;
   virtual void unfold(const Convolution& c, const Tensor& x, Tensor& y) = 0;  // (B, OH, OW, KH KW, C), zeros outside
   virtual void fold(const Convolution& c, const Tensor& x, Tensor& y) = 0;    // its adjoint: sums into (B, H, W, C)
+  // y: the maxima over windows, of the pixels inside. Those that attain a maximum share its cotangent g equally. The
+  // tangent dy is the adjoint of this.
+  virtual void max_pool(const Convolution& c, const Tensor& x, Tensor& y) = 0;
+  virtual void max_pool_pullback(const Convolution& c, const Tensor& x, const Tensor& y, const Tensor& g,
+                                 Tensor& dx) = 0;
+  virtual void max_pool_tangent(const Convolution& c, const Tensor& x, const Tensor& y, const Tensor& dx,
+                                Tensor& dy) = 0;
 
   virtual void add_exact_parts(const Tensor& x, Tensor& sums) = 0;  // engine/ops/exact.h
 

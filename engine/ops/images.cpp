@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/engine/ops/images.h"
 
-#include <limits>
-
 #include "weft/engine/kernels/scalar_ops.h"
 #include "weft/engine/ops/elementwise.h"
 #include "weft/engine/ops/matmul.h"
@@ -48,10 +46,13 @@ const Op fold_op{"fold", {
     {"all options", {{1, 3, 3, 6, 2}}, [](auto x) { return fold(x[0], {4, 3}, {2, 3}, skewed); }},
 }, Algebra::linear};
 const Sliding overlapping = {.stride = {1, 2}, .padding = {1, 1}, .dilation = {2, 1}};
-const Op max_pool2d_op{"max_pool2d", {
+const std::vector<Sample> max_pool2d_samples = {
     {"", {{1, 4, 4, 2}}, [](auto x) { return max_pool2d(x[0], {2, 2}); }},
     {"overlapping, padded", {{1, 3, 4, 2}}, [](auto x) { return max_pool2d(x[0], {2, 3}, overlapping); }},
-}};
+};
+const Op max_pool2d_op{"max_pool2d", max_pool2d_samples};
+const Op max_pool2d_pullback_op{"max_pool2d_pullback", max_pool2d_samples, Algebra::linear};
+const Op max_pool2d_tangent_op{"max_pool2d_tangent", max_pool2d_samples, Algebra::linear};
 const Op average_pool2d_op{"average_pool2d", {
     {"", {{1, 4, 4, 2}}, [](auto x) { return average_pool2d(x[0], {2, 2}); }},
     {"overlapping, padded", {{1, 3, 4, 2}}, [](auto x) { return average_pool2d(x[0], {2, 3}, overlapping); }},
@@ -161,6 +162,21 @@ Var unfolded(const Convolution& c, const Var& x) {
   return record(unfold_op, y, from(x, [=](const Var& g) { return folded(c, g); }));
 }
 
+// The derivative of max_pool2d at x, and its adjoint. Both are linear: which pixels attain the maxima y is constant.
+Var max_pool_tangent(const Convolution& c, const Var& x, const Var& y, const Var& dx);
+Var max_pool_pullback(const Convolution& c, const Var& x, const Var& y, const Var& g) {
+  Tensor dx(x.shape(), x.dtype(), x.device());
+  backend(x.device()).max_pool_pullback(c, x.value(), y.value(), g.value(), dx);
+  return record(max_pool2d_pullback_op, dx, from(g, [=](const Var& h) { return max_pool_tangent(c, x, y, h); }),
+                data(x));
+}
+Var max_pool_tangent(const Convolution& c, const Var& x, const Var& y, const Var& dx) {
+  Tensor dy(y.shape(), y.dtype(), y.device());
+  backend(y.device()).max_pool_tangent(c, x.value(), y.value(), dx.value(), dy);
+  return record(max_pool2d_tangent_op, dy, from(dx, [=](const Var& g) { return max_pool_pullback(c, x, y, g); }),
+                data(x));
+}
+
 }  // namespace
 
 Var conv2d(const Var& x, const Var& w, const Var& bias, const Sliding& sliding, Activation activation) {
@@ -211,14 +227,13 @@ Var fold(const Var& windows, YX size, YX kernel, const Sliding& sliding) {
 }
 
 Var max_pool2d(const Var& x, YX kernel, const Sliding& sliding) {
-  over(max_pool2d_op, x, kernel, sliding);
-  const double lowest = -std::numeric_limits<double>::infinity();
+  const Convolution c = over(max_pool2d_op, x, kernel, sliding);
   const YX by = sliding.padding;
   require(by.y < reach(kernel.y, sliding.dilation.y) && by.x < reach(kernel.x, sliding.dilation.x),
           "max_pool2d: padding ", by, " leaves windows of ", kernel, " empty");
-  const Var rows = by.y > 0 ? pad(x, 1, by.y, by.y, lowest) : x;
-  const Var padded = by.x > 0 ? pad(rows, 2, by.x, by.x, lowest) : rows;
-  return max(unfold(padded, kernel, {.stride = sliding.stride, .dilation = sliding.dilation}), 3);
+  Tensor y({c.batch, c.out_height, c.out_width, c.channels}, x.dtype(), x.device());
+  backend(x.device()).max_pool(c, x.value(), y);
+  return record(max_pool2d_op, y, from(x, [=](const Var& g, const Var& y) { return max_pool_pullback(c, x, y, g); }));
 }
 
 Var average_pool2d(const Var& x, YX kernel, const Sliding& sliding) {

@@ -101,6 +101,18 @@ TEST_CASE_METHOD(OnEachDevice, "max_pool2d takes the largest pixel, never the pa
   CHECK(std::isnan(values_of(max_pool2d(f64({1, 1, 2, 1}, {std::nan(""), 1}), {1, 2}))[0]));
 }
 
+TEST_CASE_METHOD(OnEachDevice, "max_pool2d and its gradient are those of the largest of unfolded pixels, bit for bit") {
+  for (const int64_t channels : {1, 3, 16, 37}) {
+    const Sliding apart = {.stride = {2, 1}, .dilation = {1, 2}};
+    const auto pool = [&](const Var& v) { return max_pool2d(v, {3, 2}, apart); };
+    const auto of_unfolded = [&](const Var& v) { return max(unfold(v, {3, 2}, apart), 3); };
+    const Tensor x = round(random({2, 7, 5, channels}) * 3.0).value();  // with ties
+    const Var y = pool(x), g = random(y.shape(), 1);
+    CHECK(values_of(y) == values_of(of_unfolded(x)));
+    CHECK(values_of(gradient_of(pool, x, g.value())) == values_of(gradient_of(of_unfolded, x, g.value())));
+  }
+}
+
 TEST_CASE_METHOD(OnEachDevice, "average_pool2d includes the zeros of the padding") {
   const Var x = f64({1, 2, 2, 1}, {1, 2, 3, 6});
   CHECK(values_of(average_pool2d(x, {2, 2})) == Values{3});

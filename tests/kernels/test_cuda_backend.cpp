@@ -342,6 +342,12 @@ TEST_CASE("convolutions and their adjoints on the card are exact; with bias and 
       const Tensor windows = sample({c.batch, c.out_height, c.out_width, taps, c.channels}, type);
       compare(0, {x}, {windows}, VERB(unfold(c, in[0], out[0])));
       compare(0, {windows}, {x}, VERB(fold(c, in[0], out[0])));
+      const Tensor pooled = sample({c.batch, c.out_height, c.out_width, c.channels}, type);
+      compare(0, {x}, {pooled}, VERB(max_pool(c, in[0], out[0])));
+      Tensor maxima = Tensor::like(pooled);
+      backend(Device::cpu).max_pool(c, x, maxima);
+      compare(0, {x, maxima, pooled}, {x}, VERB(max_pool_pullback(c, in[0], in[1], in[2], out[0])));
+      compare(0, {x, maxima, x}, {pooled}, VERB(max_pool_tangent(c, in[0], in[1], in[2], out[0])));
     }
 }
 

@@ -78,6 +78,9 @@ class CpuBackend final : public Backend {
   void permute(const Tensor& x, const Shape& order, Tensor& y) override;
   void unfold(const Convolution& c, const Tensor& x, Tensor& y) override;
   void fold(const Convolution& c, const Tensor& x, Tensor& y) override;
+  void max_pool(const Convolution& c, const Tensor& x, Tensor& y) override;
+  void max_pool_pullback(const Convolution& c, const Tensor& x, const Tensor& y, const Tensor& g, Tensor& dx) override;
+  void max_pool_tangent(const Convolution& c, const Tensor& x, const Tensor& y, const Tensor& dx, Tensor& dy) override;
 
   // update.cpp
   void update(UpdateRule rule, std::span<const UpdateRun> runs, Tensor& value, std::span<Tensor> slots,

@@ -80,6 +80,9 @@ class CudaBackend final : public Backend {
   void convolve_weight_gradient(const Convolution& c, const Tensor& x, const Tensor& g, Tensor& dw) override;
   void unfold(const Convolution& c, const Tensor& x, Tensor& y) override;
   void fold(const Convolution& c, const Tensor& x, Tensor& y) override;
+  void max_pool(const Convolution& c, const Tensor& x, Tensor& y) override;
+  void max_pool_pullback(const Convolution& c, const Tensor& x, const Tensor& y, const Tensor& g, Tensor& dx) override;
+  void max_pool_tangent(const Convolution& c, const Tensor& x, const Tensor& y, const Tensor& dx, Tensor& dy) override;
 
   void update(UpdateRule rule, std::span<const UpdateRun> runs, Tensor& value, std::span<Tensor> slots,
               Tensor& rounded) override;

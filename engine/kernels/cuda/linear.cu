@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products by cuBLAS, and convolutions as products of unfolded images.
 #include "weft/engine/kernels/cuda/cuda_backend.h"
+#include "weft/engine/kernels/cuda/windows.cuh"
 #include "weft/engine/kernels/cuda/words.cuh"
 
 namespace weft {
@@ -93,21 +94,15 @@ template <class X, class Y> struct Fold {
     const auto [b, row] = split(line, c.height);
     Compute<X> sum = 0;
     for (int64_t ky = 0; ky < c.kernel_height; ++ky) {
-      const int64_t oy = window(row + c.pad_y - ky * c.dilation_y, c.stride_y, c.out_height);
+      const int64_t oy = window_of_tap(row + c.pad_y - ky * c.dilation_y, c.stride_y, c.out_height);
       for (int64_t kx = 0; oy >= 0 && kx < c.kernel_width; ++kx) {
-        const int64_t ox = window(column + c.pad_x - kx * c.dilation_x, c.stride_x, c.out_width);
+        const int64_t ox = window_of_tap(column + c.pad_x - kx * c.dilation_x, c.stride_x, c.out_width);
         if (ox < 0) continue;
         const int64_t place = ((b * c.out_height + oy) * c.out_width + ox) * c.kernel_height + ky;
         sum += Compute<X>(x[(place * c.kernel_width + kx) * c.channels + channel]);
       }
     }
     y[i] = static_cast<Y>(sum);
-  }
-  // The window whose tap is `offset` after the first tap of the first window; -1 if there is none.
-  __device__ static int64_t window(int64_t offset, int64_t stride, int64_t count) {
-    if (offset < 0) return -1;
-    const auto [index, between] = split(offset, stride);
-    return between == 0 && index < count ? index : -1;
   }
 };
 
