@@ -44,9 +44,10 @@ void DebugRanks::set_last(const Var& x, const std::string& name) {
   last_ = {x.value(), x.placements(), tape_.place_of(x), x.tracked(), false, name, "", {}};
 }
 
-void DebugRanks::watched(const Var& leaf, const Parameter& parameter) {
+void DebugRanks::watched(const Var& leaf, const Parameter* parameter) {
   settle();
-  std::string name = "parameter '" + parameter.name + "'";
+  if (!parameter) return;  // each rank's own
+  std::string name = "parameter '" + parameter->name + "'";
   const auto has_name = [&](const Entry& entry) { return entry.kind.starts_with(name + ","); };
   while (std::ranges::any_of(parameters_, has_name)) name += " again";  // another parameter of the same name
   set_last(leaf, name);

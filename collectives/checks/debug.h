@@ -49,7 +49,7 @@ class DebugRanks final : public Tape::Observer {
     std::vector<std::pair<size_t, Tensor>> constants;  // inputs with equal values that are on no tape
   };
 
-  void watched(const Var& leaf, const Parameter& parameter) override;
+  void watched(const Var& leaf, const Parameter* parameter) override;
   void computed(const Var& result, const Op& op, std::span<const Var* const> inputs) override;
   void placement_changed(const Var& x) override;
   void walk_begins(bool on_all_ranks) override;

@@ -16,8 +16,8 @@ void DebugFinite::check(const Tensor& value, const std::string& what) {
   if (!place.empty()) first_ = what + ", " + text(value.dtype()) + " " + text(value.shape()) + ": " + place;
 }
 
-void DebugFinite::watched(const Var& leaf, const Parameter& parameter) {
-  check(leaf.value(), "parameter '" + parameter.name + "'");
+void DebugFinite::watched(const Var& leaf, const Parameter* parameter) {
+  check(leaf.value(), parameter ? "parameter '" + parameter->name + "'" : "leaf");
 }
 
 void DebugFinite::computed(const Var& result, const Op& op, std::span<const Var* const>) {

@@ -16,7 +16,7 @@ class DebugFinite final : public Tape::Observer {
   DebugFinite& operator=(const DebugFinite&) = delete;
 
  private:
-  void watched(const Var& leaf, const Parameter& parameter) override;
+  void watched(const Var& leaf, const Parameter* parameter) override;
   void computed(const Var& result, const Op& op, std::span<const Var* const> inputs) override;
   void placement_changed(const Var&) override {}
   void walk_begins(bool) override {}

@@ -9,8 +9,9 @@ class Tape::Observer {
  public:
   virtual ~Observer() = default;
 
-  // Called for a new parameter, and for the result of every op, recorded or not, while the tape follows placements.
-  virtual void watched(const Var& leaf, const Parameter& parameter) = 0;
+  // Called for a new leaf, of a parameter or null, and for the result of every op, recorded or not, while the tape
+  // follows placements.
+  virtual void watched(const Var& leaf, const Parameter* parameter) = 0;
   virtual void computed(const Var& result, const Op& op, std::span<const Var* const> inputs) = 0;
   // Called when the placements of x have been changed. If x was the last value computed, its new placements replace
   // those of its op.

@@ -63,6 +63,7 @@ Var Tape::leaf(Tensor value, const Parameter* parameter, Placement placement) {
   Origin::set(value, {number_});
   Var leaf(slot_, static_cast<int>(nodes_.size()) - 1, std::move(value), Placements(placement));
   leaf.leaf_ = parameter ? Var::Leaf::parameter : Var::Leaf::tensor;
+  for (Observer* observer : observers_) observer->watched(leaf, parameter);
   return leaf;
 }
 
@@ -75,10 +76,7 @@ Var Tape::watch(const Parameter& parameter) {
   require(parameter.value.data() || parameter.value.size() == 0, "watch: parameter '", parameter.name,
           "' has a shape but no values here, as one that is divided among ranks outside of its unit");
   if (frozen(parameter)) return Var(slot_, -1, parameter.value, Placements(Placement::replicated));
-  const Var& var =
-      parameters_.emplace(&parameter, leaf(parameter.value, &parameter, Placement::replicated)).first->second;
-  for (Observer* observer : observers_) observer->watched(var, parameter);
-  return var;
+  return parameters_.emplace(&parameter, leaf(parameter.value, &parameter, Placement::replicated)).first->second;
 }
 
 void Tape::substitute(const Parameter& parameter, Var var) {

@@ -112,6 +112,7 @@ class Tape {
  private:
   friend class Recording;
   friend class Walk;
+  friend class TapeLog;
   friend Vars checkpoint(PooledFunction<Vars(std::span<const Var>)>, Vars);
   friend Var with_placements(Var, Placements);
 

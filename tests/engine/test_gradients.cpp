@@ -19,7 +19,7 @@ class SeenOps final : public Tape::Observer {
   explicit SeenOps(Tape& tape) : tape_(tape) { tape_.observe(*this); }
   ~SeenOps() override { tape_.forget(*this); }
   void computed(const Var&, const Op& op, std::span<const Var* const>) override { ops.insert(&op); }
-  void watched(const Var&, const Parameter&) override {}
+  void watched(const Var&, const Parameter*) override {}
   void placement_changed(const Var&) override {}
   void walk_begins(bool) override {}
   void arrived(const Var&, const std::string&, int64_t, Placements) override {}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/collectives/checks/tape_log.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "weft/collectives/checks/agreement.h"
+
+namespace weft {
+namespace {
+
+constexpr int64_t most_values = 64;  // of a tensor that is shown whole
+constexpr int64_t first_values = 4;
+
+std::string extents(const Shape& shape) {  // "256x128"
+  std::string result;
+  for (const int64_t extent : shape) result += (result.empty() ? "" : "x") + text(extent);
+  return result.empty() ? "scalar" : result;
+}
+
+TapeLog::Excerpt excerpt(const Tensor& x) {
+  TapeLog::Excerpt result{"", extents(x.shape())};
+  char digest[8];
+  std::snprintf(digest, sizeof digest, " %04x", static_cast<unsigned>(checksum(x) & 0xffff));
+  result.brief += digest;
+  for (const double v : x.reshape({x.size()}).slice(0, std::min(x.size(), first_values)).values())
+    result.brief += " " + text(v);
+  const size_t before = (text(x.dtype()) + " " + text(x.shape()) + " on " + text(x.device()) + " ").size();
+  if (x.size() <= most_values) result.whole = text(x).substr(before);
+  return result;
+}
+
+std::string list_of(const std::vector<std::string>& inputs) {
+  std::string list;
+  for (const std::string& input : inputs) list += (list.empty() ? "(" : ", ") + input;
+  return list.empty() ? "" : list + ")";
+}
+
+}  // namespace
+
+TapeLog::TapeLog(Tape& tape) : tape_(tape) { tape.observe(*this); }
+
+std::vector<TapeLog::Entry> TapeLog::entries(const Tape& tape) {
+  std::vector<Entry> entries;
+  for (const Tape::Observer* observer : tape.observers())
+    if (const auto* log = dynamic_cast<const TapeLog*>(observer)) entries = log->entries_;
+  add_nodes(tape, entries);
+  return entries;
+}
+
+// Those that are not there yet: nodes from before the log, or of checkpoints, which observers do not see.
+void TapeLog::add_nodes(const Tape& tape, std::vector<Entry>& entries) {
+  for (size_t i = entries.size(); i < tape.nodes_.size(); ++i) {
+    const Tape::Node& node = tape.nodes_[i];
+    std::vector<std::string> inputs;
+    for (const Tape::Pullback* p = node.pullbacks; p; p = p->next)
+      if (p->input >= 0) inputs.push_back(text(p->input));
+    const std::string leaf = node.parameter ? "parameter " + node.parameter->name : "leaf";
+    entries.push_back({node.op ? node.op->name : leaf,
+                       list_of(inputs),
+                       node.op && node.op->replay == Replay::always,
+                       node.placements,
+                       {"", extents(node.shape)},
+                       {}});
+  }
+}
+
+void TapeLog::watched(const Var& leaf, const Parameter*) {
+  if (tape_.recomputing()) return;
+  add_nodes(tape_, entries_);
+  entries_.back().value = excerpt(leaf.value());
+}
+
+void TapeLog::computed(const Var& result, const Op&, std::span<const Var* const> inputs) {
+  if (!result.tracked() || tape_.recomputing()) return;
+  std::vector<std::string> names;
+  for (const Var* input : inputs)
+    if (input->defined()) names.push_back(input->tracked() ? text(tape_.place_of(*input)) : "const");
+  add_nodes(tape_, entries_);
+  entries_.back().inputs = list_of(names);
+  entries_.back().value = excerpt(result.value());
+}
+
+void TapeLog::placement_changed(const Var& x) {
+  const auto node = static_cast<size_t>(tape_.place_of(x));
+  if (x.tracked() && node < entries_.size()) entries_[node].placements = x.placements();
+}
+
+void TapeLog::walk_begins(bool) {
+  add_nodes(tape_, entries_);
+  for (Entry& entry : entries_) entry.cotangent = {};
+}
+
+void TapeLog::arrived(const Var& gradient, const std::string&, int64_t node, Placements) {
+  const auto i = static_cast<size_t>(node);
+  if (i < entries_.size()) entries_[i].cotangent = excerpt(gradient.value());
+}
+
+}  // namespace weft
