@@ -12,7 +12,7 @@ block:
     picture NAME            the results of collectives (pictures.cpp)
     bash                    commands
     python                  parsed; python/tests runs what the package can do
-    output of COMMAND       its output, apart from numbers
+    output of COMMAND       its output, apart from numbers; of an example, also the numbers
     tree                    folders and their purposes
     formula, text           not checked
 """

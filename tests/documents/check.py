@@ -160,6 +160,8 @@ class Checker:
         if program == "./run":
             program = rest.pop(0) if rest and re.match("train_|evaluate$", rest[0]) else "train_contrastive"
             rest = rest if "--ranks" in rest else ["--ranks", "2", *rest]
+        if program == "./examples/run":
+            return self.check_example(place, command, *rest)
         name = program.split("/")[-1]
         if name.startswith("train_"):
             return self.check_training(place, command, launch, name, rest)
@@ -176,6 +178,18 @@ class Checker:
             there = re.search(r"^[1-9]\d* matching test", listed.stdout, re.M)
             self.expect(place, there, f"{name} has no test {rest}")
         self.not_run.append(f"{where(place)}: {command}")
+
+    def check_example(self, place, command, name=""):
+        """Runs what the command would build; without a name it lists the examples."""
+        names = sorted(path.stem for path in self.tree.root.glob("examples/*.cpp"))
+        if not self.expect(place, not name or name in names, f"there is no example {name}"):
+            return
+        run = subprocess.run([self.tree.programs[name] if name else self.tree.root / "examples/run"], capture_output=True, text=True)
+        self.expect(place, run.returncode == 0, f"{command} ends with {run.returncode}: {run.stderr.strip()}")
+        if not name:
+            listed = sorted(line.split()[0] for line in run.stdout.splitlines())
+            self.expect(place, listed == names, f"{command} lists {listed}, and there are {names}")
+        self.count("commands with an example, run")
 
     def check_training(self, place, command, launch, name, rest):
         if name not in self.tree.programs or launch and not self.mpiexec:
@@ -204,6 +218,10 @@ class Checker:
         name, *rest = shlex.split(block.argument.removeprefix("of "))
         if name not in self.tree.programs:
             return self.not_run.append(f"{where(block.place)}: {block.argument}")
+        if (self.tree.root / f"examples/{name}.cpp").is_file():
+            run = subprocess.run([self.tree.programs[name]], capture_output=True, text=True)
+            self.expect(block.place, "\n".join(block.lines) in run.stdout, f"{name} prints {run.stdout}")
+            return self.count("outputs of examples")
         printed = {without_numbers(line) for line in self.trained([], name, rest).stdout.splitlines()}
         left = without_numbers(" ".join(block.lines))
         while left:
