@@ -147,6 +147,16 @@ class Checker:
             self.expect(place, there, f"{name} is not in {row['file']}")
         self.count("rows of tables that name files")
 
+    def check_signatures(self):
+        """The table of all signatures has the texts of the verifier."""
+        source = (self.tree.root / "tools/weft/signatures/signatures.cpp").read_text()
+        entry = re.compile(r'\{' + r',\s*'.join([r'"([^"]*)"'] * 4) + r'\}')
+        rows = (self.tree.root / "docs/verify.md").read_text()
+        for mistake in entry.findall(re.sub(r'"\s*\n\s*"', "", source)):
+            row = "| " + " | ".join(text or "none is needed" for text in mistake) + " |"
+            self.expect(("docs/verify.md", 1), row in rows, f"there is no row {row}")
+            self.count("signatures")
+
     # Commands.
 
     def check_commands(self, place, line):
@@ -271,6 +281,7 @@ def main():
         checker = Checker(Tree(options.root, options.build), pathlib.Path(folder), options.mpiexec)
         for document in all_documents(options.root):
             checker.check(document)
+        checker.check_signatures()
         checker.check_program(options.program)
     for what, count in sorted(checker.done.items()):
         print(f"{count:4} {what}")
