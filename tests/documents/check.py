@@ -23,6 +23,7 @@ small = {"--steps": 2, "--batch": 24, "--width": 2}  # unless the command sets t
 # Inline code that is not Weft's: of languages, of other programs, of users' programs.
 foreign = {"PascalCase", "snake_case", "MPI_ABORT", "num_codebooks", "--oversubscribe", "--allow-run-as-root",
            "subprojects/weft", "run/step-000120.safetensors"}
+other_letter = re.compile(r"\b[Nn] (\*?ranks|times)\b|\bfactor (of )?[Nn]\b|_\([Nn] ?- ?1\)")
 braces = re.compile("[{}]")
 # Data sets that the documents name, and what tests/apps/picture_sets.py calls them.
 sets = {"photos": "png", "unlabelled_photos": "unlabelled", "cifar-10-batches-bin": "cifar", "pictures.npy": "set.npy",
@@ -125,6 +126,11 @@ class Checker:
         for folder in re.findall(r"[\w/]+/(?=[\s)]|$)", "\n".join(block.lines)):
             self.expect(block.place, self.tree.has(folder), f"there is no folder {folder}")
         self.count("trees")
+
+    def check_letter(self, document):
+        """The number of ranks is W everywhere."""
+        for number, line in enumerate((self.tree.root / document.name).read_text().splitlines(), 1):
+            self.expect((document.name, number), not other_letter.search(line), f"the number of ranks is W: {line}")
 
     # Tables that name files.
 
@@ -251,6 +257,7 @@ class Checker:
     def check(self, document):
         self.check_links(document)
         self.check_tables(document)
+        self.check_letter(document)
         for inline in document.inline():
             self.check_inline(*inline)
         for block in document.blocks:
