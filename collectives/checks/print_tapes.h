@@ -9,7 +9,7 @@
 //   tape.backward(share, gradients);
 //   print_tapes(tape, comm);  // on every rank; rank 0 prints
 //
-// In a debugger, `call weft::print(tape)` prints the tape of this rank.
+// print(tape) prints the tape of this rank, also from a debugger (docs/debugging.md).
 #include "weft/collectives/checks/tape_log.h"
 
 namespace weft {
