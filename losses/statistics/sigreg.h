@@ -4,9 +4,9 @@
 // direction. The statistic of Epps and Pulley compares the characteristic function of the features, projected on random
 // directions, with that of the normal distribution:
 //
-//   L = mean over directions u of  N integral |1/N sum_n exp(i t u.x_n) - phi(t)|^2 phi(t) dt,   phi(t) = exp(-t^2 / 2)
+//   L = mean over directions u of  B integral |1/B sum_n exp(i t u.x_n) - phi(t)|^2 phi(t) dt,   phi(t) = exp(-t^2 / 2)
 //
-// by the trapezoidal rule from -t_max to t_max, where N counts the samples of all ranks. The sums of cos and sin cross
+// by the trapezoidal rule from -t_max to t_max, where B counts the samples of all ranks. The sums of cos and sin cross
 // ranks in one all_reduce of 2 (knots - 1) numbers per direction plus one; one number crosses backward. The directions
 // are drawn from a key, so all ranks have the same ones without communication.
 #include "weft/collectives/communicator.h"
