@@ -101,7 +101,7 @@ TEST_CASE_METHOD(OnEachDevice, "max_pool2d takes the largest pixel, never the pa
   CHECK(std::isnan(values_of(max_pool2d(f64({1, 1, 2, 1}, {std::nan(""), 1}), {1, 2}))[0]));
 }
 
-TEST_CASE_METHOD(OnEachDevice, "max_pool2d and its gradient are those of the largest of unfolded pixels, bit for bit") {
+TEST_CASE_METHOD(OnEachDevice, "max_pool2d and its gradient are those of the largest of unfolded pixels") {
   for (const int64_t channels : {1, 3, 16, 37}) {
     const Sliding apart = {.stride = {2, 1}, .dilation = {1, 2}};
     const auto pool = [&](const Var& v) { return max_pool2d(v, {3, 2}, apart); };
@@ -109,7 +109,8 @@ TEST_CASE_METHOD(OnEachDevice, "max_pool2d and its gradient are those of the lar
     const Tensor x = round(random({2, 7, 5, channels}) * 3.0).value();  // with ties
     const Var y = pool(x), g = random(y.shape(), 1);
     CHECK(values_of(y) == values_of(of_unfolded(x)));
-    CHECK(values_of(gradient_of(pool, x, g.value())) == values_of(gradient_of(of_unfolded, x, g.value())));
+    // A card's fold adds windows in another order.
+    CHECK(distance(gradient_of(pool, x, g.value()), gradient_of(of_unfolded, x, g.value())) < 1e-14);
   }
 }
 
