@@ -1,13 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // The verifier for Python. Verdicts cross as JSON, which the program weft prints, too, so both say the same.
 #include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
 #include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
+
+#include <Eigen/Core>
 
 #include "tools/weft/verdict/certificate.h"
 #include "tools/weft/verdict/compare.h"
+#include "tools/weft/verdict/distance.h"
 #include "tools/weft/verdict/print.h"
+#include "tools/weft/verdict/step_causes.h"
+#include "weft/data/files/checksum.h"
 #include "weft/data/idx.h"
 #include "weft/engine/tensor/error.h"
 
@@ -48,6 +56,82 @@ std::map<std::string, std::string> all_losses() {
   return all;
 }
 
+using Array = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
+
+// act(T{}) for the type of an array's numbers.
+auto with_type_of(const Array& array, auto act) {
+  if (array.dtype() == nb::dtype<float>()) return act(float());
+  if (array.dtype() == nb::dtype<double>()) return act(double());
+  const nb::dlpack::dtype bfloat16{static_cast<uint8_t>(nb::dlpack::dtype_code::Bfloat), 16, 1};
+  if (array.dtype() == bfloat16) return act(Eigen::bfloat16());
+  throw weft::Error("gradients are compared in f32, f64 and bf16");
+}
+template <class T> const T* numbers(const Array& array) { return static_cast<const T*>(array.data()); }
+
+int64_t rows_of(const Array& array) {
+  return array.ndim() > 1 ? std::max<int64_t>(1, static_cast<int64_t>(array.shape(0))) : 1;
+}
+
+using Told7 = std::tuple<double, double, double, double, int64_t, double, double>;
+
+Told7 told_distance(const Array& found, const Array& truth, const std::vector<Array>& inexact,
+                    const std::optional<Array>& squares, int terms) {
+  return with_type_of(truth, [&]<class T>(T) {
+    std::vector<const T*> moved;
+    for (const Array& each : inexact) moved.push_back(numbers<T>(each));
+    const auto elements = static_cast<int64_t>(truth.size());
+    const Distance all = distance<T>(
+        numbers<T>(found), {numbers<T>(truth), moved, squares ? numbers<double>(*squares) : nullptr, terms, elements,
+                            rows_of(truth), static_cast<double>(std::numeric_limits<T>::epsilon())});
+    return Told7{all.error, all.cosine, all.ratio, all.shown, all.worst_element, all.found, all.truth};
+  });
+}
+
+Matrix matrix_of(const Array& array) {
+  return with_type_of(array, [&]<class T>(T) -> Matrix {
+    using Numbers = Eigen::Matrix<T, 1, Eigen::Dynamic>;
+    return Eigen::Map<const Numbers>(numbers<T>(array), static_cast<Eigen::Index>(array.size()))
+        .template cast<double>();
+  });
+}
+std::vector<Matrix> matrices_of(const std::vector<Array>& arrays) {
+  std::vector<Matrix> all;
+  for (const Array& each : arrays) all.push_back(matrix_of(each));
+  return all;
+}
+// Name, local gradients by rank and pass, reduced ones, the truth and inexact ones.
+using GivenParameter =
+    std::tuple<std::string, std::vector<std::vector<Array>>, std::vector<Array>, Array, std::vector<Array>>;
+// Signature, name, variant, error, repair.
+using ToldCause = std::tuple<std::string, std::string, std::string, double, std::string>;
+
+std::optional<ToldCause> told_cause(const std::vector<GivenParameter>& parameters, const std::vector<int64_t>& rows,
+                                    bool others_right) {
+  Step step;
+  step.rows = rows;
+  step.others_right = others_right;
+  for (const auto& [name, local, reduced, truth, inexact] : parameters) {
+    StepParameter& each = step.parameters.emplace_back();
+    each.name = name;
+    for (const std::vector<Array>& of_rank : local) each.local.push_back(matrices_of(of_rank));
+    each.reduced = matrices_of(reduced);
+    each.truth = matrix_of(truth);
+    each.inexact = matrices_of(inexact);
+    each.rows = rows_of(truth);
+    each.precision = with_type_of(truth, []<class T>(T) {
+      return Precision{"", static_cast<double>(std::numeric_limits<T>::epsilon())};
+    });
+    step.ranks = static_cast<int>(local.size());
+  }
+  const auto found = cause_of(step);
+  if (!found) return std::nullopt;
+  const auto& [signature, text, error, repair] = *found;
+  return signature ? ToldCause{signature->id, signature->name, text, error, repair}
+                   : ToldCause{"", text, "", error, repair};
+}
+
+uint64_t fingerprint(const Array& array) { return weft::checksum(array.data(), array.nbytes()); }
+
 }  // namespace
 
 NB_MODULE(_weft, module) {
@@ -66,4 +150,7 @@ NB_MODULE(_weft, module) {
   module.def("certify", &told_certificate, aside);
   module.def("signatures", &all_signatures);
   module.def("losses", &all_losses);
+  module.def("distance", &told_distance, aside);
+  module.def("cause", &told_cause);
+  module.def("fingerprint", &fingerprint, aside);
 }

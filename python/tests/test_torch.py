@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 import weft
 import weft.torch
-from weft.torch.comparison import row_of
+from weft.torch.comparison import row_of, squares_of
 from weft.torch.ranks import on_ranks
 
 import planted_steps as planted
@@ -43,7 +43,7 @@ def test_planted_mistakes(step, said, kind):
         found.raise_if_wrong()
 
 
-examples = [("ddp", {}, "S12"), ("accumulation", {"truth": True}, "samples of different micro-batches"), ("fsdp2", {}, "S9"),
+examples = [("ddp", {}, "S12"), ("accumulation", {"truth": True}, "the gradients of micro-batches 0 to 1 weigh 2/3 and 2 times"), ("fsdp2", {}, "S9"),
             ("contrastive", {"uneven": False}, "S3"), ("tensor_parallel", {"parts": 1}, "S8"), ("pipeline", {"parts": 1}, "S33"),
             ("fsdp2_tensor_parallel", {"ranks": 4, "parts": 2}, ""), ("vector_quantize", {}, "S12")]
 
@@ -86,15 +86,41 @@ def test_inside_a_job_of_fsdp2():
         in_a_job(example, example.step)
 
 
+def test_a_step_inside_a_job_leaves_weights_as_they_are():
+    example = importlib.import_module("ddp")
+
+    def step(model, batch):
+        example.step(model, batch).backward()
+        torch.optim.SGD(model.parameters(), 0.1).step()
+    with pytest.raises(RuntimeError, match="changes the parameter .*: leave the optimizer out"):
+        in_a_job(example, step)
+
+
 def test_rows_of_small_and_broken_gradients():
     small = torch.tensor([[1e-12, -2e-12], [0, 3e-12]])
-    row = row_of("weight", 0, 3 * small, small, (1e-7 * small.double()).square())
+    row = row_of("weight", 0, 3 * small, small, [small * (1 + 2e-7)])
     assert row.wrong and row.cosine == pytest.approx(1) and row.ratio == pytest.approx(3) and row.worst_element == 3
     broken = small.clone()
     broken[0, 1] = float("nan")
-    row = row_of("weight", 0, broken, small, torch.ones(2, 2, dtype=torch.float64))
+    row = row_of("weight", 0, broken, small, [small + 2])
     assert row.wrong and row.worst_element == 1
-    assert not row_of("weight", 0, small[:0], small[:0], small[:0].double()).wrong
+    assert not row_of("weight", 0, small[:0], small[:0], [small[:0]]).wrong
+
+
+def test_rounding_of_what_is_added_up_counts():
+    """Of two large terms that cancel: their own rounding is more than the distance, that of the sum is less."""
+    truth = torch.tensor([1.0, 2.0])
+    found, terms = truth + 1e-4, [truth + 1e4, -1e4 * torch.ones(2)]
+    assert row_of("weight", 0, found, truth, [truth]).wrong
+    assert not row_of("weight", 0, found, truth, [truth], *squares_of(terms, truth.shape)).wrong
+    assert terms[0][0] == 1e4 + 1  # these are used again
+
+
+def test_a_cause_is_sought_in_small_parameters(monkeypatch):
+    assert "sought in" not in str(run(planted.sum_for_mean))
+    monkeypatch.setattr(weft.torch.judgement, "most_elements", 12)
+    found = run(planted.sum_for_mean)
+    assert found.sought_in == ("2.bias", "0.bias") and "sought in the smallest 2 of these 4" in str(found), str(found)
 
 
 def test_what_is_refused():

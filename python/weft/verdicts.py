@@ -41,7 +41,7 @@ class Verdict:
     table: tuple = ()           # a dictionary for each tensor: error, cosine, ratio, worst_element, dumped, expected
 
 
-class _Told:
+class Told:
     """Something with a text for people."""
     text = ""
 
@@ -55,24 +55,13 @@ class _Told:
         return f"<pre style='overflow-x: auto'>{html.escape(self.text)}</pre>"
 
 
-class Verdicts(_Told):
-    """What `verify` found. True if every gradient is correct."""
-
-    def __init__(self, told):
-        found, self.text, self.power = json.loads(told[0]), told[1], told[2]
-        self.ranks, self.outcome = found["ranks"], found["outcome"]
-        self.verdicts = tuple(_verdict(each) for each in found["verdicts"])
-
+class Judged(Told):
+    """True if every gradient is correct."""
     correct = property(lambda self: self.outcome == "correct")
     wrong = property(lambda self: self.outcome == "wrong")
 
     def __bool__(self):
         return self.correct
-
-    @property
-    def cause(self):
-        """The first cause that was found, or None: nothing is wrong, or its cause is not known."""
-        return next((each.cause for each in self.verdicts if each.cause), None)
 
     def raise_if_wrong(self):
         """Returns self, so that calls can be chained."""
@@ -81,7 +70,21 @@ class Verdicts(_Told):
         return self
 
 
-class Differences(_Told):
+class Verdicts(Judged):
+    """What `verify` found."""
+
+    def __init__(self, told):
+        found, self.text, self.power = json.loads(told[0]), told[1], told[2]
+        self.ranks, self.outcome = found["ranks"], found["outcome"]
+        self.verdicts = tuple(_verdict(each) for each in found["verdicts"])
+
+    @property
+    def cause(self):
+        """The first cause that was found, or None: nothing is wrong, or its cause is not known."""
+        return next((each.cause for each in self.verdicts if each.cause), None)
+
+
+class Differences(Told):
     """What `compare` found. True if all tensors are equal up to rounding."""
 
     def __init__(self, told):

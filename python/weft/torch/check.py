@@ -1,71 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
 """A step inside a running job. Each rank compares what it has itself, one parameter at a time, so that no rank holds the
 gradients of all; only what is wrong is gathered."""
-import contextlib
-import copy
-import multiprocessing
-import os
+import collections
+import dataclasses
+import hashlib
+import itertools
+import socket
 import sys
 import time
 
 import torch
 import torch.distributed as dist
-from torch.distributed import distributed_c10d
 
+from .. import _weft
 from .batches import joined, rows_of
-from .comparison import rounding_of, row_of, squares_of
-from .evidence import Evidence, evidence_of, weights_of
+from .comparison import row_of, squares_of
+from .evidence import Evidence, evidence_of, plain, weights_of
 from .found import Found
-from .judgement import blindness, cause_of_wrong, refuse_unknown
-from .truth import load, truth_of
+from .judgement import blindness, cause_of_wrong, refuse_unknown, wrong_ones
+from .one_process import OneProcess
+from .truth import Inexact
 
 
-class _OneProcess:
-    """The same step, which rank 0 makes alone, with the cores of all that wait for it."""
-
-    def __init__(self):
-        self.model = self.truth = None
-        self.group = dist.new_group([0], backend="gloo")
-        # Where the parent's threads were lost in a fork, more cannot be made.
-        forked = isinstance(multiprocessing.current_process(), multiprocessing.context.ForkProcess)
-        self.threads = torch.get_num_threads() * (1 if forked else int(os.environ.get("LOCAL_WORLD_SIZE", 1)))
-
-    @contextlib.contextmanager
-    def _alone(self):
-        """The job has one process: what names no group is of this one."""
-        before, own_threads = distributed_c10d._get_default_group(), torch.get_num_threads()
-        distributed_c10d._update_default_pg(self.group)
-        torch.set_num_threads(self.threads)
-        try:
-            with torch.random.fork_rng(devices=[]):
-                yield
-        finally:
-            torch.set_num_threads(own_threads)
-            distributed_c10d._update_default_pg(before)
-
-    def take(self, model, whole, weights):
-        """A model like that of the job, before its step."""
-        if whole is None:
-            inner = getattr(model, "module", model)
-            if any(type(p) is not torch.nn.Parameter for p in inner.parameters()):
-                raise ValueError("the model is divided among ranks: give whole=, a function that makes it on one process")
-            self.model = copy.deepcopy(inner)
-        else:
-            with self._alone(), torch.no_grad():
-                self.model = whole()
-                load(self.model, weights)
-
-    def differentiate(self, step, batch, random_numbers):
-        with self._alone():
-            torch.set_rng_state(random_numbers)
-            self.truth = truth_of(self.model, step, batch)
-        self.model = None
-
-
-def _gathered(x):
-    """On rank 0; nothing on the others."""
-    of_all = [None] * dist.get_world_size() if dist.get_rank() == 0 else None
-    dist.gather_object(x, of_all)
+def _gathered(x, on=0):
+    """On one rank; nothing on the others."""
+    of_all = [None] * dist.get_world_size() if dist.get_rank() == on else None
+    dist.gather_object(x, of_all, on)
     return of_all or []
 
 
@@ -85,49 +45,117 @@ def _from_rank_0(make):
     return told[0]
 
 
-class _Comparison:
-    """Of what every rank has with the truth, which rank 0 has. All methods are collective."""
+def _bytes(x):
+    return x.contiguous().view(-1).view(torch.uint8)
 
-    def __init__(self, own, truth, rows):
-        self.own, self.truth, self.rows = own, truth, rows
+
+def _marks(tensors):
+    return {name: (x.shape, x.dtype, _weft.fingerprint(_bytes(x.detach().cpu()))) for name, x in tensors.items()}
+
+
+def _second(state):
+    """The rank that makes the inexact step while rank 0 makes the exact one: with the same weights, and another machine's cores if
+    there are any. Whether those of rank 0 are shared, too."""
+    marks = [None] * dist.get_world_size()
+    dist.all_gather_object(marks, (socket.gethostname(), hashlib.sha256(repr(_marks(state)).encode()).digest()))
+    alike = [rank for rank, (_, weights) in enumerate(marks) if rank and weights == marks[0][1]]
+    elsewhere = [rank for rank in alike if marks[rank][0] != marks[0][0]]
+    second = (elsewhere or alike or [0])[0]
+    return second, second != 0 and not elsewhere
+
+
+def _on_all(act):
+    """An exception of one rank, for which the others would wait, is that of all."""
+    told = [None] * dist.get_world_size()
+    dist.all_gather_object(told, next((x for x in [_result_of(act)] if isinstance(x, Exception)), None))
+    for error in told:
+        if error:
+            raise error
+
+
+class _Comparison:
+    """Of what every rank has with the truth, which rank 0 has, and of which the rank `second` knows how far it moves. All methods
+    are collective."""
+
+    def __init__(self, own, exact, inexact, second, rows):
+        self.own, self.exact, self.inexact, self.second, self.rows = own, exact, inexact, second, rows
         self.rank, self.ranks = dist.get_rank(), dist.get_world_size()
         self.group = dist.new_group(backend="gloo")  # tensors are on the host, whatever the job's backend
-        names = _gathered(list(own.reduced))
-        self.shapes = _from_rank_0(lambda: self._shapes(names))
+        self.marks = _gathered(_marks(own.reduced))
+        self.terms = collections.Counter()  # that are added up, on rank 0
+        for each in _gathered({name: len(passes) for name, passes in own.local.items()}):
+            self.terms.update(each)
+        self.shapes = _from_rank_0(self._shapes)
 
-    def _shapes(self, names):
-        refuse_unknown({name for each in names for name in each}, self.truth)
-        return {name: (x.shape, x.dtype, self.truth.moved[name].dtype) for name, x in self.truth.gradients.items()}
+    def _shapes(self):
+        refuse_unknown({name for each in self.marks for name in each}, self.exact)
+        return {name: (x.shape, x.dtype) for name, x in self.exact.items()}
+
+    def _each_inexact(self, names):
+        """On rank 0, one after the other: the next comes while one is compared."""
+        if self.second == 0:
+            yield from ((name, self.inexact[name]) for name in names)
+            return
+        awaited = []
+        for name in names:
+            x = torch.empty(self.shapes[name][0], dtype=self.shapes[name][1])
+            awaited.append((name, x, dist.irecv(_bytes(x), self.second, self.group)))
+            if len(awaited) > 1:
+                yield self._arrived(*awaited.pop(0))
+        yield from (self._arrived(*each) for each in awaited)
+
+    @staticmethod
+    def _arrived(name, x, receiving):
+        receiving.wait()
+        return name, x
 
     def _expected(self, name):
-        """The truth and its rounding."""
-        shape, dtype, wide = self.shapes[name]
+        """The truth, how it moves, and the squares of what is added up."""
+        shape, dtype = self.shapes[name]
         squares, count = squares_of(self.own.local.get(name, []), shape)
         counts = torch.tensor([count])
-        parts = [self.truth.gradients[name].contiguous(), self.truth.moved[name].contiguous()] if self.truth else [
-            torch.empty(shape, dtype=dtype), torch.empty(shape, dtype=wide)]
-        for x in parts:
-            dist.broadcast(x.view(-1).view(torch.uint8), 0, self.group)  # of any type
+        parts = []
+        for source, own in ((0, self.exact), (self.second, self.inexact)):
+            parts.append(own[name].contiguous() if self.rank == source else torch.empty(shape, dtype=dtype))
+            dist.broadcast(_bytes(parts[-1]), source, self.group)  # of any type
         for x in (squares, counts):
             dist.all_reduce(x, group=self.group)
-        return parts[0], rounding_of(*parts, squares, counts.item())
+        return parts[0], [parts[1]], squares, counts.item()
 
     def errors(self):
-        own = []
+        """Gradients that are the same on all ranks are compared on rank 0, which counts only the rounding of what it has added
+        itself. Where that does not explain them, that of the others counts, too."""
+        alike = _from_rank_0(lambda: [name for name in self.shapes if all(each.get(name) == self.marks[0].get(name) is not None
+                                                                           for each in self.marks)])
+        found = []
+        if self.rank == self.second != 0:
+            for name in alike:
+                dist.send(_bytes(self.inexact[name]), 0, self.group)
+        elif self.rank == 0:
+            found = [row for row in itertools.starmap(self._alike, self._each_inexact(alike)) if not row.wrong]
+        settled = _from_rank_0(lambda: {row.parameter for row in found})
+        own = [dataclasses.replace(row, rank=rank) for row in found for rank in range(self.ranks)]
         for name in self.shapes:
+            if name in settled:
+                continue
             expected = self._expected(name)
             if name in self.own.reduced:
                 own.append(row_of(name, self.rank, self.own.reduced[name], *expected))
         return [row for rows in _gathered(own) for row in rows]
 
+    def _alike(self, name, inexact):
+        squares, _ = squares_of(self.own.local.get(name, []), inexact.shape)
+        return row_of(name, 0, self.own.reduced[name], self.exact[name], [inexact], squares, self.terms[name])
+
     def cause(self, errors):
-        wrong = _from_rank_0(lambda: {row.parameter for row in errors if row.wrong})
-        if not wrong:
-            return None
-        rounding = {name: self._expected(name)[1] for name in sorted(wrong)}
-        evidences = _gathered(Evidence(*({name: x for name, x in of.items() if name in wrong} for of in
+        """And the parameters in which it was sought."""
+        sought_in, some_right = _from_rank_0(lambda: wrong_ones(errors, self.exact))
+        if not sought_in:
+            return None, []
+        expected = {name: self._expected(name) for name in sought_in}
+        evidences = _gathered(Evidence(*({name: x for name, x in of.items() if name in sought_in} for of in
                                          (self.own.local, self.own.reduced))))
-        return _from_rank_0(lambda: cause_of_wrong(wrong, evidences, self.truth, rounding, self.rows))
+        return _from_rank_0(lambda: cause_of_wrong(expected, evidences, some_right, self.rows)), sought_in
 
     def blind(self):
         """Rank 0 asks for the parameters that it wants to see, and at last for none."""
@@ -147,10 +175,18 @@ class _Comparison:
         return _gathered({name: self.own.local[name] for name in names})
 
 
-def _told(model, rows):
+def _refuse_changes(before, model):
+    """The truth is made with the job's own weights, so they have to be the ones that its step has had."""
+    changed = [plain(name) for name, p in model.named_parameters() if p._version != before[name]]
+    if changed:
+        raise ValueError(f"the step changes the parameter {min(changed)}: leave the optimizer out of the step that is checked")
+
+
+def _told(model, rows, second):
     size = sum(p.numel() * p.element_size() for p in model.parameters())
-    print(f"weft.torch.check: a step of all ranks, and two of rank 0 alone with all {rows} samples; in memory that is as large as the "
-          f"parameters ({size / 1e6:.0f} MB), five times on rank 0 and once on the others", file=sys.stderr)
+    whose = f"one of rank 0 and one of rank {second} at the same time," if second else "two of rank 0"
+    print(f"weft.torch.check: a step of all ranks, then {whose} with all {rows} samples; in memory that is up to three times the "
+          f"parameters ({size / 1e6:.0f} MB) beside these samples", file=sys.stderr)
 
 
 def check(model, step, batch, whole=None, parts=None, truth=None, quiet=False):
@@ -161,23 +197,29 @@ def check(model, step, batch, whole=None, parts=None, truth=None, quiet=False):
     if fewer than the ranks have samples of their own. Groups that the step has made itself are as they were on one process, too:
     let it make them in the step. `truth` is as for run. Gradients are gone afterwards; parameters are as before.
     """
-    rank, ranks = dist.get_rank(), dist.get_world_size()
+    if whole is None and any(type(p) is not torch.nn.Parameter for p in model.parameters()):
+        raise ValueError("the model is divided among ranks: give whole=, a function that makes it on one process")
+    rank, ranks, started = dist.get_rank(), dist.get_world_size(), time.perf_counter()
     parts = parts or ranks
-    batches, started = _gathered(batch), time.perf_counter()
+    random_numbers = _from_rank_0(torch.get_rng_state)
+    weights = weights_of(model) if whole else None
+    second, shared = _second(weights or dict((*model.named_parameters(), *model.named_buffers())))
+    batches = [each for on in sorted({0, second}) for each in _gathered(batch, on)]
     batches = batches and [batches[next(r for r in range(ranks) if r * parts // ranks == part)] for part in range(parts)]
     rows = _from_rank_0(lambda: [rows_of(each) for each in batches])
+    exact, inexact = OneProcess(0, share=1 + shared), OneProcess(second, Inexact(0), share=1 + shared)
+    own_roles = [one for one in (exact, inexact) if one.member == rank]
     if rank == 0 and not quiet:
-        _told(model, sum(rows))
-    one = _OneProcess()
-    random_numbers, weights = torch.get_rng_state(), weights_of(model) if whole else None
-    _from_rank_0(lambda: one.take(model, whole, weights))
-    before_step = time.perf_counter()
+        _told(model, sum(rows), second)
+    _on_all(lambda: [one.take(model, whole, weights) for one in own_roles])
+    versions, before_step = {name: p._version for name, p in model.named_parameters()}, time.perf_counter()
     own = evidence_of(model, step, batch)
     step_seconds = time.perf_counter() - before_step
-    _from_rank_0(lambda: one.differentiate(truth or step, joined(batches), random_numbers))
-    comparison = _Comparison(own, one.truth, rows)
+    _on_all(lambda: _refuse_changes(versions, model))
+    _on_all(lambda: [one.differentiate(truth or step, joined(batches), random_numbers) for one in own_roles])
+    comparison = _Comparison(own, exact.gradients, inexact.gradients, second, rows)
     errors = comparison.errors()
-    cause, blind = comparison.cause(errors), comparison.blind()
+    (cause, sought_in), blind = comparison.cause(errors), comparison.blind()
     for p in model.parameters():
         p.grad = None
-    return _from_rank_0(lambda: Found(ranks, errors, cause, blind, (time.perf_counter() - started) / step_seconds))
+    return _from_rank_0(lambda: Found(ranks, errors, cause, sought_in, blind, (time.perf_counter() - started) / step_seconds))

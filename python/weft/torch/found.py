@@ -1,28 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """What run and check return."""
-from ..verdicts import WrongGradient, _Told
+from ..verdicts import Judged
 
 
-class Found(_Told):
-    """True if every gradient of every rank is that of one process. `rows` has the errors, `cause` why they are, if it is known;
-    `blind_to` the mistakes that these data could not show."""
+class Found(Judged):
+    """True if every gradient of every rank is that of one process. `rows` has the errors, `cause` why they are, if it is known, as
+    sought in the parameters `sought_in`; `blind_to` the mistakes that these data could not show."""
 
-    def __init__(self, ranks, rows, cause, blind_to, cost):
-        self.ranks, self.rows, self.cause, self.blind_to, self.cost = ranks, tuple(rows), cause, tuple(blind_to), cost
+    def __init__(self, ranks, rows, cause, sought_in, blind_to, cost):
+        self.ranks, self.rows, self.cause, self.sought_in = ranks, tuple(rows), cause, tuple(sought_in)
+        self.blind_to, self.cost = tuple(blind_to), cost
         self.outcome = "wrong" if any(row.wrong for row in rows) else "correct"
         self.text = self._told()
-
-    correct = property(lambda self: self.outcome == "correct")
-    wrong = property(lambda self: self.outcome == "wrong")
-
-    def __bool__(self):
-        return self.correct
-
-    def raise_if_wrong(self):
-        """Returns self, so that calls can be chained."""
-        if self.wrong:
-            raise WrongGradient("\n" + self.text)
-        return self
 
     def _told(self):
         worst = {}
@@ -34,6 +23,8 @@ class Found(_Told):
         if wrong:
             lines += [f"{len(wrong)} of {len(worst)} parameters: wrong: {self.cause or 'of unknown cause'}"]
             lines += [f"    repair: {self.cause.repair}"] if self.cause else []
+            if len(self.sought_in) < len(wrong):
+                lines += [f"    sought in the smallest {len(self.sought_in)} of these {len(wrong)}"]
         else:
             lines += [f"{len(worst)} parameters: correct"]
         if self.blind_to:

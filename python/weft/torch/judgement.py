@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The verdict on what the ranks have, given the truth."""
-from .. import verify
-from .causes import Evidences, cause_of
-from .comparison import rounding_of, row_of, squares_of
+import itertools
+
+from .. import Cause, _weft, verify
+from .comparison import row_of, squares_of
 from .found import Found
+
+most_elements = 1 << 21  # of all parameters in which a cause is sought
 
 
 def blind_to(local):
@@ -41,29 +44,45 @@ def blindness(sizes, local_of, rows):
     return sorted(found or ()) + even
 
 
-def cause_of_wrong(names, evidences, truth, rounding, rows):
-    some_right = any(name not in names and x.any() for name, x in truth.gradients.items())
-    return cause_of(Evidences(sorted(names), evidences, truth.gradients, rounding, rows), some_right)
+def wrong_ones(errors, exact):
+    """The wrong parameters, from the smallest, in which the cause is sought, without the largest of many; and whether others are
+    right."""
+    wrong = sorted({row.parameter for row in errors if row.wrong}, key=lambda name: (exact[name].numel(), name))
+    sizes = itertools.accumulate(exact[name].numel() for name in wrong)
+    sought_in = [name for place, (name, size) in enumerate(zip(wrong, sizes)) if place == 0 or size <= most_elements]
+    return sought_in, any(name not in wrong and x.any() for name, x in exact.items())
 
 
-def refuse_unknown(names, truth):
-    missing = set(names) - set(truth.gradients)
+def cause_of_wrong(expected, evidences, some_right, rows):
+    """As the verifier sees it. `expected` has the truth of each parameter, and inexact ones."""
+    parameters = []
+    for name, (truth, inexact, *_) in expected.items():
+        as_truth = lambda tensors: [x.to(truth.dtype).contiguous() for x in tensors]
+        parameters.append((name, [as_truth(each.local.get(name, [])) for each in evidences],
+                           as_truth(each.reduced[name] for each in evidences if name in each.reduced), *as_truth([truth]),
+                           as_truth(inexact)))
+    told = _weft.cause(parameters, rows, some_right)
+    return Cause(*told) if told else None
+
+
+def refuse_unknown(names, exact):
+    missing = set(names) - set(exact)
     if missing:
         raise ValueError(f"on one process the model has no parameter {min(missing)}")
 
 
-def judged(evidences, truth, rows):
+def judged(evidences, exact, inexact, rows):
     """`evidences` of all ranks; `rows` of each part of the batch."""
-    refuse_unknown({name for each in evidences for name in each.reduced}, truth)
-    errors, rounding = [], {}
-    for name, expected in truth.gradients.items():
-        local = [x for each in evidences for x in each.local.get(name, [])]
-        rounding[name] = rounding_of(expected, truth.moved[name], *squares_of(local, expected.shape))
-        errors += [row_of(name, rank, each.reduced[name], expected, rounding[name])
+    refuse_unknown({name for each in evidences for name in each.reduced}, exact)
+    errors, expected = [], {}
+    for name, x in exact.items():
+        local = [y for each in evidences for y in each.local.get(name, [])]
+        expected[name] = x, [each[name] for each in inexact], *squares_of(local, x.shape)
+        errors += [row_of(name, rank, each.reduced[name], *expected[name])
                    for rank, each in enumerate(evidences) if name in each.reduced]
-    wrong = {row.parameter for row in errors if row.wrong}
-    cause = cause_of_wrong(wrong, evidences, truth, rounding, rows) if wrong else None
-    sizes = {name: x.numel() for name, x in truth.gradients.items() if all(each.local.get(name) for each in evidences)}
+    sought_in, some_right = wrong_ones(errors, exact)
+    cause = cause_of_wrong({name: expected[name] for name in sought_in}, evidences, some_right, rows) if sought_in else None
+    sizes = {name: x.numel() for name, x in exact.items() if all(each.local.get(name) for each in evidences)}
     shared = len(evidences) == 1 or len(rows) < len(evidences)
     blind = [] if shared else blindness(sizes, lambda names: [{name: each.local[name] for name in names} for each in evidences], rows)
-    return Found(len(evidences), errors, cause, blind, None)
+    return Found(len(evidences), errors, cause, sought_in, blind, None)

@@ -37,4 +37,4 @@ def run(step, model, batch, ranks=3, uneven=True, parts=None, truth=None, seed=0
         return truth_of(model(), truth or step, batch, weights, passes=4)
 
     (expected,) = on_ranks(on_one, 1)
-    return judged(evidences, expected, [rows_of(share) for share in shares])
+    return judged(evidences, *expected, [rows_of(share) for share in shares])

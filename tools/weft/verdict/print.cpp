@@ -37,7 +37,7 @@ std::string conclusion(const Verdict& verdict) {
     case Outcome::correct: text = "correct"; break;
     case Outcome::wrong:
       if (verdict.described)
-        text = "wrong: " + verdict.described->text + "\n    repair: " + Described::repair +
+        text = "wrong: " + verdict.described->text + "\n    repair: " + verdict.described->repair +
                "\n    explains the dump to " + multiple(verdict.described->error) + " expected rounding";
       else if (!verdict.best)
         text = "wrong, unknown cause";
@@ -121,7 +121,7 @@ nlohmann::ordered_json json_of(const Explained& e) {
           {"repair", e.signature->repair}};
 }
 nlohmann::ordered_json json_of(const Described& e) {
-  return {{"signature", ""}, {"name", e.text}, {"variant", ""}, {"error", e.error}, {"repair", Described::repair}};
+  return {{"signature", ""}, {"name", e.text}, {"variant", ""}, {"error", e.error}, {"repair", e.repair}};
 }
 
 }  // namespace

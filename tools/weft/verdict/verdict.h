@@ -30,7 +30,7 @@ std::string title(const Signature& signature, const std::string& variant);  // "
 struct Described {
   std::string text;  // "the gradients of ranks 0 to 2 weigh 1/2, 1 and 3/2 times what they should"
   double error;
-  static constexpr const char* repair = "compare what each rank and micro-batch counts with its share of the batch";
+  std::string repair = "compare what each rank and micro-batch counts with its share of the batch";
 };
 
 // The smallest mistakes that a dump shows, relative to what is right: of all of a tensor, and of one of its rows.

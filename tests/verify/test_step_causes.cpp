@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// Why gradients of a step are not those of one process: the distance from the truth, and its causes.
+#include <Eigen/Core>
+#include <functional>
+#include <limits>
+
+#include "tests/support/catch.h"
+#include "tools/weft/verdict/distance.h"
+#include "tools/weft/verdict/step_causes.h"
+
+using namespace weft;
+using verify::Matrix;
+
+namespace {
+
+Matrix drawn(uint64_t seed, uint64_t number, int64_t size) {
+  const Tensor x = Tensor::uniform({size}, Random{seed, number}, -1, 1, DType::f64);
+  return Eigen::Map<const Matrix>(x.data<double>(), 1, size);
+}
+Matrix rounded(const Matrix& x) { return x.cast<float>().cast<double>(); }
+
+// Two parameters of a step whose ranks have 2, 1, 3, 2, 1 samples. The gradient of a rank is that of its samples' share
+// of the mean over all, times the number of ranks, and the reducer should take the mean.
+struct Trained {
+  int ranks;
+  uint64_t seed;
+
+  using Local = std::function<Matrix(const Matrix& right, int rank)>;
+  using Reduced = std::function<Matrix(const std::vector<Matrix>& local, int rank)>;
+
+  verify::Step step(const Local& local, const Reduced& reduced) const {
+    verify::Step step;
+    step.ranks = ranks;
+    for (int r = 0; r < ranks; ++r) step.rows.push_back(std::array{2, 1, 3}[static_cast<size_t>(r % 3)]);
+    for (const int64_t rows : {12, 1}) {
+      verify::StepParameter& each = step.parameters.emplace_back();
+      const int64_t size = rows * 20;
+      each.name = rows == 1 ? "bias" : "weight";
+      each.rows = rows;
+      each.precision = {"f32", 0x1p-23};
+      each.truth = Matrix::Zero(1, size);
+      std::vector<Matrix> all;
+      for (int r = 0; r < ranks; ++r) {
+        const Matrix right = rounded((1 + r) * drawn(seed, static_cast<uint64_t>(r + ranks * rows), size));
+        each.truth += right / ranks;
+        all.push_back(rounded(local(right, r)));
+        each.local.push_back({all.back()});
+      }
+      each.inexact = {each.truth + 0x1p-23 * each.truth.cwiseProduct(drawn(seed, 99, size))};
+      for (int r = 0; r < ranks; ++r) each.reduced.push_back(rounded(reduced(all, r)));
+    }
+    return step;
+  }
+};
+
+Matrix sum(const std::vector<Matrix>& local) {
+  Matrix all = Matrix::Zero(1, local[0].size());
+  for (const Matrix& each : local) all += each;
+  return all;
+}
+Matrix mean(const std::vector<Matrix>& local, int = 0) { return sum(local) / static_cast<double>(local.size()); }
+Matrix as_it_should(const Matrix& right, int = 0) { return right; }
+
+std::string said(const verify::Step& step) {
+  const auto found = verify::cause_of(step);
+  if (!found) return "unknown";
+  return found->signature ? found->signature->id : found->text;
+}
+
+template <class T>
+verify::Distance distance_of(const std::vector<T>& found, const std::vector<T>& truth, int64_t rows) {
+  const std::vector<const T*> inexact{truth.data()};
+  return verify::distance<T>(found.data(), {truth.data(), inexact, nullptr, 0, std::ssize(truth), rows,
+                                            static_cast<double>(std::numeric_limits<T>::epsilon())});
+}
+
+}  // namespace
+
+TEST_CASE("mistakes of a step are named, given the truth", "[test_step_causes]") {
+  for (const Trained trained : {Trained{3, 1}, Trained{3, 2}, Trained{5, 3}, Trained{5, 4}}) {
+    const int ranks = trained.ranks;
+    CAPTURE(ranks, trained.seed);
+    CHECK(said(trained.step(as_it_should, [](const auto& local, int) { return sum(local); })) == "S8");
+    CHECK(said(trained.step(as_it_should, [](const auto& local, int r) { return local[size_t(r)]; })) == "S22");
+    CHECK(said(trained.step(as_it_should, [=](const auto& local, int) { return Matrix(mean(local) / ranks); })) ==
+          "S9");
+    CHECK(said(trained.step(
+              as_it_should,
+              [=](const auto& local, int r) {
+                return Matrix(r < 2 ? Matrix((local[0] + local[1]) / 2) : mean({local.begin() + 2, local.end()}));
+              })) == (ranks == 3 ? "reduced in groups of their own: ranks 0, 1; 2"
+                                 : "reduced in groups of their own: ranks 0, 1; 2, 3, 4"));
+    // A mean over its own samples, on every rank.
+    const std::vector<int64_t> rows = trained.step(as_it_should, mean).rows;
+    const double mean_rows =
+        sum({Eigen::Map<const Eigen::Matrix<int64_t, 1, -1>>(rows.data(), ranks).cast<double>()}).mean();
+    CHECK(said(trained.step(
+              [&](const Matrix& right, int r) { return Matrix(right * mean_rows / double(rows[size_t(r)])); }, mean)) ==
+          "S12");
+    CHECK(said(trained.step([](const Matrix& right, int r) { return Matrix(right * (r == 1 ? 0.5 : 1)); }, mean))
+              .starts_with("the gradients of ranks 0 to "));
+    CHECK(said(trained.step([](const Matrix& right, int r) { return drawn(7, uint64_t(r), right.size()); }, mean)) ==
+          "wrong before the reduction");
+  }
+}
+
+TEST_CASE("gradients of a step that were clipped before the reduction are told", "[test_step_causes]") {
+  for (const Trained trained : {Trained{3, 1}, Trained{5, 2}}) {
+    // Of both parameters together, on each rank.
+    std::vector<double> squares(size_t(trained.ranks));
+    trained.step([&](const Matrix& right, int r) { return squares[size_t(r)] += right.squaredNorm(), right; }, mean);
+    const double most = std::sqrt(squares[0]) * 1.5;
+    CHECK(said(trained.step(as_it_should, [&](const auto& local, int) {
+            std::vector<Matrix> clipped = local;
+            for (size_t r = 0; r < local.size(); ++r) clipped[r] *= std::min(1.0, most / std::sqrt(squares[r]));
+            return mean(clipped);
+          })) == "clipped before the reduction");
+  }
+}
+
+TEST_CASE("what no weights explain has no cause", "[test_step_causes]") {
+  const auto broken = [](const auto& local, int) {
+    Matrix all = mean(local);
+    all(3) += 1;
+    return all;
+  };
+  CHECK(said(Trained{3, 5}.step(as_it_should, broken)) == "unknown");
+}
+
+TEST_CASE("the distance from the truth is that of the worst element, row or all", "[test_step_causes]") {
+  const int64_t rows = 3, columns = 5000;  // more than one portion of a row
+  std::vector<float> truth(size_t(rows * columns));
+  for (size_t i = 0; i < truth.size(); ++i) truth[i] = float(1 + i % 7);
+  CHECK(distance_of(truth, truth, rows).error == 0);
+
+  auto found = truth;
+  found[12345] *= 1 + 200 * std::numeric_limits<float>::epsilon();
+  verify::Distance distance = distance_of(found, truth, rows);
+  CHECK(distance.error > verify::limit);
+  CHECK(distance.worst_element == 12345);
+  CHECK(distance.found == found[12345]);
+
+  // What no element shows: a row, in portions or not, and all of it.
+  const auto scaled = [&](size_t begin, size_t end, int neighbours, int64_t of_rows) {
+    auto x = truth;
+    for (size_t i = begin; i < end; ++i) x[i] *= 1 + float(neighbours) * std::numeric_limits<float>::epsilon();
+    return distance_of(x, truth, of_rows).error;
+  };
+  CHECK(scaled(1500, 1501, 16, 100) < verify::limit);
+  CHECK(scaled(1500, 1650, 16, 100) > verify::limit);
+  CHECK(scaled(5000, 7000, 10, 3) > verify::limit);
+  CHECK(scaled(5000, 7000, 10, 1) < verify::limit);
+  CHECK(scaled(0, truth.size(), 8, 1) > verify::limit);
+
+  for (const size_t i : {size_t(0), size_t(4999), truth.size() - 1}) {
+    found = truth;
+    found[i] = std::numeric_limits<float>::quiet_NaN();
+    distance = distance_of(found, truth, rows);
+    CHECK(std::isinf(distance.error));
+    CHECK(distance.worst_element == int64_t(i));
+  }
+  const std::vector<Eigen::bfloat16> few{Eigen::bfloat16(1), Eigen::bfloat16(-2)};
+  CHECK(distance_of(few, few, 1).cosine == Approx(1));
+  CHECK(distance_of(std::vector<double>{}, {}, 1).error == 0);
+}

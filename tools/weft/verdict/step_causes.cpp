@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/weft/verdict/step_causes.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "tools/weft/verdict/distance.h"
+#include "tools/weft/verdict/fraction.h"
+#include "tools/weft/verdict/terms.h"
+#include "tools/weft/verdict/weights.h"
+
+namespace weft::verify {
+namespace {
+
+constexpr double as_good_as_equal = 1e-3;  // of fitted factors
+
+StepCause named(const std::string& id, const std::string& variant, double error) {
+  const Signature& found = signature(id);
+  return {&found, variant, error, found.repair};
+}
+StepCause told(const Described& found) { return {nullptr, found.text, found.error, found.repair}; }
+
+bool near(double a, double b) { return std::abs(a - b) <= as_good_as_equal * std::abs(b); }
+
+// How far a gradient is from a multiple of the truth.
+double error_of(const StepParameter& parameter, const Matrix& found, double factor = 1) {
+  const Matrix truth = factor * parameter.truth;
+  std::vector<Matrix> inexact;
+  std::vector<const double*> numbers;
+  for (const Matrix& each : parameter.inexact) inexact.push_back(factor * each);
+  for (const Matrix& each : inexact) numbers.push_back(each.data());
+  Matrix squares = Matrix::Zero(1, truth.size());
+  int terms = 0;
+  for (const auto& of_rank : parameter.local)
+    for (const Matrix& term : of_rank) {
+      squares += (factor * term).cwiseAbs2();
+      ++terms;
+    }
+  return distance<double>(found.data(), {truth.data(), numbers, squares.data(), terms, truth.size(), parameter.rows,
+                                         parameter.precision.epsilon})
+      .error;
+}
+
+// The local gradients of parameters that all ranks have, as terms of sums of all of them together: each parameter
+// counts by its own rounding.
+class Locals {
+ public:
+  explicit Locals(const Step& step) : step_(step) {
+    for (const StepParameter& each : step.parameters)
+      for (const auto& of_rank : each.local) {
+        complete_ &= !of_rank.empty();
+        same_passes_ &= of_rank.size() == step.parameters[0].local[0].size();
+      }
+    if (!complete_) return;
+    passes_ = same_passes_ ? std::ssize(step.parameters[0].local[0]) : 1;
+    for (const StepParameter& each : step.parameters) {
+      const Matrix moved = each.inexact[0] - each.truth;
+      const double rounding = moved.norm() / 2 + each.precision.epsilon / 2 * each.truth.norm();
+      scales_.push_back(rounding > 0 ? std::sqrt(static_cast<double>(each.truth.size())) / rounding : 1);
+    }
+    for (Eigen::Index t = 0; t < count(); ++t)
+      joined_.push_back(joined([&](const StepParameter& each) { return term(each, t); }));
+    std::vector<const Matrix*> pointers;
+    for (const Matrix& each : joined_) pointers.push_back(&each);
+    terms_.emplace(std::move(pointers));
+  }
+
+  bool complete() const { return complete_; }
+  bool tell() const { return terms_ && terms_->tell(); }
+  Eigen::Index count() const { return step_.ranks * passes_; }
+  Eigen::Index passes() const { return passes_; }
+  Matrix term(const StepParameter& parameter, Eigen::Index t) const {
+    const auto& of_rank = parameter.local[static_cast<size_t>(t / passes_)];
+    if (same_passes_) return of_rank[static_cast<size_t>(t % passes_)];
+    return std::accumulate(of_rank.begin() + 1, of_rank.end(), of_rank[0]);
+  }
+  Matrix sum(const StepParameter& parameter, const Eigen::VectorXd& weights) const {
+    Matrix all = Matrix::Zero(1, parameter.truth.size());
+    for (Eigen::Index t = 0; t < count(); ++t) all += weights(t) * term(parameter, t);
+    return all;
+  }
+  double norm(Eigen::Index t) const {
+    double squares = 0;
+    for (const StepParameter& each : step_.parameters) squares += term(each, t).squaredNorm();
+    return std::sqrt(squares);
+  }
+
+  struct Fit {
+    Weights weights;  // as multiples of `unit`
+    double error;
+  };
+  // Of what `target` has of each parameter.
+  template <class Target> Fit fit(double unit, Target target) const {
+    const Eigen::VectorXd weights = terms_->fitted(joined(target), unit);
+    double worst = 0;
+    for (const StepParameter& each : step_.parameters) {
+      // Rounding is that of the parameter, which has the sum's size.
+      const Matrix made = sum(each, unit * weights), wanted = target(each);
+      worst = std::max(worst, error_of(each, each.truth + (wanted - made)));
+    }
+    return {weights.reshaped<Eigen::RowMajor>(step_.ranks, passes_), worst};
+  }
+
+ private:
+  template <class Of> Matrix joined(Of of) const {
+    std::vector<double> all;
+    for (size_t p = 0; p < step_.parameters.size(); ++p) {
+      const Matrix each = scales_[p] * of(step_.parameters[p]);
+      all.insert(all.end(), each.data(), each.data() + each.size());
+    }
+    return Eigen::Map<const Matrix>(all.data(), 1, std::ssize(all));
+  }
+
+  const Step& step_;
+  bool complete_ = true, same_passes_ = true;
+  Eigen::Index passes_ = 1;
+  std::vector<double> scales_;
+  std::vector<Matrix> joined_;
+  std::optional<Terms> terms_;
+};
+
+// Every gradient, on every rank, is the truth times one number.
+std::optional<StepCause> one_factor(const Step& step, Eigen::Index passes) {
+  double products = 0, squares = 0, error = 0;
+  for (const StepParameter& each : step.parameters)
+    for (const Matrix& found : each.reduced) {
+      products += found.cwiseProduct(each.truth).sum();
+      squares += each.truth.squaredNorm();
+    }
+  const double factor = products / squares;
+  for (const StepParameter& each : step.parameters)
+    for (const Matrix& found : each.reduced) error = std::max(error, error_of(each, found, factor));
+  if (!(error <= limit)) return std::nullopt;
+  std::string text = fraction_text(as_fraction(factor, as_good_as_equal * std::abs(factor))) + " of the truth",
+              id = "S33";
+  const auto compare = [&](const char* name, auto count, const char* signature) {
+    const auto n = static_cast<double>(count);
+    if (count < 2 || !(near(factor, n) || near(factor, 1 / n))) return;
+    text += std::string(factor > 1 ? ", " : ", one over ") + name;
+    if (id == "S33") id = signature;
+  };
+  compare("the number of ranks", step.ranks, factor > 1 ? "S8" : step.others_right ? "S3" : "S9");
+  compare("the number of micro-batches", passes, "S16");
+  return named(id, text, error);
+}
+
+Dump dump_of(const Step& step, const Locals& locals, Reducer reducer) {
+  Dump dump;
+  dump.reducer = reducer;
+  dump.ranks = step.ranks;
+  dump.micro_batches = static_cast<int>(locals.passes());
+  if (std::ssize(step.rows) == step.ranks) dump.rows = step.rows;
+  for (const StepParameter& each : step.parameters) {
+    ParameterEvidence& parameter = dump.parameters.emplace_back();
+    parameter.name = each.name;
+    parameter.precision = each.precision;
+    parameter.reduced = each.reduced;
+    const Shape shape{each.rows, each.truth.size() / each.rows};
+    parameter.local_shapes = parameter.reduced_shapes = std::vector<Shape>(static_cast<size_t>(step.ranks), shape);
+    for (Eigen::Index t = 0; t < locals.count(); ++t) {
+      if (t % locals.passes() == 0) parameter.local.emplace_back();
+      parameter.local.back().push_back(locals.term(each, t));
+    }
+  }
+  return dump;
+}
+
+// What the gradients before and after a reducer say of it, which should make this of them.
+struct OfReducer {
+  bool right;
+  std::optional<StepCause> cause;
+};
+OfReducer of_reducer(const Step& step, const Locals& locals, Reducer reducer) {
+  const std::vector<Verdict> all = verdicts(dump_of(step, locals, reducer));
+  for (const Verdict& each : all)
+    if (each.outcome == Outcome::wrong && each.best)
+      return {false, named(each.best->signature->id, each.best->variant, each.best->error)};
+  return {overall(all) != Outcome::wrong, std::nullopt};
+}
+
+// How the reducer makes the gradients of each rank of the local ones.
+struct Fits {
+  std::vector<Weights> of_ranks;
+  double error = 0;
+};
+Fits fits(const Step& step, const Locals& locals, double unit) {
+  Fits all;
+  for (int r = 0; r < step.ranks; ++r) {
+    const auto fit = locals.fit(unit, [&](const StepParameter& each) { return each.reduced[static_cast<size_t>(r)]; });
+    all.of_ranks.push_back(fit.weights);
+    all.error = std::max(all.error, fit.error);
+  }
+  return all;
+}
+
+// Gradients of ranks that were longer than others have been shortened to one length.
+bool clipped(const Weights& weights, const Locals& locals) {
+  if (locals.passes() > 1) return false;
+  double longest = 0;
+  std::vector<double> of_shortened;
+  for (Eigen::Index r = 0; r < weights.rows(); ++r) {
+    const double length = weights(r, 0) * locals.norm(r);
+    longest = std::max(longest, length);
+    if (weights(r, 0) < (1 - as_good_as_equal) * weights.maxCoeff()) of_shortened.push_back(length);
+  }
+  return !of_shortened.empty() && std::ranges::all_of(of_shortened, [&](double x) { return near(x, longest); });
+}
+
+// Whether the sum of all local gradients times this is the truth.
+bool right(const Step& step, const Locals& locals, double unit) {
+  const Eigen::VectorXd weights = Eigen::VectorXd::Constant(locals.count(), unit);
+  return std::ranges::all_of(
+      step.parameters, [&](const StepParameter& each) { return error_of(each, locals.sum(each, weights)) <= limit; });
+}
+
+// The local gradients are wrong by weights: of ranks, micro-batches, or both.
+std::optional<StepCause> wrong_weights(const Step& step, const Locals& locals, double unit) {
+  const auto fit = locals.fit(unit, [](const StepParameter& each) { return each.truth; });
+  const Weights has = fit.weights.cwiseInverse();  // instead of 1
+  if (!(fit.error <= limit) || !has.allFinite()) return std::nullopt;
+  const auto all_rows = static_cast<double>(std::accumulate(step.rows.begin(), step.rows.end(), int64_t{0}));
+  bool mean_of_means = std::ssize(step.rows) == step.ranks;
+  for (Eigen::Index r = 0; mean_of_means && r < has.rows(); ++r)
+    for (const double weight : has.row(r))
+      mean_of_means &= near(weight * static_cast<double>(step.rows[static_cast<size_t>(r)]) * step.ranks, all_rows);
+  if (mean_of_means) return named("S12", weights_text(has), fit.error);
+  return told({weights_text(has), fit.error});
+}
+
+StepCause wrong_before_reduction(bool reducer_right) {
+  return told({reducer_right ? "wrong before the reduction" : "wrong before the reduction, and by it", 0,
+               "look at what ranks exchange in the forward pass: each collective there needs its adjoint in the "
+               "backward pass"});
+}
+
+}  // namespace
+
+std::optional<StepCause> cause_of(const Step& step) {
+  const Locals locals(step);
+  if (auto factor = one_factor(step, locals.passes())) return factor;
+  if (!locals.complete() || std::ranges::any_of(step.parameters, [&](const StepParameter& each) {
+        return std::ssize(each.reduced) != step.ranks;
+      }))
+    return std::nullopt;
+  const double mean = 1.0 / step.ranks;
+  std::optional<Fits> made;
+  if (locals.tell()) made = fits(step, locals, mean);
+  if (made && made->error <= limit &&
+      std::ranges::all_of(made->of_ranks, [&](const Weights& each) { return clipped(each, locals); }))
+    return told(
+        {"clipped before the reduction", made->error, "reduce first, and clip by the norm of what was reduced"});
+  for (const auto& [reducer, unit] : {std::pair{Reducer::mean, mean}, std::pair{Reducer::sum, 1.0}}) {
+    if (!right(step, locals, unit)) continue;
+    if (auto cause = of_reducer(step, locals, reducer).cause) return cause;
+    if (!made || !(made->error <= limit)) return std::nullopt;
+    for (Weights& each : made->of_ranks) each *= mean / unit;
+    return told(described(made->of_ranks, made->error));
+  }
+  for (const auto& [reducer, unit] : {std::pair{Reducer::mean, mean}, std::pair{Reducer::sum, 1.0}}) {
+    if (!of_reducer(step, locals, reducer).right) continue;
+    auto cause = locals.tell() ? wrong_weights(step, locals, unit) : std::nullopt;
+    return cause ? cause : wrong_before_reduction(true);
+  }
+  auto cause = locals.tell() ? wrong_weights(step, locals, mean) : std::nullopt;
+  return cause ? cause : wrong_before_reduction(false);
+}
+
+}  // namespace weft::verify
