@@ -3,6 +3,7 @@
 import os
 import pathlib
 import signal
+import time
 
 
 def processes_of(out):
@@ -17,6 +18,15 @@ def processes_of(out):
     return found
 
 
+def has_ended(process):
+    """Whether it has closed its files, and so has given back its lock: its command line is gone before."""
+    threads = pathlib.Path(f"/proc/{process}/task").glob("*/stat")
+    try:
+        return all(stat.read_text().rpartition(")")[2].split()[0] in "ZX" for stat in threads)
+    except OSError:
+        return False  # one has ended meanwhile
+
+
 def kill_all(out):
     """Kills all of them, including those that start meanwhile, and removes the logs of their last calls."""
     killed = set()
@@ -28,5 +38,7 @@ def kill_all(out):
             except ProcessLookupError:
                 pass  # it has ended by itself
     for process in killed:
+        while not has_ended(process):
+            time.sleep(0.001)
         for log in pathlib.Path("/dev/shm").glob(f"weft-{process}-*"):
             log.unlink(missing_ok=True)
