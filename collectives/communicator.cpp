@@ -172,8 +172,8 @@ std::unique_ptr<Communicator> Communicator::duplicate(Site site) {
   return std::unique_ptr<Communicator>(new Communicator(transport_->split(0, 0, site), *this, partition_));
 }
 
-void run_ranks(int n, const std::function<void(Communicator&)>& body) {
-  run_ranks(n, [&](std::unique_ptr<Transport> transport) {
+void run_ranks(int ranks, const std::function<void(Communicator&)>& body) {
+  run_ranks(ranks, [&](std::unique_ptr<Transport> transport) {
     Communicator comm(std::move(transport));
     body(comm);
   });

@@ -53,7 +53,8 @@ class Communicator {  // must outlive the tapes it is used on, and the collectiv
 
   void go_on() { transport_->unfinished()->go_on(); }  // lets started collectives go on, without waiting
 
-  // Every rank gets the reduction of all x. The second form writes to y, which may be x, or common memory of all ranks.
+  // Every rank gets the reduction of all x. The second form writes to y: x itself if need be, or memory that all ranks
+  // share.
   Tensor all_reduce(const Tensor& x, ReduceOp op = ReduceOp::sum, Site site = Site::here()) {
     Tensor y(x.shape(), x.dtype(), x.device());
     all_reduce(x, y, op, site);
@@ -261,7 +262,7 @@ CollectiveCall Communicator::copies(const C& collective, const Call& call, Tenso
   return CollectiveCall(call, std::move(x), longest, std::move(y), std::move(moves));
 }
 
-// Calls `body` on n ranks that are threads of this process; see run_ranks.h.
-void run_ranks(int n, const std::function<void(Communicator&)>& body);
+// Calls `body` on so many ranks, threads of this process; see run_ranks.h.
+void run_ranks(int ranks, const std::function<void(Communicator&)>& body);
 
 }  // namespace weft

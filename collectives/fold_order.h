@@ -5,9 +5,9 @@
 // ranks of a subtree may add them early, such as a node before it uses the network. So the bits of a sum depend on the
 // number of ranks alone, and not on where ranks are or how data move between them.
 //
-// A scan goes down the same tree to its rank. Where it goes to a second half, it adds the sum of the first one, and the
-// rank's own term last: the scan of rank 6 is ((0 to 3) + (4 and 5)) + 6. A scan of the ranks after adds the sum of the
-// second half where it goes to the first. So all ranks of a subtree begin with the same sum, of the terms before it.
+// A scan goes down the same tree to its rank. At each branch whose second half has the rank, it adds the sum of the
+// first half; the rank's own term comes last. So the scan of rank 6 is ((0 to 3) + (4 and 5)) + 6. A scan of the ranks
+// after is its mirror image. All ranks of a subtree begin with the same sum, of the terms before it.
 #include <algorithm>
 #include <bit>
 #include <span>
@@ -17,7 +17,8 @@
 
 namespace weft {
 
-// How many of these ranks, which ascend and are at least two, the tree has in its first half.
+// How many of these ranks, which ascend and are at least two, the tree has in its first half. Ranks 4 to 6 are 100 to
+// 110 in binary: the highest bit in which they differ is that of 2, so the second half begins at 110.
 inline size_t first_half(std::span<const int> ranks) {
   const auto first = static_cast<unsigned>(ranks.front()), last = static_cast<unsigned>(ranks.back());
   const auto second_half = static_cast<int>(last & ~(std::bit_floor(first ^ last) - 1));

@@ -16,11 +16,11 @@ std::chrono::milliseconds default_deadline();
 // call, which would end it. A thread cannot be killed, so a program should exit with the Fault's exit code.
 using Stuck = std::function<void(int rank, const Fault& fault)>;
 
-// Calls `body` on n ranks and returns when all have ended. If ranks fail, this throws the first failure, and the calls
-// of the other ranks end with a Fault that names it. A rank that returns while others still wait for it has failed,
-// too. If a rank is stuck, and `stuck` is empty or returns, this reports it on standard error and continues to wait.
-// Reports count the ranks from `first` on.
-void run_ranks(int n, const std::function<void(std::unique_ptr<Transport>)>& body,
+// Calls `body` on so many ranks and returns when all have ended. If ranks fail, this throws the first failure, and the
+// calls of the other ranks end with a Fault that names it. A rank that returns while others still wait for it has
+// failed, too. If a rank is stuck, and `stuck` is empty or returns, this reports it on standard error and continues to
+// wait. Reports count the ranks from `first` on.
+void run_ranks(int ranks, const std::function<void(std::unique_ptr<Transport>)>& body,
                std::chrono::milliseconds deadline = default_deadline(), const Stuck& stuck = {}, int first = 0);
 
 }  // namespace weft

@@ -11,14 +11,14 @@ struct RankFactor {
   const char* name;
 };
 
-// Factors that mistakes of reducers and of their callers make, for n ranks.
-inline std::array<RankFactor, 6> rank_factors(double n) {
-  return {{{n, "the number of ranks"},
-           {1 / n, "one over the number of ranks"},
-           {n * n, "the number of ranks squared"},
-           {1 / (n * n), "one over the number of ranks squared"},
-           {std::sqrt(n), "the square root of the number of ranks"},
-           {1 / std::sqrt(n), "one over the root of the number of ranks"}}};
+// Factors that mistakes of reducers and of their callers make, by the number of ranks.
+inline std::array<RankFactor, 6> rank_factors(double ranks) {
+  return {{{ranks, "the number of ranks"},
+           {1 / ranks, "one over the number of ranks"},
+           {ranks * ranks, "the number of ranks squared"},
+           {1 / (ranks * ranks), "one over the number of ranks squared"},
+           {std::sqrt(ranks), "the square root of the number of ranks"},
+           {1 / std::sqrt(ranks), "one over the root of the number of ranks"}}};
 }
 
 inline constexpr const char* no_multiple = "is no multiple of what it should be";

@@ -112,16 +112,16 @@ Session::Session(int& argc, char**& argv, SessionOptions options, std::unique_pt
   }
 }
 
-void Session::run_ranks(int n, const std::function<void(std::unique_ptr<Transport>)>& body) {
+void Session::run_ranks(int ranks, const std::function<void(std::unique_ptr<Transport>)>& body) {
   const auto stuck = [&](int rank, const Fault& fault) {
-    write_report("weft: rank " + text(rank) + " of " + text(n * size()) + " ends the job with exit code " +
+    write_report("weft: rank " + text(rank) + " of " + text(ranks * size()) + " ends the job with exit code " +
                  text(fault.exit_code) + "\n  " + fault.what() + "\n");
     leave(fault.exit_code);
   };
-  if (size() == 1) return weft::run_ranks(n, body, options_.deadline, stuck);
+  if (size() == 1) return weft::run_ranks(ranks, body, options_.deadline, stuck);
   of_threads_ = true;
   last_words_.emplace(*job_, LastWords::Ranks::processes_of_threads);
-  processes_->run_ranks(n, body, options_.deadline, stuck);
+  processes_->run_ranks(ranks, body, options_.deadline, stuck);
 }
 
 std::string Session::transport() const { return chosen_transport(options_); }

@@ -51,9 +51,9 @@ class Session {
   std::string transport() const;  // as requested by the options or by WEFT_TRANSPORT; empty if by neither
   [[noreturn]] void refuse_transport(const std::string& why) const;  // a usage error, which names the request
 
-  // Calls `body` on n ranks that are threads of this process, or of each process if there are several (see
+  // Calls `body` on so many ranks that are threads of this process, or of each process if there are several (see
   // run_ranks.h). If one fails and another does not end, the process ends.
-  void run_ranks(int n, const std::function<void(std::unique_ptr<Transport>)>& body);
+  void run_ranks(int ranks, const std::function<void(std::unique_ptr<Transport>)>& body);
 
   // Ends the job: this rank writes a report, then every rank exits with the code.
   [[noreturn]] void end(int exit_code, const std::string& what);

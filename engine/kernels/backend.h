@@ -84,8 +84,8 @@ class Backend : public TensorDevice {
   virtual void curvature(Unary op, Scalars scalars, const Tensor& saved, const Tensor& g, const Tensor& h,
                          Tensor& y) = 0;  // ddf(s) g h
   virtual void binary(Binary op, const Tensor& a, const Tensor& b, Tensor& y) = 0;
-  virtual void binary_along(Binary op, const Tensor& a, const Tensor& v, Along along,
-                            Tensor& y) = 0;                                              // v has extent values
+  // v has as many values as the axis.
+  virtual void binary_along(Binary op, const Tensor& a, const Tensor& v, Along along, Tensor& y) = 0;
   virtual void compare(Comparison op, const Tensor& a, const Tensor& b, Tensor& y) = 0;  // y is u8, 0 or 1
   virtual void mark_difference(const Tensor& a, const Tensor& b, Tensor& y) = 0;  // y[0] = 1, a u8, if any bit differs
   virtual void where(const Tensor& condition, const Tensor& a, const Tensor& b, Tensor& y) = 0;
@@ -95,11 +95,11 @@ class Backend : public TensorDevice {
   virtual void reduce(Reduction op, const Tensor& x, Along along, Tensor& y) = 0;
   virtual void reduce_outside(const Tensor& x, Along along, Tensor& y) = 0;  // sum over outer and inner: extent values
   virtual void repeat(const Tensor& x, Along along, Tensor& y) = 0;          // the adjoint of a sum: y has the extent
-  virtual void arg_reduce(Reduction op, const Tensor& x, Along along,
-                          Tensor& y) = 0;  // first extreme, as i64; NaN wins
+  // The place of the first extreme, as i64; NaN wins.
+  virtual void arg_reduce(Reduction op, const Tensor& x, Along along, Tensor& y) = 0;
   virtual void cumulative_sum(const Tensor& x, Along along, bool reverse, Tensor& y) = 0;  // y like x
-  virtual void top_k(const Tensor& x, Along along, int64_t k, bool largest, Tensor& values,
-                     Tensor& indices) = 0;  // stable
+  // Of equal values, the first come first.
+  virtual void top_k(const Tensor& x, Along along, int64_t k, bool largest, Tensor& values, Tensor& indices) = 0;
   virtual void flip(const Tensor& x, Along along, Tensor& y) = 0;
 
   // Rows of length n = x's innermost extent.
@@ -130,10 +130,11 @@ class Backend : public TensorDevice {
   virtual void gather_rows(const Tensor& x, const Tensor& indices, Tensor& y) = 0;       // y[i] = x[indices[i]]
   virtual void scatter_add_rows(const Tensor& x, const Tensor& indices, Tensor& y) = 0;  // y = 0; y[indices[i]] += x[i]
   virtual void one_hot(const Tensor& indices, Tensor& y) = 0;
-  virtual void nearest_rows(const Tensor& x, const Tensor& codes,
-                            Tensor& indices) = 0;  // engine/kernels/nearest_code.h
+  // See engine/kernels/nearest_code.h.
+  virtual void nearest_rows(const Tensor& x, const Tensor& codes, Tensor& indices) = 0;
+  // Copies `count` slices of x's axis to y's; the rest of y is unchanged.
   virtual void copy_slab(const Tensor& x, Along from, int64_t from_begin, Tensor& y, Along to, int64_t to_begin,
-                         int64_t count) = 0;  // copies `count` slices of x's axis to y's; the rest of y is unchanged
+                         int64_t count) = 0;
   virtual void permute(const Tensor& x, const Shape& order, Tensor& y) = 0;  // axis i of y is axis order[i] of x
 
   // Images.

@@ -35,7 +35,7 @@ class Gradients {
 
   // The hook fires once per backward for every parameter in it, when the last contribution has been added. Ops that a
   // hook calls are recorded as they are outside of backward, but the hook cannot call backward or gradient on the tape.
-  // A hook that a hook adds first fires for the next parameter, or in the next backward.
+  // If a hook adds another, that one fires from the next parameter on, or from the next backward.
   HookHandle after_accumulate(Hook hook) { return hooks_.add(std::move(hook)); }
 
   // The hook fires at the beginning of every backward without a seed, which depends on the groups that the tape knows.

@@ -2,7 +2,7 @@
 #pragma once
 // Lookup-free quantization (MAGVIT-v2): rounds a token to the nearest corner {-scale, scale}^bits of a cube by the
 // signs of its features, without a table. With q(x) the corner of token x, its soft assignment
-// p(. | x) ~ exp(-inverse_temperature |x - .|^2), and means over the N unmasked tokens of all ranks, the whole loss is
+// p(. | x) ~ exp(-inverse_temperature |x - .|^2), and means over the unmasked tokens of all ranks, the whole loss is
 //
 //   entropy_weight (mean H(p(. | x)) - diversity H(mean p(. | x))) + commitment_weight mean |x - q(x)|^2 / bits
 //

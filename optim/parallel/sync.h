@@ -91,10 +91,10 @@ class GradientSync {
   std::vector<bool> filled_;      // by bucket: reduced_ has a sum of it
   bool overlapping_ = false;      // reductions start during this pass
   int64_t position_ = 0;          // the number of reductions started in this step, in rounds over the buckets in order
-  std::vector<Pending> started_;  // these reductions
-  std::vector<std::optional<Pending>> gathers_;  // of the first of them, which have ended
-  size_t collected_ = 0;  // the number of reductions, from the first on, whose sums have been received
-  Tensor states_;         // the state of every rank, see exchange_states()
+  std::vector<Pending> started_;  // the reductions started in this step
+  std::vector<std::optional<Pending>> gathers_;  // of those that have ended, from the first on
+  size_t collected_ = 0;                         // how many reductions have given their sums; they are the first ones
+  Tensor states_;                                // the state of every rank, see exchange_states()
   bool finished_ = false;
   Hooks<Range, const Tensor&> before_, after_;
 };

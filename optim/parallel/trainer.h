@@ -31,8 +31,8 @@ class Trainer {
   // The destination of backward. It refuses a parameter of no group: freeze it on the tape (Tape::Freeze), or let
   // several trainings share a backward: Gradients both({&first.gradients(), &second.gradients()}).
   Gradients& gradients() { return bundles_.size() > 1 ? all_gradients_ : bundles_[0]->gradients(); }
-  void
-  expect_last_pass();  // the coming backward is this rank's last before the step, so reductions may start during it
+  // The coming backward is this rank's last before the step, so reductions may start during it.
+  void expect_last_pass();
   // This rank's term of the gradient of `loss` with respect to a parameter of a layer. Like Tape::gradient, it does not
   // accumulate.
   virtual Tensor gradient(const Var& loss, const Parameter& wrt) = 0;

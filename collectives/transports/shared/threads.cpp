@@ -117,10 +117,10 @@ class Ranks {
 
 }  // namespace
 
-void run_ranks(int n, const std::function<void(std::unique_ptr<Transport>)>& body, std::chrono::milliseconds deadline,
-               const Stuck& stuck, int first) {
-  require(n > 0, "run_ranks: ", n, " ranks");
-  Ranks(n, deadline, first).run(body, stuck);
+void run_ranks(int ranks, const std::function<void(std::unique_ptr<Transport>)>& body,
+               std::chrono::milliseconds deadline, const Stuck& stuck, int first) {
+  require(ranks > 0, "run_ranks: ", ranks, " ranks");
+  Ranks(ranks, deadline, first).run(body, stuck);
 }
 
 }  // namespace weft
