@@ -95,6 +95,13 @@ TEST_CASE("ranks that reduce in groups of their own are described by whose gradi
     if (reduced.ranks != 3) continue;
     const auto of_group = [](int result, int rank, int) { return result == 2 || rank == 2 ? result == rank : 1.5; };
     CHECK(described(reduced.by(of_group)) == "reduced in groups of their own: ranks 0, 1; 2");
+    // These do not weigh the same, which the groups alone would not say.
+    const auto uneven = [](int result, int rank, int) {
+      return result == 2 || rank == 2 ? result == rank : 1.0 + rank;
+    };
+    CHECK(described(reduced.by(uneven)) ==
+          "on ranks 0 and 1 the gradients of ranks 0 to 2 weigh 1, 2 and 0 times what they should; "
+          "on rank 2 the gradients of ranks 0 to 2 weigh 0, 0 and 1 times what they should");
   }
 }
 

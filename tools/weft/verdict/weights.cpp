@@ -47,13 +47,18 @@ std::string called(const std::string& one, const std::string& several, Eigen::In
   return count == 1 ? one + " 0" : several + " 0 to " + std::to_string(count - 1);
 }
 
-// Ranks that were given the gradients of the same ranks, in order, if each is among those that it was given.
+// Ranks that were given the gradients of the same ranks, in order, if each is among those that it was given, and these
+// weigh the same.
 std::vector<std::vector<size_t>> groups(const std::vector<Weights>& of_ranks) {
+  constexpr double precision = 1e-4;
   std::vector<std::vector<size_t>> given, all;
   for (const Weights& weights : of_ranks) {
     given.emplace_back();
-    for (Eigen::Index r = 0; r < weights.rows(); ++r)
-      if (!weights.row(r).isZero(1e-4)) given.back().push_back(static_cast<size_t>(r));
+    for (Eigen::Index r = 0; r < weights.rows(); ++r) {
+      if (weights.row(r).isZero(precision)) continue;
+      if (!weights.row(r).isConstant(weights.maxCoeff(), precision)) return {};
+      given.back().push_back(static_cast<size_t>(r));
+    }
   }
   for (const std::vector<size_t>& group : given) {
     std::vector<size_t> members;
