@@ -77,11 +77,16 @@ void print_products(DType dtype) {
               return conv2d(x[0], x[1], x[2], {.stride = {1, 1}, .padding = {1, 1}});
             },
             {{3, 6, 4, 64}, {3, 3, 64, 67}, {67}});
+  print_all("convolution of many channels, every second pixel", dtype,
+            [](auto x) {
+              return conv2d(x[0], x[1], x[2], {.stride = {2, 2}, .padding = {1, 1}});
+            },
+            {{3, 17, 15, 64}, {3, 3, 64, 67}, {67}});
   print_all("largest of windows", dtype,
             [](auto x) {
               return max_pool2d(x[0], {3, 2}, {.stride = {2, 1}, .padding = {1, 1}});
             },
-            {{3, 13, 11, 21}});
+            {{3, 13, 11, 53}});
 }
 
 void print_rows(DType dtype) {

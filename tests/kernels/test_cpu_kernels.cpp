@@ -129,9 +129,9 @@ struct Sizes {
 };
 
 const std::vector<weft::Convolution> convolutions = {
-    geometry(2, 7, 1, 3, 32, 2, 1, 1),  geometry(3, 8, 32, 3, 5, 2, 1, 1), geometry(2, 5, 3, 1, 7, 1, 0, 1),
-    geometry(1, 9, 4, 3, 16, 1, 2, 2),  geometry(2, 6, 5, 2, 33, 3, 1, 1), geometry(0, 6, 3, 3, 4, 1, 1, 1),
-    geometry(65, 12, 13, 3, 3, 1, 1, 1)};
+    geometry(2, 7, 1, 3, 32, 2, 1, 1),   geometry(3, 8, 32, 3, 5, 2, 1, 1),    geometry(2, 5, 3, 1, 7, 1, 0, 1),
+    geometry(1, 9, 4, 3, 16, 1, 2, 2),   geometry(2, 6, 5, 2, 33, 3, 1, 1),    geometry(0, 6, 3, 3, 4, 1, 1, 1),
+    geometry(65, 12, 13, 3, 3, 1, 1, 1), geometry(8, 13, 32, 3, 101, 2, 1, 1), geometry(0, 13, 32, 3, 101, 2, 1, 1)};
 
 }  // namespace
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Maxima over windows of an image. A maximum's cotangent is shared equally by the pixels that attain it.
 #include <algorithm>
+#include <array>
 #include <limits>
 
 #include "weft/engine/kernels/cpu/cpu_backend.h"
@@ -35,8 +36,28 @@ struct Taps {
   }
 };
 
-/// Calls body(window, channel, channels left, offset in the windows) for a vector of channels of each window.
+/// Some of a pixel's channels: as many vectors as fill `group_bytes`, whose maxima are found beside each other, because
+/// each has to wait for the one before; or the next vector, whole or not.
+template <class T, int count> struct Channels {
+  int64_t left;  // to the pixel's last one
+
+  typedef std::array<Vector<T>, count> Vectors;
+
+  Vectors load(const T* from) const {
+    Vectors v;
+    unroll<count>([&](int i) { v[i] = count == 1 ? load_next(from, left) : cpu::load(from + i * lanes<T>); });
+    return v;
+  }
+  void store(T* to, const Vectors& v) const {
+    unroll<count>([&](int i) { count == 1 ? store_next(to, v[i], left) : cpu::store(to + i * lanes<T>, v[i]); });
+  }
+};
+
+constexpr int group_bytes = 128;
+
+/// Calls body(window, channels, first channel, offset in the windows) for all channels of each window.
 template <class T, class F> void for_each_window(const Convolution& c, F&& body) {
+  constexpr int group = group_bytes / vector_bytes;
   int64_t at = 0;
   for (int64_t b = 0; b < c.batch; ++b)
     for (int64_t oy = 0; oy < c.out_height; ++oy)
@@ -47,54 +68,69 @@ template <class T, class F> void for_each_window(const Convolution& c, F&& body)
         const int64_t y = top + rows.begin * c.dilation_y, x = left + columns.begin * c.dilation_x;
         const Window window{((b * c.height + y) * c.width + x) * c.channels, rows.count, columns.count,
                             c.dilation_y * c.width * c.channels, c.dilation_x * c.channels};
-        for (int64_t channel = 0; channel < c.channels; channel += lanes<T>)
-          body(window, channel, c.channels - channel, at + channel);
+        int64_t channel = 0;
+        for (; channel + group * lanes<T> <= c.channels; channel += group * lanes<T>)
+          body(window, Channels<T, group>{c.channels - channel}, channel, at + channel);
+        for (; channel < c.channels; channel += lanes<T>)
+          body(window, Channels<T, 1>{c.channels - channel}, channel, at + channel);
       }
 }
 
 template <class T> Vector<T> ones_where(Vector<T> a, Vector<T> b) { return a == b ? broadcast(T(1)) : Vector<T>{}; }
 
 template <class T> void max_pool(const Convolution& c, const T* x, T* y) {
-  for_each_window<T>(c, [&](const Window& window, int64_t channel, int64_t left, int64_t at) {
-    Vector<T> largest = broadcast(-std::numeric_limits<T>::infinity());
+  for_each_window<T>(c, [&]<int count>(const Window& window, Channels<T, count> channels, int64_t channel, int64_t at) {
+    typename Channels<T, count>::Vectors largest;
+    largest.fill(broadcast(-std::numeric_limits<T>::infinity()));
     window.for_each_tap([&](int64_t tap) {
-      const Vector<T> value = load_next(x + tap + channel, left);
-      const Vector<T> larger = largest > value ? largest : value;  // NaN if the value is
-      largest = largest != largest ? largest : larger;
+      const auto value = channels.load(x + tap + channel);
+      unroll<count>([&](int i) {
+        const Vector<T> larger = largest[i] > value[i] ? largest[i] : value[i];  // NaN if the value is
+        largest[i] = largest[i] != largest[i] ? largest[i] : larger;
+      });
     });
-    store_next(y + at, largest, left);
+    channels.store(y + at, largest);
   });
 }
 
 /// One over the number of pixels that attain the maximum.
-template <class T>
-Vector<T> share_of(const Window& window, const T* x, Vector<T> maximum, int64_t channel, int64_t left) {
-  Vector<T> count{};
-  window.for_each_tap([&](int64_t tap) { count += ones_where<T>(load_next(x + tap + channel, left), maximum); });
-  return broadcast(T(1)) / count;
+template <class T, int count>
+auto share_of(const Window& window, Channels<T, count> channels, const T* x, const auto& maximum) {
+  typename Channels<T, count>::Vectors share{};
+  window.for_each_tap([&](int64_t tap) {
+    const auto value = channels.load(x + tap);
+    unroll<count>([&](int i) { share[i] += ones_where<T>(value[i], maximum[i]); });
+  });
+  unroll<count>([&](int i) { share[i] = broadcast(T(1)) / share[i]; });
+  return share;
 }
 
 template <class T> void max_pool_pullback(const Convolution& c, const T* x, const T* y, const T* g, T* dx) {
   std::fill_n(dx, c.batch * c.height * c.width * c.channels, T(0));
-  for_each_window<T>(c, [&](const Window& window, int64_t channel, int64_t left, int64_t at) {
-    const Vector<T> maximum = load_next(y + at, left);
-    const Vector<T> slope = load_next(g + at, left) * share_of(window, x, maximum, channel, left);
+  for_each_window<T>(c, [&]<int count>(const Window& window, Channels<T, count> channels, int64_t channel, int64_t at) {
+    const auto maximum = channels.load(y + at), cotangent = channels.load(g + at);
+    auto slope = share_of(window, channels, x + channel, maximum);
+    unroll<count>([&](int i) { slope[i] *= cotangent[i]; });
     window.for_each_tap([&](int64_t tap) {
-      T* const to = dx + tap + channel;
-      const Vector<T> attained = ones_where<T>(load_next(x + tap + channel, left), maximum);
-      store_next(to, load_next(to, left) + slope * attained, left);
+      const auto value = channels.load(x + tap + channel);
+      auto sum = channels.load(dx + tap + channel);
+      unroll<count>([&](int i) { sum[i] += slope[i] * ones_where<T>(value[i], maximum[i]); });
+      channels.store(dx + tap + channel, sum);
     });
   });
 }
 
 template <class T> void max_pool_tangent(const Convolution& c, const T* x, const T* y, const T* dx, T* dy) {
-  for_each_window<T>(c, [&](const Window& window, int64_t channel, int64_t left, int64_t at) {
-    const Vector<T> maximum = load_next(y + at, left);
-    Vector<T> sum{};
+  for_each_window<T>(c, [&]<int count>(const Window& window, Channels<T, count> channels, int64_t channel, int64_t at) {
+    const auto maximum = channels.load(y + at);
+    typename Channels<T, count>::Vectors sum{};
     window.for_each_tap([&](int64_t tap) {
-      sum += load_next(dx + tap + channel, left) * ones_where<T>(load_next(x + tap + channel, left), maximum);
+      const auto value = channels.load(x + tap + channel), tangent = channels.load(dx + tap + channel);
+      unroll<count>([&](int i) { sum[i] += tangent[i] * ones_where<T>(value[i], maximum[i]); });
     });
-    store_next(dy + at, sum * share_of(window, x, maximum, channel, left), left);
+    const auto share = share_of(window, channels, x + channel, maximum);
+    unroll<count>([&](int i) { sum[i] *= share[i]; });
+    channels.store(dy + at, sum);
   });
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "weft/engine/kernels/cpu/products/gemm_tile.h"
 #include "weft/engine/kernels/cpu/products/winograd.h"
 #include "weft/engine/kernels/cpu/scratch.h"
 #include "weft/engine/kernels/cpu/simd.h"
@@ -146,14 +147,24 @@ template <class T> void input_gradient(const Convolution& c, const T* g, const T
 
 template <class T> void weight_gradient(const Convolution& c, const T* x, const T* g, T* dw) {
   if (winograd::suits(c)) return winograd::weight_gradient(c, x, g, dw);
+  thread_local Scratch<T> memory;
   const int64_t k = row_length(c), rows = row_count(c), height = rows_per_tile<T>(c), n = c.out_channels;
+  // The left factor is packed strip by strip and the right one once, beside the first strip. So the right one should be
+  // the larger, if there are strips enough. Each element is the same sum either way.
+  const bool turned = k > n && n >= 10 * tile_rows;
+  T* const turned_dw = turned ? memory.at_least(k * n) : nullptr;
   Epilogue<T> epilogue;
   for (int64_t first = 0; first == 0 || first < rows; first += height) {
     const int64_t count = std::min(height, rows - first);
+    const T* const columns = count > 0 ? gather(c, x, first, count) : nullptr;
     epilogue.accumulate = first > 0;
-    gemm(true, false, k, n, count, count > 0 ? gather(c, x, first, count) : nullptr, k, g + first * n, n, dw, n,
-         epilogue);
+    if (turned)
+      gemm(true, false, n, k, count, g + first * n, n, columns, k, turned_dw, k, epilogue);
+    else
+      gemm(true, false, k, n, count, columns, k, g + first * n, n, dw, n, epilogue);
   }
+  for (int64_t i = 0; turned && i < k; ++i)
+    for (int64_t j = 0; j < n; ++j) dw[i * n + j] = turned_dw[j * k + i];
 }
 
 template void forward(const Convolution&, const float*, const float*, float*, const Epilogue<float>&);

@@ -178,7 +178,7 @@ void multiply(const View<T>& a, const View<T>& b, const T* packed, int64_t m, in
   const bool readable_in_place = !packed && !b.transposed && n % lanes<T> == 0;
   const bool stays_in_place = readable_in_place && (strips <= 2 || b.stride <= 2 * tile_columns<T>);
   // Then no strip has less than tile_rows - 1 rows.
-  const bool first_strip_copies = readable_in_place && strip_rows<T>(n) == tile_rows && strips >= tile_rows;
+  const bool first_strip_copies = readable_in_place && strip_rows<T>(n) == tile_rows && m / strips >= tile_rows - 1;
   const bool copy_strips = a.transposed ? n > 2 * tile_columns<T> : k > block_k && n > 2 * tile_columns<T>;
   T* const strip = strip_memory.at_least(strip_size<T>);
 
