@@ -12,6 +12,8 @@ die() { echo "error: $*" >&2; exit 1; }
 
 # Most of the time to compile a file goes into standard headers, so files of one library are compiled several at a time.
 together=(-Dunity=on -Dunity_size=12)
+# A compiler cache, if there is one, finds what another build folder has compiled.
+export CCACHE_BASEDIR=${CCACHE_BASEDIR-$PWD}
 
 # configure FOLDER OPTION...: configures once, and again if the options, compilers, flags or installed packages change.
 # CUDA kernels take as long to compile as everything else, so they need a card that answers, or -Dcuda=enabled.

@@ -19,7 +19,7 @@ using namespace weft;
 using namespace std::chrono_literals;
 using Catch::Contains;
 
-namespace {
+namespace test_nccl_group {
 
 // Memory that hosts share is not on a card.
 struct Cards : NcclGroup {
@@ -65,8 +65,6 @@ void finish(Transport::Request& started, size_t size, size_t uneven, int ranks, 
                 r, " in round ", round);
   });
 }
-
-}  // namespace
 
 TEST_CASE("a card group gathers and reduces data of any size, in one slice or many") {
   const int n = GENERATE(1, 2, 3, 5, 8);
@@ -229,8 +227,6 @@ TEST_CASE("an error says if NCCL is missing, if there is no card, or if ranks sh
   });
 }
 
-namespace {
-
 struct Card : Watch::Watched {
   std::atomic<uint64_t> done = 0;
   std::atomic<bool> queued = false, aborted = false, broken = false;
@@ -257,8 +253,6 @@ template <class Done> bool soon(Done done) {
   for (int i = 0; i < 2000 && !done(); ++i) std::this_thread::sleep_for(1ms);
   return done();
 }
-
-}  // namespace
 
 TEST_CASE("a card that waits for peers beyond the deadline is stopped, and the call is named") {
   Card card;
@@ -319,3 +313,5 @@ TEST_CASE("the work in flight on a card is bounded, and an error of its library 
   CHECK_THROWS_WITH(watch.throw_unreported(), Contains("a cable is unplugged in barrier"));
   CHECK_NOTHROW(watch.throw_unreported());
 }
+
+}  // namespace test_nccl_group

@@ -17,7 +17,7 @@
 
 using namespace weft;
 
-namespace {
+namespace test_parallel_layers {
 
 using namespace placement_letters;
 const Init init = {.key = {11}, .dtype = DType::f64};
@@ -73,8 +73,6 @@ struct Divided {
 template <class Net> Var loss_of(Net& net, const Var& x, const Var& target, double count) {
   return sum(square(net.mlp(net.norm(x, {.training = true})) - target)) / count;
 }
-
-}  // namespace
 
 TEST_CASE("a tensor-parallel layer starts with the weights of one process on any number of ranks") {
   on_ranks({1, 2, 3, 5, 8}, [](Communicator& comm) {
@@ -296,3 +294,5 @@ TEST_CASE("a projection shared by all heads has Partial gradients of weight and 
     expect_close(shared[own_last.weight], own(whole[last.weight], 0, comm));
   });
 }
+
+}  // namespace test_parallel_layers

@@ -8,7 +8,7 @@
 
 using namespace weft;
 
-namespace {
+namespace test_portions {
 
 constexpr int64_t width = 2;
 
@@ -108,8 +108,6 @@ Portion two_for_each_other(int reader, int source) { return reader == source ? P
 Portion too_many(int, int) { return {3, 2, 0}; }
 Portion too_many_back(int, int) { return {0, 2, 3}; }
 
-}  // namespace
-
 TEST_CASE("random matrices of portions equal their dense matrices, whole and in halves") {
   on_ranks({1, 2, 3, 4, 5}, [](Communicator& comm) {
     for (int seed = 0; seed < 60; ++seed) {
@@ -160,3 +158,5 @@ TEST_CASE("a program's own collective is refused if its adjoint is not its trans
                    {"own: rank 0 of the group reads 2 from 3 on of 4 rows"});
   });
 }
+
+}  // namespace test_portions

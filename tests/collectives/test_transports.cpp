@@ -26,7 +26,7 @@ using namespace weft;
 using namespace std::chrono_literals;
 using Catch::Contains;
 
-namespace {
+namespace test_transports {
 
 using Body = std::function<void(Transport&)>;
 
@@ -63,8 +63,6 @@ void expose(Transport& group, const Call& call, size_t size = 64) {
 Call sum(const Shape& shape, DType dtype = DType::f32, const char* name = "", ReduceOp op = ReduceOp::sum) {
   return describe(Verb::all_reduce, Tensor::zeros(shape, dtype), Site::here(name), op);
 }
-
-}  // namespace
 
 TEST_CASE("threads exchange bytes, reduce, send and form groups on any number of ranks") {
   const int n = GENERATE(1, 2, 3, 5, 8);
@@ -474,3 +472,5 @@ TEST_CASE("calls are described in readable words") {
   CHECK(of_file("a/path/of/fifty-one/characters/which/loses/some.cpp") ==
         "barrier at /path/of/fifty-one/characters/which/loses/some.cpp:7");
 }
+
+}  // namespace test_transports

@@ -5,7 +5,7 @@
 #include "weft/data/descriptions.h"
 
 namespace weft {
-namespace {
+namespace test_descriptions {
 
 const Random key{5};
 
@@ -74,5 +74,5 @@ TEST_CASE("labels that are no classes, or do not match the number of samples, ar
   CHECK_THROWS_WITH(describe(labels_of({1, 2}), std::vector<int64_t>{0}, key), Contains("one for each of 1 samples"));
 }
 
-}  // namespace
+}  // namespace test_descriptions
 }  // namespace weft

@@ -5,7 +5,7 @@
 #include "tests/support/catch.h"
 
 namespace weft {
-namespace {
+namespace test_npz {
 
 using Catch::Contains;
 
@@ -130,5 +130,5 @@ TEST_CASE("arrays that could not be read back are not written to a .npz file") {
   CHECK(NpzFile(folder / "x.npz").names().size() == 3);
 }
 
-}  // namespace
+}  // namespace test_npz
 }  // namespace weft

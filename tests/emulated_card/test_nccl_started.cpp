@@ -14,7 +14,7 @@ using namespace weft;
 using namespace std::chrono_literals;
 using Catch::Contains;
 
-namespace {
+namespace test_nccl_started {
 
 [[maybe_unused]] const int all_cards = emulated::visible_cards = emulated::cards;
 
@@ -55,8 +55,6 @@ void sum(Communicator& comm, int use) {
           " differs");
 }
 bool even(const Communicator& comm) { return number(comm) % 2 == 0; }
-
-}  // namespace
 
 TEST_CASE("ranks may start on cards before or after a collective of another group") {
   const int n = GENERATE(2, 3, 5);
@@ -137,8 +135,6 @@ TEST_CASE("a rank that fails between starts on cards that others have not made e
   CHECK(std::chrono::steady_clock::now() - begin < 20s);
 }
 
-namespace {
-
 // Rounds with a sum of all ranks each. What a round starts in the sum's group all ranks start before the sum; what it
 // starts in other groups each rank starts before or after it. When a rank asks, finishes, drops and reads is at random.
 class Schedule {
@@ -211,11 +207,11 @@ class Schedule {
   std::vector<std::pair<Tensor, int>> unread_;
 };
 
-}  // namespace
-
 TEST_CASE("random schedules of what is started on cards have the results of any other") {
   for (unsigned seed = 0; seed < 30; ++seed) {
     INFO("seed " << seed);
     on_cards(std::array{2, 3, 5}[seed % 3], [&](Communicator& comm) { Schedule(seed, comm).run(6); });
   }
 }
+
+}  // namespace test_nccl_started

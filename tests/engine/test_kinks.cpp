@@ -12,7 +12,7 @@
 using namespace weft;
 using Values = std::vector<double>;
 
-namespace {
+namespace test_kinks {
 
 Values gradient(const std::function<Var(const Var&)>& f, const Values& at, Device device) {
   Tape tape;
@@ -25,8 +25,6 @@ const double infinity = INFINITY;
 std::vector<Device> devices() {
   return available(Device::cuda) ? std::vector{Device::cpu, Device::cuda} : std::vector{Device::cpu};
 }
-
-}  // namespace
 
 TEST_CASE("every op has the documented derivative at its kinks") {
   for (const Device device : devices()) {
@@ -41,8 +39,6 @@ TEST_CASE("every op has the documented derivative at its kinks") {
     CHECK(gradient([](const Var& x) { return norm(x); }, {0, 0}, device) == Values{0, 0});
   }
 }
-
-namespace {
 
 // The derivatives of pow(a, b) at one point: da, db, daa, dab, dba and dbb.
 struct PowerAt {
@@ -59,8 +55,6 @@ Values derivatives_of_power(double a, double b, DType dtype, Device device) {
   for (const Var& v : {once[0], once[1], by_x[0], by_x[1], by_y[0], by_y[1]}) result.push_back(v.value().values()[2]);
   return result;
 }
-
-}  // namespace
 
 TEST_CASE("derivatives of a power at base zero are limits from above, or zero where there is no limit") {
   const double i = infinity;
@@ -171,3 +165,5 @@ TEST_CASE("NaN propagates forward and backward, and infinities follow IEEE arith
     CHECK(std::isnan(gradient(weft::abs, {nan}, device)[0]));
   }
 }
+
+}  // namespace test_kinks

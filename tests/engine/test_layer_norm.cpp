@@ -10,7 +10,7 @@
 using namespace weft;
 using Catch::Contains;
 
-namespace {
+namespace test_layer_norm {
 
 constexpr Activation relu_after = {.op = Unary::Relu};
 const double infinity = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
@@ -52,8 +52,6 @@ bool near(const Values& a, const Values& b, DType type, double units = 16) {
     return u == v || (std::isnan(u) && std::isnan(v)) || std::abs(u - v) <= units * unit * largest;
   });
 }
-
-}  // namespace
 
 TEST_CASE_METHOD(OnEachDevice, "layer_norm and its gradients equal the composed form for every type and width") {
   for (const DType type : {DType::f32, DType::f64, DType::bf16})
@@ -167,3 +165,5 @@ TEST_CASE_METHOD(OnEachDevice, "layer_norm refuses inputs that do not fit") {
   CHECK_THROWS_WITH(layer_norm(x, v, random({1, 3})), Contains("not f64 (1, 3)"));
   CHECK_THROWS_WITH(layer_norm(x, v, v.to(DType::f32)), Contains("not f32 (3)"));
 }
+
+}  // namespace test_layer_norm

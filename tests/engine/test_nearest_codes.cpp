@@ -9,7 +9,7 @@
 
 using namespace weft;
 
-namespace {
+namespace test_nearest_codes {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
@@ -36,8 +36,6 @@ Tensor twins(const Shape& shape, DType dtype) {
   for (size_t i = 0; i < half; i += 3 * width) values[half + i + i / width % width] *= 1 + 0x1p-23;
   return Tensor::from(shape, values, dtype);
 }
-
-}  // namespace
 
 TEST_CASE_METHOD(OnEachDevice, "nearest_rows equals an exact search for every extent and type") {
   for (const DType dtype : {DType::f32, DType::f64, DType::bf16})
@@ -115,3 +113,5 @@ TEST_CASE_METHOD(OnEachDevice, "nearest_rows refuses rows and codes that do not 
                     Catch::Contains("of one floating type on one device"));
   CHECK_THROWS_WITH(nearest_rows(on_device({2, 3}), on_device({0, 3})), Catch::Contains("no codes to choose from"));
 }
+
+}  // namespace test_nearest_codes

@@ -10,7 +10,7 @@
 
 using namespace weft;
 
-namespace {
+namespace test_scores {
 
 constexpr ScoreSum kinds[] = {ScoreSum::log_sum_exp, ScoreSum::log_sum_exp_both, ScoreSum::softplus};
 
@@ -141,8 +141,6 @@ std::string text(const Case& c) {
          std::to_string(c.d) + " scale " + std::to_string(c.scale) + (c.excluding ? " excluding" : "") +
          (c.aiming ? " aiming" : "");
 }
-
-}  // namespace
 
 TEST_CASE("tiled score sums equal plain ops in values and all gradients at every size and tile edge") {
   for (Case c : around_the_edges_of_tiles()) {
@@ -303,3 +301,5 @@ TEST_CASE("the card's score sums and gradients equal the CPU's to 64 units (bf16
         });
       }
 }
+
+}  // namespace test_scores

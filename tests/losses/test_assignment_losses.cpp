@@ -18,7 +18,7 @@
 
 using namespace weft;
 
-namespace {
+namespace test_assignment_losses {
 
 const Init f64 = {.key = {1}, .dtype = DType::f64};
 constexpr Pass training = {.training = true};
@@ -39,8 +39,6 @@ Tensor mine(const Tensor& all, const Rows& rows, const Communicator& comm) {
 Tensor twelve(int64_t width, int use, DType dtype = DType::f64) { return data_of(0, {12, width}, use, dtype); }
 
 double whole(const Var& share, Communicator& comm) { return sum_over_ranks(share.value().item(), comm); }
-
-}  // namespace
 
 TEST_CASE("Sinkhorn codes equal those of one process for any division, also for several matrices at once") {
   on_ranks({1, 2, 3, 5, 8}, [](Communicator& comm) {
@@ -186,8 +184,6 @@ TEST_CASE("assignment losses of bf16 inputs are computed in f32") {
   });
 }
 
-namespace {
-
 // Training steps with two passes each over the given numbers of samples; the third step has none.
 Tensor teacher_of(int step, int view) {
   return step == 2 ? Tensor({0, 4}, DType::f32) : twelve(4, 10 * step + view, DType::f32);
@@ -211,8 +207,6 @@ Tensor center_after(int steps, int division, Communicator& comm) {
   }
   return dino.center.value;
 }
-
-}  // namespace
 
 TEST_CASE("DINO's center has the same bits on every rank, and equals one process for any division") {
   on_ranks({1, 2, 3, 5}, [](Communicator& comm) {
@@ -296,3 +290,5 @@ TEST_CASE("assignment losses refuse bad input and say why") {
     expect_refusal([&] { dino({four}, {four, few}, training, comm); }, {"Dino: all views", "(2, 3)", "(4, 3)"});
   });
 }
+
+}  // namespace test_assignment_losses

@@ -8,7 +8,7 @@
 
 using namespace weft;
 
-namespace {
+namespace test_cross_entropy {
 
 struct Graded {
   double loss;  // of all ranks
@@ -21,8 +21,6 @@ Graded graded(const Tensor& logits, const Tensor& targets, const CrossEntropyOpt
 }
 
 Tensor targets(int64_t count, int64_t value) { return Tensor::full({count}, static_cast<double>(value), DType::i64); }
-
-}  // namespace
 
 TEST_CASE("cross entropy of a batch or a rank without counted samples has zero loss and gradient") {
   const Var weights = replicated_constant(row_of({1, 2, 0}));
@@ -97,3 +95,5 @@ TEST_CASE("cross entropy reports ranks with different label smoothing") {
                               }),
                     Catch::Contains("label smoothing 0,") && Catch::Contains("label smoothing 0.1"));
 }
+
+}  // namespace test_cross_entropy

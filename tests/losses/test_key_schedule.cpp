@@ -9,7 +9,7 @@
 
 using namespace weft;
 
-namespace {
+namespace test_key_schedule {
 
 const KeySchedule every_way[] = {{KeySchedule::gather},      {KeySchedule::ring},       {KeySchedule::both_ways},
                                  {KeySchedule::per_rank},    {KeySchedule::chunked, 1}, {KeySchedule::chunked, 3},
@@ -55,8 +55,6 @@ Held held(KeySchedule schedule, int64_t rows, Communicator& comm) {
   tape.gradient(loss, Var(Tensor::full({1}, 1, DType::f64)), {own});
   return held;
 }
-
-}  // namespace
 
 TEST_CASE("every key schedule visits each row of all ranks once, with its global index") {
   on_ranks({1, 2, 3, 5, 8}, [](Communicator& comm) {
@@ -142,3 +140,5 @@ TEST_CASE("with no keys on any rank the log-sum-exp is minus infinity, and the o
     }
   });
 }
+
+}  // namespace test_key_schedule

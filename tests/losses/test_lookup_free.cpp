@@ -14,7 +14,7 @@
 
 using namespace weft;
 
-namespace {
+namespace test_lookup_free {
 
 constexpr Pass training = {.training = true};
 
@@ -85,8 +85,6 @@ Graded diversity(const Tensor& x, Communicator& comm, LookupFreeOptions o) {
 void expect_near(double actual, double expected, double tolerance = 1e-12, Site site = Site::here()) {
   expect(std::abs(actual - expected) <= tolerance, text(actual) + " is not " + text(expected), site);
 }
-
-}  // namespace
 
 // S11. A library calls a differentiable all_reduce but continues with its input: its own mean, already divided by the
 // number of ranks W. Each rank then has (H(p_r) + ln W) / W, and gradients of its own tokens alone.
@@ -283,3 +281,5 @@ TEST_CASE("lookup-free quantization refuses bad input and options") {
     expect_refusal([] { LookupFree({.bits = 49, .groups = 49}); }, {"2^48"});
   });
 }
+
+}  // namespace test_lookup_free

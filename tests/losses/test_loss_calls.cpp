@@ -34,7 +34,7 @@
 
 using namespace weft;
 
-namespace {
+namespace test_loss_calls {
 
 constexpr Init f64 = {.key = {4}, .dtype = DType::f64}, bf16 = {.key = {4}, .dtype = DType::bf16};
 constexpr Pass training = {.training = true, .key = {7}};
@@ -189,8 +189,6 @@ std::unique_ptr<ResidualQuantizer> residual() {
   return std::make_unique<ResidualQuantizer>(std::move(layers));
 }
 
-}  // namespace
-
 TEST_CASE("an error of a loss names the loss and the line that called it") {
   for (const Mistake& m : mistakes) {
     INFO("line " << m.line);
@@ -234,8 +232,6 @@ TEST_CASE("quantizers and scales refuse invalid temperatures in their constructo
   }
   expect_refusal([&] { five_codes(bf16); }, {"Codebook: 'vq.codes' is bf16", "f32"});
 }
-
-namespace {
 
 // A loss with an option that differs on the last rank.
 struct Difference {
@@ -313,8 +309,6 @@ std::vector<Difference> differences() {
   };
 }
 
-}  // namespace
-
 TEST_CASE("an option that differs between ranks is reported on all ranks before any data move") {
   for (const Difference& d : differences())
     for (const int n : {2, 3}) {
@@ -350,3 +344,5 @@ TEST_CASE("a long list of options is shortened, and ends in a checksum of the wh
   CHECK(all.size() > 990);
   for (const std::string& text : all) CHECK(text.size() <= 31);
 }
+
+}  // namespace test_loss_calls

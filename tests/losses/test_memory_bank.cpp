@@ -10,7 +10,7 @@
 
 using namespace weft;
 
-namespace {
+namespace test_memory_bank {
 
 constexpr Init init = {.key = {3}, .dtype = DType::f64};
 
@@ -29,8 +29,6 @@ void push_one_by_one(Tensor& bank, int64_t& cursor, const Tensor& keys) {
     cursor = (cursor + 1) % bank.shape()[0];
   }
 }
-
-}  // namespace
 
 TEST_CASE("a memory bank holds the latest keys of all ranks in order, with the same bits for any division") {
   for (const int64_t size : {1, 3, 7, 30}) {
@@ -99,3 +97,5 @@ TEST_CASE("a memory bank refuses keys that do not fit") {
     expect_refusal([] { MemoryBank("empty", 0, 2, init); }, {"MemoryBank: 'empty' has room for 0 keys"});
   });
 }
+
+}  // namespace test_memory_bank

@@ -9,15 +9,13 @@
 
 using namespace weft;
 
-namespace {
+namespace test_regression_metrics {
 
 // The metrics as TorchMetrics defines them, with deviations about a mean that is subtracted first.
 Var deviations(const Var& x) { return x - repeat(mean(x, 0), 0, x.shape()[0]); }
 Var correlation(const Var& a, const Var& b) {
   return sum(deviations(a) * deviations(b), 0) / sqrt(sum(square(deviations(a)), 0) * sum(square(deviations(b)), 0));
 }
-
-}  // namespace
 
 TEST_CASE("regression metrics have the values that TorchMetrics documents") {
   on_ranks({1, 2, 3, 5}, [](Communicator& comm) {
@@ -82,8 +80,6 @@ TEST_CASE("correlations lose no digit if the mean is 1e6 standard deviations") {
   });
 }
 
-namespace {
-
 using Metric = std::function<Var(const Var&, const Var&, Communicator&)>;
 struct Graded {
   Tensor value, predictions, targets;  // gradients of the outputs' mean over all samples
@@ -138,8 +134,6 @@ Off off_by_shift(const OfDeviations& m, DType dtype, double shift, Communicator&
   return {furthest(found.value, truth.value),
           std::max(furthest(all(found.predictions), truth.predictions), furthest(all(found.targets), truth.targets))};
 }
-
-}  // namespace
 
 TEST_CASE("correlations and explained variance lose no digit to a large mean, in value and gradients") {
   for (const OfDeviations& m : of_deviations)
@@ -231,3 +225,5 @@ TEST_CASE("regression metrics refuse inputs that do not match") {
     expect_refusal([&] { cosine_similarity(vector, vector, Over::sum, comm); }, {"cosine_similarity: rows", "(4)"});
   });
 }
+
+}  // namespace test_regression_metrics

@@ -13,12 +13,10 @@
 
 using namespace weft;
 
-namespace {
+namespace test_regularizers {
 
 const Init f64 = {.key = {1}, .dtype = DType::f64};
 constexpr Random key = {8};
-
-}  // namespace
 
 TEST_CASE("TiCo's covariance has the same bits on every rank and is that of one process up to rounding") {
   on_ranks({1, 2, 3, 5, 8}, [](Communicator& comm) {
@@ -155,3 +153,5 @@ TEST_CASE("KoLeo of equal features is finite and has no gradient") {
     expect_close(tape.gradient(loss, {x})[0], Tensor::zeros({3, 4}, DType::f64));
   });
 }
+
+}  // namespace test_regularizers

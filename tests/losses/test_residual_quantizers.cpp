@@ -14,7 +14,7 @@
 
 using namespace weft;
 
-namespace {
+namespace test_residual_quantizers {
 
 constexpr Pass training = {.training = true, .key = {4}};
 
@@ -48,8 +48,6 @@ std::vector<std::unique_ptr<Quantizer>> every_kind(DType dtype, const QuantizerD
   all.push_back(std::make_unique<ResidualQuantizer>(std::move(layers)));
   return all;
 }
-
-}  // namespace
 
 TEST_CASE("residual decode returns the values bit by bit for any shape and any number of quantizers") {
   run_ranks(1, [](Communicator& comm) {
@@ -217,3 +215,5 @@ TEST_CASE("residual quantization refuses bad input and options") {
     expect_refusal([&] { grouped.decode(Tensor::zeros({3, 2}, DType::i64)); }, {"(3, 2) for 2 groups"});
   });
 }
+
+}  // namespace test_residual_quantizers

@@ -15,7 +15,7 @@
 
 using namespace weft;
 
-namespace {
+namespace test_sharp_scores {
 
 using Values = std::vector<double>;
 struct Named {
@@ -130,8 +130,6 @@ double apart(const Values& actual, const Values& expected) {
   return std::sqrt(squares / all);
 }
 
-}  // namespace
-
 TEST_CASE("a contrastive loss of a solved batch is zero with zero gradient and never negative, at any temperature") {
   for (const Named& c : picking())
     for (const DType dtype : {DType::f32, DType::f64})
@@ -185,3 +183,5 @@ TEST_CASE("SigLIP loses no digit for pairs that surely match") {
     });
   }
 }
+
+}  // namespace test_sharp_scores

@@ -24,7 +24,7 @@
 
 using namespace weft;
 
-namespace {
+namespace test_upstream_quantizers {
 
 constexpr double exact = 1e-12, single = 1e-6;
 constexpr double W = 3;
@@ -85,8 +85,6 @@ Graded vector_quantize(const UpstreamCase& c, const VectorQuantizeOptions& optio
   });
 }
 
-}  // namespace
-
 TEST_CASE("VectorQuantize of vector-quantize-pytorch equals ours in loss and codes") {
   const auto check = [](const char* mode, const VectorQuantizeOptions& options) {
     const UpstreamCase& c = upstream("VectorQuantize", mode);
@@ -114,8 +112,6 @@ TEST_CASE("VectorQuantize of vector-quantize-pytorch sums over uneven shards, bu
   }
 }
 
-namespace {
-
 enum class Used : uint8_t { by_all_ranks, by_each_rank };
 
 // As in the library, with distances that are not squared; backward reads the codes in `read`.
@@ -134,8 +130,6 @@ Graded with_diversity(const UpstreamCase& c, Used used, const Tensor& read) {
            (used == Used::by_all_ranks ? keep_on(uneven, {0}, comm) : as_partial(uneven / W, comm));
   });
 }
-
-}  // namespace
 
 TEST_CASE("VectorQuantize of vector-quantize-pytorch computes diversity from each rank's own tokens") {
   const UpstreamCase& c = upstream("VectorQuantize", "codebook diversity, codes at rest");
@@ -273,3 +267,5 @@ TEST_CASE("SimVQ of vector-quantize-pytorch equals ours, with its map's gradient
   check("straight-through", Through::straight);
   check("rotation trick", Through::rotation);
 }
+
+}  // namespace test_upstream_quantizers

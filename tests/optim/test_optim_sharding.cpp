@@ -7,7 +7,7 @@
 #include "weft/optim/optimizer.h"
 
 namespace weft {
-namespace {
+namespace test_optim_sharding {
 
 using Marks = std::vector<bool>;
 const std::vector<Shape> shapes = {{30, 50}, {50}, {}, {1024}, {7}, {3000}, {0}, {1}, {129, 9}};
@@ -203,5 +203,5 @@ TEST_CASE("an optimizer refuses ranges other than whole blocks, and gradients wi
   CHECK_THROWS_AS(rank.optimizer->step(Tensor::zeros({2048}, DType::f64), all_marks, 1), Error);
 }
 
-}  // namespace
+}  // namespace test_optim_sharding
 }  // namespace weft

@@ -9,7 +9,7 @@
 
 using namespace weft;
 
-namespace {
+namespace test_placement_conversions {
 
 using namespace placement_letters;
 
@@ -94,8 +94,6 @@ All values_of(Placement placement, Height height, const Division& d, int use) {
   return all;
 }
 
-}  // namespace
-
 TEST_CASE("every placement conversion maps values and cotangents as its pair states, with the right placements") {
   for (const Conversion& c : conversions) {
     INFO(c.name << " from " << text(c.from));
@@ -161,3 +159,5 @@ TEST_CASE("an objective has the same gradient for every placement of its loss") 
     });
   }
 }
+
+}  // namespace test_placement_conversions

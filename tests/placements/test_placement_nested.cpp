@@ -10,7 +10,7 @@
 
 using namespace weft;
 
-namespace {
+namespace test_placement_nested {
 
 using namespace placement_letters;
 
@@ -60,8 +60,6 @@ void expect_true(const Var& y, Communicator& comm, const char* what) {
     expect_same_bits(all.slice(r * y.size(), (r + 1) * y.size()), y.value().reshape({y.size()}));
   }
 }
-
-}  // namespace
 
 TEST_CASE("what a collective over half of the ranks makes of values that all hold is each half's own") {
   on_ranks({3, 4, 5, 8}, [](Communicator& world) {
@@ -218,3 +216,5 @@ TEST_CASE("a share is not divided again, and no mean is taken of the terms of a 
                      {mean.first, "its input is Partial", "a rank holds a term of a pending sum; take the sum"});
   });
 }
+
+}  // namespace test_placement_nested

@@ -8,7 +8,7 @@
 
 using namespace weft;
 
-namespace {
+namespace test_placement_pullbacks {
 
 using namespace placement_letters;
 
@@ -77,8 +77,6 @@ const std::pair<const char*, Call> calls[] = {
     {"max_pool2d", [](auto& x, auto&) {
        return max_pool2d(reshape(x, {1, 3, 4, 1}), {2, 2}, {.padding = {1, 1}});
      }}};
-
-}  // namespace
 
 TEST_CASE("second derivatives of a Replicated value are right through every op that creates or takes a tensor") {
   for (const auto& [name, call] : calls)
@@ -152,3 +150,5 @@ TEST_CASE("a mask computed from two values has their joint placement") {
     expect(placement_of(straight_through(x, u), comm) == V, "the value of x, the gradient to u");
   });
 }
+
+}  // namespace test_placement_pullbacks

@@ -14,7 +14,7 @@
 
 using namespace weft;
 
-namespace {
+namespace test_regressions_contrastive {
 
 Tensor images_of(int rank) { return data_of(rank, {1 + (rank + 1) % 3, 4}, 1); }
 Tensor texts_of(int rank) { return data_of(rank, {1 + (rank + 1) % 3, 4}, 2); }
@@ -36,8 +36,6 @@ Step step(const ClipLike& loss, Communicator& comm) {
 double inner(const Tensor& a, const Tensor& b, Communicator& comm) {
   return comm.all_reduce(sum(Var(a) * b).value()).item();
 }
-
-}  // namespace
 
 // PyTorch Lightning #6624, Lightly #1531, DeCLUTR #212, VISSL #230, PyTorch Metric Learning #363, diffdist #1: gathers
 // that keep the local slice only, or scale it wrongly.
@@ -135,3 +133,5 @@ TEST_CASE("the gradient of a text that travels between ranks is complete", "[S20
     expect(apart > 1e-3 * inner(right.texts, right.texts, comm), "others' parts of the gradient are missing");
   });
 }
+
+}  // namespace test_regressions_contrastive

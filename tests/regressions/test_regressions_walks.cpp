@@ -13,7 +13,7 @@
 using namespace weft;
 using Catch::Contains;
 
-namespace {
+namespace test_regressions_walks {
 
 // A model with collectives between its layers, two losses that share a trunk, and this rank's data.
 struct Model {
@@ -45,8 +45,6 @@ struct Model {
     return gathered_loss(tape, h) + as_varying(reduced_loss(tape, h), comm);
   }
 };
-
-}  // namespace
 
 // PyTorch #24005 and #121594, Transformers #23018: a parameter was ready twice with checkpoints. PyTorch #180666,
 // musubi-tuner #679, picotron #39, TorchRec #4268: hooks ran too early, with wrong arguments, or never.
@@ -210,8 +208,6 @@ TEST_CASE("collectives in a different order are an error that names both calls a
                     Contains("'second'") && Contains("rank 2") && Contains("test_regressions_walks.cpp:"));
 }
 
-namespace {
-
 // A different transport among the same ranks, which uses the defaults for what it does not forward.
 using Plain = ForwardingTransport;
 
@@ -264,8 +260,6 @@ void check_bits(Communicator& comm, int64_t size, const Tensor& expected) {
   expect_same_bits(tape.gradient(vary(all_reduce_equal(x, comm), comm), x, {x})[0].value(), all);
 }
 
-}  // namespace
-
 // NCCL #157, #855, #1461, #1497 and #2360, rocm-systems #11661: bits that depend on size, fusion, topology or
 // algorithm.
 TEST_CASE("sums have the bits of adding halves of the ranks, for any size, division, verb and transport", "[r38]") {
@@ -280,3 +274,5 @@ TEST_CASE("sums have the bits of adding halves of the ranks, for any size, divis
       }));
     }
 }
+
+}  // namespace test_regressions_walks

@@ -9,7 +9,7 @@
 #include "weft/collectives/transports/forwarding_transport.h"
 
 namespace weft {
-namespace {
+namespace test_resume {
 
 constexpr int half = 10;
 
@@ -150,5 +150,5 @@ TEST_CASE("changing the number of ranks changes a training only by rounding") {
   }
 }
 
-}  // namespace
+}  // namespace test_resume
 }  // namespace weft

@@ -14,7 +14,7 @@
 #include "weft/optim/parallel/sharded.h"
 
 namespace weft {
-namespace {
+namespace test_sharded {
 
 using Call = std::function<Var(Layer& layer, const Var& x, const Pass& pass)>;  // of a unit
 using Rules = std::pair<Rule, std::optional<Rule>>;  // for weights, and for all others if they are a group of their own
@@ -214,5 +214,5 @@ TEST_CASE("second-order gradients go through a sharded unit") {
   expect_equal_training<Penalty>(DType::f64, sgd, close);
 }
 
-}  // namespace
+}  // namespace test_sharded
 }  // namespace weft

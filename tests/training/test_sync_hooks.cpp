@@ -6,7 +6,7 @@
 
 using namespace weft;
 
-namespace {
+namespace test_sync_hooks {
 
 using When = GradientSync::When;
 using Choice = ChosenTerms::Choice;
@@ -21,8 +21,6 @@ struct Fired {
   }
   bool are(int a, int b, int c) const { return accumulated == a && before == b && after == c; }
 };
-
-}  // namespace
 
 TEST_CASE("gradient hooks fire once per parameter and backward, and reduction hooks once per bucket", "[r27][r31]") {
   on_ranks([](Communicator& comm) {
@@ -180,3 +178,5 @@ TEST_CASE("buckets that no rank has used are not reduced at the end of a step", 
     }
   });
 }
+
+}  // namespace test_sync_hooks

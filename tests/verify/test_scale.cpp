@@ -19,9 +19,9 @@ using namespace weft;
 using verify::Outcome;
 using verify::Verdict;
 
-namespace {
+namespace test_scale {
 
-constexpr double step = 1e-3;
+constexpr double usual_step = 1e-3;
 constexpr int64_t directions = 3;
 
 struct Point {
@@ -76,7 +76,7 @@ struct Planted {
   std::function<std::vector<Tensor>(const std::vector<LocalGradients>&, int r)> reduce;
   bool objective = true;
   int micro_batches = 2;
-  double step = ::step;
+  double step = usual_step;
   DType gradients = DType::f64;
 
   Planted(Model of, decltype(reduce) how) : model(std::move(of)), reduce(std::move(how)) {
@@ -218,10 +218,6 @@ std::string found(const Model& model, const Factors& by) {
 
 std::string said(const verify::Dump& dump) { return verify::text_of(verify::verdicts(dump), dump); }
 
-}  // namespace
-
-namespace {
-
 // 1 + 2t - 3t^2 + t^3 at -2, -1, 1 and 2, and nothing along another direction.
 verify::MovedValues cubic() {
   verify::MovedValues values{1, verify::Matrix::Zero(2, 4)};
@@ -229,8 +225,6 @@ verify::MovedValues cubic() {
   values.moved.row(1).setOnes();
   return values;
 }
-
-}  // namespace
 
 TEST_CASE("slopes are those of the five-point rule, which is off by rounding and at most by its correction") {
   const verify::Slopes found = verify::slopes_of(cubic(), 2, 0.5);
@@ -446,3 +440,5 @@ TEST_CASE("malformed sections are refused in one sentence") {
   check(2, "rank_loss", Tensor::full({}, NAN, DType::f64), "numbers that are not finite");
   check(2, "reduced/temperature", Tensor::full({}, NAN, DType::f64), "verdict: wrong");
 }
+
+}  // namespace test_scale

@@ -22,7 +22,7 @@ using namespace weft::planted;
 using verify::Outcome;
 using verify::Verdict;
 
-namespace {
+namespace test_statistics {
 
 using Inputs = std::vector<Var>;
 using ByRank = std::vector<Tensor>;
@@ -173,8 +173,6 @@ void expect_found(const std::string& name, const Problem& problem, const Seam& g
   CHECK((verdict.runner_up && verdict.runner_up->error > verify::limit));
 }
 
-}  // namespace
-
 TEST_CASE("correct gradients of losses of statistics are called correct, with uneven and empty ranks") {
   for (const char* loss : names)
     for (const DType dtype : {DType::f64, DType::f32})
@@ -291,8 +289,6 @@ TEST_CASE("means of the means of uneven shards, and counted padding, are named")
     }
 }
 
-namespace {
-
 // Lookup-free quantization by plain operations, without commitment: the loss of a rank, divided by W. `averaged` makes
 // the mean assignment of all ranks' samples out of the sum over the own ones.
 using Averaged = std::function<Var(const Var& sum_of_own, const Problem&, Communicator&)>;
@@ -316,8 +312,6 @@ Var result_discarded(const Var& sum_of_own, const Problem& problem, Communicator
   const auto r = static_cast<size_t>(comm.rank().value);
   return sum_of_own / static_cast<double>(comm.size() * problem.rows(r));
 }
-
-}  // namespace
 
 TEST_CASE("all-reduces of means and of moments whose results are discarded are named in a correlation") {
   for_each_case([](int ranks, DType dtype) {
@@ -385,3 +379,5 @@ TEST_CASE("lookup-free quantization of more codes than fit is refused") {
   CHECK_THROWS_WITH(verdict_of(large, Seam{large.towers}),
                     Catch::Matchers::Contains("9 samples of 23 bits have more than 2^22 assignments"));
 }
+
+}  // namespace test_statistics

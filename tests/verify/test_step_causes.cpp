@@ -11,7 +11,7 @@
 using namespace weft;
 using verify::Matrix;
 
-namespace {
+namespace test_step_causes {
 
 Matrix drawn(uint64_t seed, uint64_t number, int64_t size) {
   const Tensor x = Tensor::uniform({size}, Random{seed, number}, -1, 1, DType::f64);
@@ -73,8 +73,6 @@ verify::Distance distance_of(const std::vector<T>& found, const std::vector<T>& 
   return verify::distance<T>(found.data(), {truth.data(), inexact, nullptr, 0, std::ssize(truth), rows,
                                             static_cast<double>(std::numeric_limits<T>::epsilon())});
 }
-
-}  // namespace
 
 TEST_CASE("mistakes of a step are named, given the truth", "[test_step_causes]") {
   for (const Trained trained : {Trained{3, 1}, Trained{3, 2}, Trained{5, 3}, Trained{5, 4}}) {
@@ -163,3 +161,5 @@ TEST_CASE("the distance from the truth is that of the worst element, row or all"
   CHECK(distance_of(few, few, 1).cosine == Approx(1));
   CHECK(distance_of(std::vector<double>{}, {}, 1).error == 0);
 }
+
+}  // namespace test_step_causes

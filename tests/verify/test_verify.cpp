@@ -15,7 +15,7 @@ using verify::Outcome;
 using verify::Reducer;
 using verify::Verdict;
 
-namespace {
+namespace test_verify {
 
 verify::Dump dump_of(int ranks) {
   verify::Dump dump;
@@ -99,8 +99,6 @@ verify::SeamEvidence planted_clip(const Features& features, const Mistake& mista
   return seam;
 }
 
-}  // namespace
-
 TEST_CASE("correct gradients of contrastive losses are called correct, in f64 and f32, with uneven and empty ranks") {
   for (const char* loss : {"clip", "siglip", "nt_xent", "info_nce", "dcl"})
     for (const DType dtype : {DType::f64, DType::f32})
@@ -127,8 +125,6 @@ TEST_CASE("every mistake at the seam of CLIP is named, and nothing else explains
       }
 }
 
-namespace {
-
 verify::SeamEvidence in_bf16(verify::SeamEvidence seam) {
   const auto rounded = [](double x) { return Tensor::full({}, x, DType::f32).to(DType::bf16).to(DType::f64).item(); };
   for (auto& tower : seam.gradients)
@@ -137,8 +133,6 @@ verify::SeamEvidence in_bf16(verify::SeamEvidence seam) {
   seam.precision = {"bf16", 0x1p-8};
   return seam;
 }
-
-}  // namespace
 
 TEST_CASE("gradients in bf16 still name every mistake at the seam of CLIP, and right ones are called correct") {
   for (const int ranks : {3, 5})
@@ -221,8 +215,6 @@ TEST_CASE("with equal data on all ranks the verifier says what it cannot tell") 
                     [](const std::string& each) { return each.starts_with("S5"); }));
 }
 
-namespace {
-
 // A parameter's gradients in W ranks and A micro-batches, and what a reducer that averages makes of them.
 verify::ParameterEvidence reduced_parameter(
     int ranks, size_t passes, const std::function<verify::Matrix(const verify::ParameterEvidence&, int r)>& reduce) {
@@ -248,8 +240,6 @@ verify::Matrix sum_of(const verify::ParameterEvidence& p, int from, int to, size
     for (size_t k = first; k < std::min(last, p.local[0].size()); ++k) sum += p.local[static_cast<size_t>(r)][k];
   return sum;
 }
-
-}  // namespace
 
 TEST_CASE("every mistake of a reducer is named") {
   for (const int w : {3, 5}) {
@@ -356,3 +346,5 @@ TEST_CASE("a folder with a manifest, and files without one, get the same verdict
   CHECK_THROWS_WITH(verify::read_dump({"siglip", files, Reducer::mean, {}}),
                     Catch::Matchers::Contains("siglip needs its scalar 'bias'"));
 }
+
+}  // namespace test_verify

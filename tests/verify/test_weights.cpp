@@ -7,7 +7,7 @@ using namespace weft;
 using verify::Matrix;
 using verify::Outcome;
 
-namespace {
+namespace test_weights {
 
 double in(DType dtype, double x) { return Tensor::full({}, x, DType::f64).to(dtype).to(DType::f64).item(); }
 
@@ -61,8 +61,6 @@ std::vector<Reduced> all(int passes) {
       for (uint64_t seed = 1; seed <= 5; ++seed) all.push_back({ranks, passes, dtype, seed});
   return all;
 }
-
-}  // namespace
 
 TEST_CASE("correct gradients have no description") {
   for (const int passes : {1, 2, 4})
@@ -123,3 +121,5 @@ TEST_CASE("what many weights explain has no description") {
   }
   CHECK_FALSE(verify::verdict(p, dump).described.has_value());
 }
+
+}  // namespace test_weights
