@@ -111,6 +111,16 @@ TEST_CASE_METHOD(OnEachDevice, "max_pool2d and its gradient are those of the lar
     CHECK(values_of(y) == values_of(of_unfolded(x)));
     // A card's fold adds windows in another order.
     CHECK(distance(gradient_of(pool, x, g.value()), gradient_of(of_unfolded, x, g.value())) < 1e-14);
+    // The adjoint of the gradient, which shares alike: of g, in the direction v.
+    const Tensor v = random(x.shape(), 2);
+    const auto of_cotangent = [&](const auto& f) {
+      return [&](const Var& cotangent) {
+        const Var image = cotangent.tape()->watch(x);
+        return cotangent.tape()->gradient(f(image), cotangent, {image}, Graph::create)[0];
+      };
+    };
+    CHECK(distance(gradient_of(of_cotangent(pool), g.value(), v),
+                   gradient_of(of_cotangent(of_unfolded), g.value(), v)) < 1e-14);
   }
 }
 
