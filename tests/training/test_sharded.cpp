@@ -38,8 +38,9 @@ struct Network {
     return all;
   }
   std::vector<ParameterGroup> groups(const Rules& rules) {
-    std::vector<ParameterGroup> groups = {{.rule = rules.first, .unused_steps = unused_steps}};
-    if (rules.second) groups.push_back({.rule = *rules.second, .rate_scale = 0.5, .unused_steps = unused_steps});
+    std::vector<ParameterGroup> groups = {{.parameters = {}, .rule = rules.first, .unused_steps = unused_steps}};
+    if (rules.second)
+      groups.push_back({.parameters = {}, .rule = *rules.second, .rate_scale = 0.5, .unused_steps = unused_steps});
     for (Parameter* parameter : list(&Module::parameters))
       groups[rules.second && parameter->value.shape().rank() < 2].parameters.push_back(parameter);
     return groups;

@@ -48,7 +48,7 @@ ByRank by_layer(const Problem& problem) {
   std::mutex mutex;
   run_ranks(static_cast<int>(problem.ranks()), [&](Communicator& comm) {
     const auto r = static_cast<size_t>(comm.rank().value);
-    DistributedBatchNorm layer("norm", problem.weight.size(), {.dtype = problem.dtype()}, comm);
+    DistributedBatchNorm layer("norm", problem.weight.size(), {.key = {}, .dtype = problem.dtype()}, comm);
     layer.gamma.value = problem.weight;
     Tape tape;
     const Var x = tape.watch(problem.x[r]);

@@ -36,10 +36,10 @@ struct Taps {
   }
 };
 
-/// Some of a pixel's channels: as many vectors as fill `group_bytes`, whose maxima are found beside each other, because
-/// each has to wait for the one before; or the next vector, whole or not.
+/// Several vectors of a pixel's channels, or one, which may be the last and not whole. At every tap the maximum of a
+/// vector waits for that of the tap before; those of several vectors wait beside each other.
 template <class T, int count> struct Channels {
-  int64_t left;  // to the pixel's last one
+  int64_t left;  // elements, up to the pixel's last channel
 
   typedef std::array<Vector<T>, count> Vectors;
 
@@ -53,7 +53,7 @@ template <class T, int count> struct Channels {
   }
 };
 
-constexpr int group_bytes = 128;
+constexpr int group_bytes = 128;  // of the vectors whose maxima are found beside each other
 
 /// Calls body(window, channels, first channel, offset in the windows) for all channels of each window.
 template <class T, class F> void for_each_window(const Convolution& c, F&& body) {
