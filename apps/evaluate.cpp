@@ -138,7 +138,7 @@ int main(int argc, char** argv) {
   CommandLine line("evaluate", "Measures how well classes can be predicted from the features of a trained encoder.",
                    settings);
   line.keep_only({"--ranks", "--device", "--data", "--size", "--cache", "--seed", "--timeout", "--fast-reductions",
-                  "--tf32", "--quiet", "--json"});
+                  "--tf32", "--trace", "--quiet", "--json"});
   line.add("--model", settings.model,
            "the encoder: an export, a checkpoint, a run's folder for its latest, or FOLDER/best");
   line.add("--neighbours", settings.neighbours, "training pictures that vote for the class of a test picture",

@@ -1,32 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/collectives/checks/traffic.h"
 
-#include <chrono>
+#include <map>
 
 #include "weft/collectives/transports/forwarding_transport.h"
 #include "weft/engine/tensor/pool.h"
+#include "weft/engine/tensor/random.h"
 
 namespace weft {
 namespace {
 
-// Adds the time of its own life to a count.
-class Stopwatch {
+using Event = Timeline::Event;
+using Kind = Timeline::Kind;
+
+// What is written down of a rank's calls.
+struct Notes {
+  Traffic& traffic;
+  Timeline* timeline;  // or null
+};
+
+// One call, or one half of it, for the time of its own life.
+class Noted {
  public:
-  explicit Stopwatch(Traffic::Count& count) : count_(count) {}
-  ~Stopwatch() { count_.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count(); }
-  Stopwatch(const Stopwatch&) = delete;
+  Noted(const Notes& notes, const Event& event) : notes_(notes), event_(event) { event_.begin = seconds_now(); }
+  ~Noted() {
+    event_.end = seconds_now();
+    notes_.traffic[event_.call.verb].seconds += event_.end - event_.begin;
+    if (notes_.timeline) notes_.timeline->add(event_);
+  }
+  Noted(const Noted&) = delete;
+  const Event& event() const { return event_; }
 
  private:
-  Traffic::Count& count_;
-  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  const Notes& notes_;
+  Event event_;
 };
 
 class CountedHalves final : public Transport::Request {
  public:
-  CountedHalves(std::unique_ptr<Request> inner, Traffic::Count& count) : inner_(std::move(inner)), count_(count) {}
+  CountedHalves(std::unique_ptr<Request> inner, const Notes& notes, const Event& first)
+      : inner_(std::move(inner)), notes_(notes), event_(first) {
+    event_.kind = Kind::second_half;
+  }
   bool ready() override { return inner_->ready(); }
   void finish(Transport::Read read) override {
-    const Stopwatch stopwatch(count_);
+    const Noted noted(notes_, event_);
     inner_->finish(read);
   }
 
@@ -35,52 +53,54 @@ class CountedHalves final : public Transport::Request {
 
  private:
   std::unique_ptr<Request> inner_;
-  Traffic::Count& count_;
+  const Notes notes_;
+  Event event_;
 };
 
 class CountedGroup final : public ForwardingTransport {
  public:
-  CountedGroup(std::unique_ptr<Transport> inner, Traffic& traffic)
-      : ForwardingTransport(std::move(inner)), traffic_(traffic) {}
+  CountedGroup(std::unique_ptr<Transport> inner, const Notes& notes, uint64_t group)
+      : ForwardingTransport(std::move(inner)), notes_(notes), group_(group) {}
 
   void exchange(const Call& call, Bytes mine, size_t longest, Ranges ranges, Read read) override {
-    const Stopwatch stopwatch(count(call, mine.size(), longest));
+    const Noted noted(notes_, collective(Kind::whole, call, mine.size(), longest));
     inner().exchange(call, mine, longest, ranges, read);
   }
   std::unique_ptr<Request> start(const Call& call, Tensor mine, size_t longest, Ranges ranges) override {
-    Traffic::Count& calls = count(call, mine.bytes(), longest);
-    const Stopwatch stopwatch(calls);
-    return std::unique_ptr<Request>(new CountedHalves(inner().start(call, std::move(mine), longest, ranges), calls));
+    const Noted noted(notes_, collective(Kind::first_half, call, mine.bytes(), longest));
+    return halves(inner().start(call, std::move(mine), longest, ranges), noted);
   }
   void reduce(const Call& call, Bytes mine, std::span<std::byte> result, const Reduction& reduction) override {
-    const Stopwatch stopwatch(count(call, mine.size(), std::max(mine.size(), result.size())));
+    const Noted noted(notes_, collective(Kind::whole, call, mine.size(), std::max(mine.size(), result.size())));
     inner().reduce(call, mine, result, reduction);
   }
   std::unique_ptr<Request> start_reduction(const Call& call, Tensor mine, Tensor result,
                                            const Reduction& reduction) override {
-    Traffic::Count& calls = count(call, mine.bytes(), std::max(mine.bytes(), result.bytes()));
-    const Stopwatch stopwatch(calls);
-    auto started = inner().start_reduction(call, std::move(mine), std::move(result), reduction);
-    return std::unique_ptr<Request>(new CountedHalves(std::move(started), calls));
+    const size_t longest = std::max(mine.bytes(), result.bytes());
+    const Noted noted(notes_, collective(Kind::first_half, call, mine.bytes(), longest));
+    return halves(inner().start_reduction(call, std::move(mine), std::move(result), reduction), noted);
   }
   bool reduces_in_any_order(const Call& call, size_t bytes) const override {
     return inner().reduces_in_any_order(call, bytes);
   }
   void send(Call call, GroupRank to, Bytes bytes) override {
-    const Stopwatch stopwatch(count(call, bytes.size(), bytes.size()));
+    const Noted noted(notes_, message(Kind::send, call, to, bytes.size()));
     inner().send(call, to, bytes);
   }
   Call receive(Call call, GroupRank from, std::span<std::byte> bytes) override {
-    const Stopwatch stopwatch(count(call, 0, bytes.size()));
+    const Noted noted(notes_, message(Kind::receive, call, from, bytes.size()));
     return inner().receive(call, from, bytes);
   }
   std::unique_ptr<Transport> split(int color, int key, Site site) override {
-    const Stopwatch stopwatch(count(describe(Verb::split, site), 0, 0));
+    const Noted noted(notes_, collective(Kind::whole, describe(Verb::split, site), 0, 0));
     std::unique_ptr<Transport> group = inner().split(color, key, site);
-    return group ? counted(std::move(group), traffic_) : nullptr;
+    if (!group) return nullptr;
+    const auto number = static_cast<uint64_t>(noted.event().number);
+    return std::make_unique<CountedGroup>(std::move(group), notes_,
+                                          derived(group_, number, static_cast<uint64_t>(color)));
   }
   StorageHandle allocate_common(size_t bytes, Site site) override {
-    const Stopwatch stopwatch(count(describe(Verb::allocate_common, site), 0, 0));
+    const Noted noted(notes_, collective(Kind::whole, describe(Verb::allocate_common, site), 0, 0));
     return inner().allocate_common(bytes, site);
   }
 
@@ -88,15 +108,33 @@ class CountedGroup final : public ForwardingTransport {
 
  private:
   // `longest` is the largest size of any rank.
-  Traffic::Count& count(const Call& call, size_t bytes, size_t longest) {
-    Traffic::Count& count = traffic_[call.verb];
+  Event counted(Kind kind, uint64_t group, int64_t number, const Call& call, size_t bytes, size_t longest) {
+    Traffic::Count& count = notes_.traffic[call.verb];
     ++count.calls;
     count.bytes += static_cast<int64_t>(bytes);
     count.small_calls += longest <= small_call;
-    return count;
+    return {.kind = kind, .group = group, .number = number, .bytes = static_cast<int64_t>(bytes), .call = call};
   }
+  // All ranks of a group make the same collectives in the same order.
+  Event collective(Kind kind, const Call& call, size_t bytes, size_t longest) {
+    return counted(kind, group_, collectives_++, call, bytes, longest);
+  }
+  // And two ranks send and receive the same messages.
+  Event message(Kind kind, const Call& call, GroupRank peer, size_t bytes) {
+    const auto me = static_cast<uint64_t>(rank()), other = static_cast<uint64_t>(peer.value);
+    const bool sends = kind == Kind::send;
+    const uint64_t pair = derived(group_, sends ? me : other, sends ? other : me);
+    return counted(kind, pair, messages_[pair]++, call, sends ? bytes : 0, bytes);
+  }
+  std::unique_ptr<Request> halves(std::unique_ptr<Request> inner, const Noted& first) {
+    return std::unique_ptr<Request>(new CountedHalves(std::move(inner), notes_, first.event()));
+  }
+  static uint64_t derived(uint64_t group, uint64_t a, uint64_t b) { return Random{0, group}.fork(a).fork(b).stream; }
 
-  Traffic& traffic_;
+  const Notes notes_;
+  const uint64_t group_;
+  int64_t collectives_ = 0;               // so far
+  std::map<uint64_t, int64_t> messages_;  // so far, by the pair of ranks and its direction
 };
 
 }  // namespace
@@ -125,8 +163,8 @@ Traffic Traffic::since(const Traffic& before) const {
   return difference;
 }
 
-std::unique_ptr<Transport> counted(std::unique_ptr<Transport> transport, Traffic& traffic) {
-  return std::make_unique<CountedGroup>(std::move(transport), traffic);
+std::unique_ptr<Transport> counted(std::unique_ptr<Transport> transport, Traffic& traffic, Timeline* timeline) {
+  return std::make_unique<CountedGroup>(std::move(transport), Notes{traffic, timeline}, 0);
 }
 
 std::vector<Traffic> gather_traffic(const Traffic& mine, Communicator& comm, Site site) {

@@ -15,7 +15,7 @@
 #include <memory>
 #include <vector>
 
-#include "weft/collectives/communicator.h"
+#include "weft/collectives/checks/timeline.h"
 
 namespace weft {
 
@@ -39,8 +39,10 @@ class Traffic {
   std::array<Count, verbs> counts_;
 };
 
-// The same transport, counted. `traffic` belongs to one rank and must outlive what is returned and split from it.
-std::unique_ptr<Transport> counted(std::unique_ptr<Transport> transport, Traffic& traffic);
+// The same transport, counted, and with each call on a timeline if there is one. Both belong to one rank and must
+// outlive what is returned and split from it.
+std::unique_ptr<Transport> counted(std::unique_ptr<Transport> transport, Traffic& traffic,
+                                   Timeline* timeline = nullptr);
 
 // The traffic of all ranks, in rank order, on rank 0; nothing on other ranks.
 std::vector<Traffic> gather_traffic(const Traffic& mine, Communicator& comm, Site site = Site::here());

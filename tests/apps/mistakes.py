@@ -193,6 +193,7 @@ def check_command_lines(way, program):
         ({"--out": letter / "text" / "run"}, 74, "letter/text is a file"),
         ({"--out": letter / ("long" * 99)}, 74, "File name too long"),
         ({"--out": "/proc/x"}, 74, "/proc/x: cannot be created in /proc: "),
+        ({"--trace": "/proc/trace.json"}, 74, "/proc/trace.json: cannot be created: "),
     ):
         way.expect(code, text, program, "none", given)
     way.check("no run is left", not (way.folder / "none").exists())

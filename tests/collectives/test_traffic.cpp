@@ -128,10 +128,12 @@ TEST_CASE("rank 0 gets the counts of every rank") {
 
 TEST_CASE("a counting transport passes the transport checks") {
   const int n = GENERATE(1, 2, 3);
-  run_ranks(n, [](std::unique_ptr<Transport> transport) {
+  const bool noted = GENERATE(false, true);
+  run_ranks(n, [noted](std::unique_ptr<Transport> transport) {
     Traffic traffic;
+    Timeline timeline;
     const bool of_cards = transport->shows_device_memory(), in_order = transport->keeps_stream_order();
-    const auto counting = counted(std::move(transport), traffic);
+    const auto counting = counted(std::move(transport), traffic, noted ? &timeline : nullptr);
     expect(counting->shows_device_memory() == of_cards && counting->keeps_stream_order() == in_order, "other memory");
     checks::everything_works(*counting);
   });

@@ -107,7 +107,7 @@ void print_rows(DType dtype) {
 }
 
 void print_scores(DType dtype) {
-  for (const auto& [m, n, d] : {std::array<int64_t, 3>{3, 5, 2}, {131, 389, 67}, {300, 1000, 130}})
+  for (const auto& [m, n, d] : {std::array<int64_t, 3>{3, 5, 2}, {131, 389, 67}, {131, 700, 130}})
     for (const double scale : {1.0, 100.0}) {
       const std::string size = " " + text(m) + " x " + text(n) + " x " + text(d) + " times " + text(scale);
       const std::vector<Shape> shapes = {{m, d}, {n, d}};

@@ -13,8 +13,10 @@
 #include <thread>
 
 #include "apps/shared/launch/cores.h"
+#include "apps/shared/report/trace_file.h"
 #include "apps/shared/run/output.h"
 #include "apps/shared/run/run_folder.h"
+#include "weft/collectives/busy.h"
 #include "weft/collectives/checks/agreement.h"
 #include "weft/collectives/transports/factory.h"
 #include "weft/collectives/transports/nccl/nccl.h"
@@ -138,16 +140,26 @@ std::string text_of(Device device, Communicator& comm) {
   return text(device) + " (" + names + ")";
 }
 
+void write_trace_of(const Launch& rank, const std::string& place) {
+  const std::vector<Timeline::Events> ranks = gather_timelines(*rank.timeline, rank.comm);
+  const Busy busy(rank.comm, "writes " + place);
+  if (rank.comm.rank().value == 0) write_trace(place, rank.description, ranks);
+}
+
 void run_rank(std::unique_ptr<Transport> transport, const CommandLine& line, Device device,
               const std::string& description, RunFolder* folder, Output& output,
               const std::function<void(const Launch&)>& body) {
   Traffic traffic;
-  Communicator comm(counted(std::move(transport), traffic),
+  Timeline timeline;
+  const std::string& trace = line.options().trace;
+  Timeline* const noted = trace.empty() ? nullptr : &timeline;
+  Communicator comm(counted(std::move(transport), traffic, noted),
                     line.options().fast_reductions ? Reductions::fast : Reductions::ordered);
   RunFolder* const own = comm.rank().value == 0 ? folder : nullptr;
-  const Launch launch{comm, traffic, device, description + ", " + text_of(device, comm), own, output, line};
+  const Launch launch{comm, traffic, noted, device, description + ", " + text_of(device, comm), own, output, line};
   try {
     body(launch);
+    if (noted) write_trace_of(launch, trace);
   } catch (...) {  // here, where its exit code is known: a report about other ranks may need it
     throw current_fault();
   }
@@ -238,6 +250,7 @@ int launch(CommandLine& line, int argc, char** argv, const std::function<void(co
     // Checks files before anything that takes time.
     std::optional<RunFolder> folder;
     if (session.rank() == 0 && options.has_run && !options.dry_run) folder.emplace(options.out);
+    if (session.rank() == 0 && !options.trace.empty()) expect_room_for_trace(options.trace);
     if (session.rank() == 0 && options.has_run) expect_checkpoint(options.begins_at(), options.out);
     run(session, line, folder ? &*folder : nullptr, output, body);
     if (output.error()) throw OutputFailure(std::string("standard output: ") + std::strerror(output.error()));

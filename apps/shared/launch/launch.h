@@ -21,6 +21,7 @@ class RunFolder;
 struct Launch {
   Communicator& comm;
   Traffic& traffic;         // of comm and of groups that are split from it
+  Timeline* timeline;       // of --trace; null without
   Device device;            // for this rank's tensors
   std::string description;  // "shared memory (2 ranks), MPICH 4.0.2, cpu (v4)"
   RunFolder* folder;        // of --out, on rank 0; null on other ranks and in a dry run

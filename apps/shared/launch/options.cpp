@@ -206,6 +206,10 @@ void CommandLine::add_common() {
   add("--fast-reductions", options_.fast_reductions,
       "sum over ranks in whatever order is fastest; two runs may then differ in rounding");
   add("--tf32", options_.tf32, "round the factors of f32 products on cards to 11 bits, for speed");
+  add("--trace", options_.trace,
+      "file for a trace of all ranks, which ui.perfetto.dev shows: steps, collectives, and who waits for whom; if it "
+      "is "
+      "a folder, each rank has a file in it, for HTA");
   add("--dry-run", options_.dry_run, "make one step, print its shapes, memory and traffic, and end");
   add("--quiet", options_.quiet, "print the last line only");
   add("--json", options_.json, "print one JSON object per line");

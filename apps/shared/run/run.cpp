@@ -132,7 +132,7 @@ void Run::begin(TrainingState& state) {
     step_ = saved_step_ = first_step_ = std::stoll(saved.at("step"));
     batches_.seek(saved.at("data"));
   }
-  began_ = std::chrono::steady_clock::now();
+  began_ = seconds_now();
   traffic_before_ = rank_.traffic;
 }
 
@@ -182,6 +182,8 @@ void Run::step(int64_t images, const std::vector<Value>& shares, const std::vect
   const Tensor sums = rank_.comm.all_reduce(Tensor::from({count}, mine, DType::f64), ReduceOp::sum, Site::here("step"));
   ++step_;
   images_ += static_cast<double>(images);
+  on_timeline(("step " + text(step_)).c_str(), stepped_);
+  stepped_ = seconds();
   traffic_ = rank_.traffic.since(traffic_before_);
   time_ = {seconds(), traffic_.total().seconds, data_seconds_};
 
@@ -204,6 +206,10 @@ void Run::step(int64_t images, const std::vector<Value>& shares, const std::vect
   const std::string of_all = grouped(step_) + " of " + grouped(steps_);
   if (leads()) write_report(Results::stopped, {{"stopped after step", of_all}}, {});
   progress_.finish("stopped after step " + of_all + "; the same command goes on from there");
+}
+
+void Run::on_timeline(const char* part, double begin) {
+  if (rank_.timeline) rank_.timeline->add(part, began_ + begin, seconds_now());
 }
 
 void Run::show(double loss) {
@@ -274,6 +280,7 @@ void Run::save() {
       copies.push_back({state_->tensors()[i].name, whole.unshared() ? whole : whole.clone()});
     }
   });
+  on_timeline("copy of the state", begin);
   RunSession session{first_step_, step_, images_, gather_times(), gather_traffic(traffic_, rank_.comm)};
   if (!leads()) return;
   if (!sessions_.empty() && sessions_.back().last_step > first_step_) sessions_.pop_back();
@@ -405,6 +412,7 @@ void Run::finish(const std::vector<Report::Figure>& figures) {
   save();
   const std::string hash = hash_of_weights();
   const double peak = plan_.flops_per_image > 0 ? peak_flops(rank_.device, rank_.comm) : 0;
+  on_timeline("after the last step", stepped_);
   if (!leads()) return;
 
   std::vector<Report::Figure> last = {{"hash of the weights", hash}};

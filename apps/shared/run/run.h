@@ -13,7 +13,6 @@
 //   if (run.stopped()) return;
 //   run.measure({{"accuracy", accuracy}});
 //   run.finish({{"test accuracy", "87.6 %"}});
-#include <chrono>
 #include <future>
 
 #include "apps/shared/launch/launch.h"
@@ -62,6 +61,7 @@ class Run {
     const double begin = seconds();
     auto result = f();
     data_seconds_ += seconds() - begin;
+    on_timeline("data", begin);
     return result;
   }
 
@@ -85,7 +85,8 @@ class Run {
 
  private:
   bool leads() const { return rank_.comm.rank().value == 0; }
-  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - began_).count(); }
+  double seconds() const { return seconds_now() - began_; }
+  void on_timeline(const char* part, double begin);  // until now
   void open_folder(const Latest& latest);
   void show(double loss);
   void save();
@@ -116,9 +117,9 @@ class Run {
   bool stopped_ = false;
   bool reported_ = false;  // the report of all steps is there from before
   // Since `begin`, up to the last step.
-  std::chrono::steady_clock::time_point began_;
+  double began_ = 0;
   Traffic traffic_before_, traffic_;
-  double images_ = 0, data_seconds_ = 0;
+  double images_ = 0, data_seconds_ = 0, stepped_ = 0;
   double saved_at_ = 0, save_after_;  // seconds; on rank 0
   std::future<void> writing_;         // a checkpoint, on rank 0
   Report::RankTime time_;

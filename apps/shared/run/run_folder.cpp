@@ -53,7 +53,8 @@ std::vector<std::string> changes_of(const fs::path& run, const std::string& conf
                                                "quiet",
                                                "ranks",
                                                "resume",
-                                               "timeout"};
+                                               "timeout",
+                                               "trace"};
   const auto before = settings_in(file_text(config_of(run), max_config_bytes));
   std::vector<std::string> changes;
   for (const auto& [name, value] : settings_in(config))

@@ -153,7 +153,8 @@ template <class T>
 void correlate(const Convolution& c, const T* x, const T* w, bool turned, T* y, const Epilogue<T>& epilogue) {
   thread_local Scratch<T> memory;
   thread_local PackedB<T> weights[places];
-  const int64_t lot = lot_of<T>(c), total = count_of_squares(c);
+  const int64_t total = count_of_squares(c), lots = std::max<int64_t>(1, (total + lot_of<T>(c) / 2) / lot_of<T>(c));
+  const int64_t lot = (total + lots - 1) / lots;  // a small last one would read all weights for few squares
   const int64_t of_weights = places * c.channels * c.out_channels;
   T* const buffer = memory.at_least(std::max(of_weights, places * lot * (c.channels + c.out_channels)));
   const Matrices<T> transformed{buffer, turned ? c.out_channels : c.channels, turned ? c.channels : c.out_channels};

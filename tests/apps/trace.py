@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Checks the traces of trainings: every rank's steps, every collective on all its ranks, arrows between ranks that lie
+in calls, the same weights as without a trace, and a file for each rank in a folder.
+
+    tests/apps/trace.py PROGRAM [--mpiexec NAME]
+"""
+import argparse
+import collections
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+steps = 3
+
+
+def weights(command):
+    ended = subprocess.run(command, capture_output=True, text=True)
+    found = re.search(r"weights ([0-9a-f]{16})", ended.stdout)
+    return found[1] if found else sys.exit(f"{' '.join(map(str, command))} ended with {ended.returncode}:\n{ended.stderr}")
+
+
+def events_of(trace, phase):
+    return [event for event in trace["traceEvents"] if event["ph"] == phase]
+
+
+def complaints_of_arrows(trace, slices):
+    """Each arrow begins in a call of one rank and ends, not earlier, in the same call of another."""
+    ends = collections.defaultdict(dict)
+    for phase in "s", "f":
+        for event in events_of(trace, phase):
+            if ends[event["id"]].setdefault(phase, event) is not event:
+                yield f"two ends of one arrow: {event}"
+
+    def calls_at(end):
+        return {call["args"]["id"] for call in slices
+                if call["pid"] == end["pid"] and call["ts"] <= end["ts"] <= call["ts"] + call["dur"] + 1e-3}
+    for arrow in ends.values():
+        if set(arrow) != {"s", "f"} or arrow["s"]["pid"] == arrow["f"]["pid"] or arrow["s"]["ts"] > arrow["f"]["ts"]:
+            yield f"no arrow between two ranks: {arrow}"
+        elif not calls_at(arrow["s"]) & calls_at(arrow["f"]):
+            yield f"the two ends of an arrow are in no call that both ranks make: {arrow}"
+
+
+def complaints(trace, ranks):
+    if trace["distributedInfo"]["world_size"] != ranks or trace["distributedInfo"]["rank"] != 0:
+        yield f"of other ranks: {trace['distributedInfo']}"
+    slices = events_of(trace, "X")
+    for rank in range(ranks):
+        names = [event["name"] for event in slices if event["pid"] == rank and event["cat"] == "part"]
+        for part, times in [(f"step {step + 1}", 1) for step in range(steps)] + [("data", steps), ("after the last step", 1)]:
+            if names.count(part) != times:
+                yield f"rank {rank} has {part} {names.count(part)} times"
+    calls = [event for event in slices if event["cat"] != "part"]
+    places = collections.defaultdict(set)
+    for call in calls:
+        places[call["args"]["id"], call["args"]["ranks"], call["args"]["call"].split()[0]].add(call["pid"])
+    for (_, of, verb), seen in places.items():
+        if of != ", ".join(map(str, sorted(seen))):
+            yield f"{verb} of ranks {of} is on ranks {seen}"
+    sums = sum(len(seen) == ranks for (_, _, verb), seen in places.items() if verb == "all_reduce")
+    if sums < 2 * steps:  # of gradients and of the loss
+        yield f"{sums} sums over all ranks in {steps} steps"
+    arrows = events_of(trace, "s")
+    if (len(arrows) > 0) != (ranks > 1):
+        yield f"{len(arrows)} arrows between {ranks} ranks"
+    yield from complaints_of_arrows(trace, calls)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program")
+    parser.add_argument("--mpiexec")
+    options = parser.parse_args()
+    found = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        make = pathlib.Path(__file__).resolve().with_name("small_data.py")
+        subprocess.run([sys.executable, make, folder / "data", "--train", "96", "--test", "32"], check=True)
+        for ranks in 1, 2, 3, 5:
+            ways = {"threads": ([], ["--ranks", str(ranks)])}
+            if options.mpiexec:
+                ways["processes"] = [options.mpiexec, "-n", str(ranks)], []
+            for way, (launcher, threads) in ways.items():
+                command = [*launcher, options.program, *threads, "--no-probes", "--steps", str(steps), "--batch", "24",
+                           "--width", "2", "--quiet", "--fresh", "--data", folder / "data", "--out", folder / "run"]
+                file, each = folder / f"{ranks} {way}.json", folder / f"{ranks} {way}"
+                each.mkdir()
+                expected = weights(command)
+                if {weights([*command, "--trace", place]) for place in (file, each)} != {expected}:
+                    found.append(f"{ranks} {way}: a trace changes the weights")
+                trace = json.loads(file.read_text())
+                found += [f"{ranks} {way}: {complaint}" for complaint in complaints(trace, ranks)]
+                files = {path.name: json.loads(path.read_text()) for path in each.iterdir()}
+                if set(files) != {f"rank-{rank}.json" for rank in range(ranks)}:
+                    found.append(f"{ranks} {way}: a folder has {sorted(files)}")
+                for rank in range(ranks):
+                    of_rank = files[f"rank-{rank}.json"]
+                    if of_rank["distributedInfo"]["rank"] != rank or {event["pid"] for event in of_rank["traceEvents"]} != {rank}:
+                        found.append(f"{ranks} {way}: rank-{rank}.json is of other ranks")
+                print(f"{ranks} {way}: {len(events_of(trace, 'X'))} events, {len(events_of(trace, 's'))} arrows")
+    print("\n".join(found))
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
