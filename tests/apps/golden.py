@@ -27,7 +27,7 @@ options_of = {"train_contrastive": ["--batch", "24", "--width", "2", "--no-probe
               "train_clip": ["--batch", "24", "--width", "2"],
               "train_vq": ["--batch", "24", "--width", "2"],
               "train_vqgan_weight": ["--batch", "6", "--width", "2"]}
-fewer_codes = {"train_vq": ["--codes", "64"], "train_vqgan_weight": ["--codes", "64"]}
+fewer_codes = {"train_vq": ["--codes", "64"]}
 
 
 def write_data(folder):
@@ -58,7 +58,10 @@ class Trainings:
     def weights(self, command):
         ended = subprocess.run(command, capture_output=True, text=True)
         found = re.search(r"weights ([0-9a-f]{16})", ended.stdout)
-        return found[1] if found else f"exit code {ended.returncode}: {ended.stderr.strip()}"
+        failure = f"exit code {ended.returncode}: {ended.stderr.strip()}"
+        if not found and self.options.store:
+            sys.exit(failure)
+        return found[1] if found else failure
 
     def command(self, program, dtype, kind, *more):
         kind = ["env", f"WEFT_CPU={kind}"] if kind else []
