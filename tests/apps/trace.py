@@ -45,6 +45,12 @@ def complaints_of_arrows(trace, slices):
             yield f"the two ends of an arrow are in no call that both ranks make: {arrow}"
 
 
+def ranks_in(words):
+    """Of "0-3, 6"."""
+    ends = [[int(end) for end in part.split("-")] for part in words.split(", ")]
+    return {rank for first, *last in ends for rank in range(first, (last or [first])[0] + 1)}
+
+
 def complaints(trace, ranks):
     if trace["distributedInfo"]["world_size"] != ranks or trace["distributedInfo"]["rank"] != 0:
         yield f"of other ranks: {trace['distributedInfo']}"
@@ -59,7 +65,7 @@ def complaints(trace, ranks):
     for call in calls:
         places[call["args"]["id"], call["args"]["ranks"], call["args"]["call"].split()[0]].add(call["pid"])
     for (_, of, verb), seen in places.items():
-        if of != ", ".join(map(str, sorted(seen))):
+        if ranks_in(of) != seen:
             yield f"{verb} of ranks {of} is on ranks {seen}"
     sums = sum(len(seen) == ranks for (_, _, verb), seen in places.items() if verb == "all_reduce")
     if sums < 2 * steps:  # of gradients and of the loss

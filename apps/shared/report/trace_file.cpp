@@ -47,14 +47,25 @@ class TraceFile {
   std::string text_, separator_ = "\n";
 };
 
-// The ranks of each group of which there are collectives: "0, 2".
-std::map<uint64_t, std::string> groups_of(std::span<const Timeline::Events> ranks) {
-  std::map<uint64_t, std::string> groups;
-  for (size_t r = 0; r < ranks.size(); ++r) {
-    std::set<uint64_t> mine;
-    for (const Event& event : ranks[r]) mine.insert(event.group);
-    for (const uint64_t group : mine) groups[group] += (groups[group].empty() ? "" : ", ") + text(r);
+// "0-3, 6"
+std::string in_ranges(const std::set<size_t>& ranks) {
+  std::string words;
+  for (auto first = ranks.begin(); first != ranks.end();) {
+    auto last = first;
+    while (std::next(last) != ranks.end() && *std::next(last) == *last + 1) ++last;
+    words += (words.empty() ? "" : ", ") + text(*first) + (first == last ? "" : "-" + text(*last));
+    first = std::next(last);
   }
+  return words;
+}
+
+// The ranks of each group of which there are calls.
+std::map<uint64_t, std::string> groups_of(std::span<const Timeline::Events> ranks) {
+  std::map<uint64_t, std::set<size_t>> members;
+  for (size_t r = 0; r < ranks.size(); ++r)
+    for (const Event& event : ranks[r]) members[event.group].insert(r);
+  std::map<uint64_t, std::string> groups;
+  for (const auto& [group, of_group] : members) groups[group] = in_ranges(of_group);
   return groups;
 }
 
