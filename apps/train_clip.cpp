@@ -84,7 +84,7 @@ void train(const Launch& rank, const Settings& settings) {
            .warnings = data.warnings});
   start_from(settings.files.init, {EncoderDescription::name, network.parameters()}, run, rank.comm);
 
-  Training training(settings.rule.groups(network.parameters()), rank.comm, settings.training);
+  Training training(settings.rule.groups(network.parameters()), rank.comm, settings.training, rank.tapes);
   Layer& encoder = training.layer("encoder", *network.encoder);
   Layer& head = training.layer("head", *network.matcher.head);
   Layer& sentences = training.layer("sentences", network.matcher.sentences);

@@ -79,7 +79,7 @@ void train(const Launch& rank, const Settings& settings) {
   Run run(rank, batches, plan_of(data, about, training_flops(network.parameters(), choice)));
   start_from(settings.files.init, {EncoderDescription::name, network.parameters()}, run, rank.comm);
 
-  Training training(settings.rule.groups(network.parameters()), rank.comm, settings.training);
+  Training training(settings.rule.groups(network.parameters()), rank.comm, settings.training, rank.tapes);
   Layer& encoder = training.layer("encoder", *network.encoder);
   Layer& head = training.layer("head", *network.head);
   const Schedule rate = settings.rates(run.steps());

@@ -15,7 +15,6 @@
 #include "apps/shared/run/data_set.h"
 #include "apps/shared/run/loss_watch.h"
 #include "apps/shared/run/run.h"
-#include "weft/collectives/checks/debug.h"
 #include "weft/collectives/placement_conversions.h"
 #include "weft/collectives/share.h"
 #include "weft/engine/ops/elementwise.h"
@@ -58,7 +57,7 @@ void train(const Launch& rank, const Settings& settings) {
            .warnings = data.warnings});
 
   const bool has_codes = start_from(settings.first_weights, initial_tensors(network), run, rank.comm);
-  Training training(settings.rule.groups(network.parameters()), rank.comm, settings.training);
+  Training training(settings.rule.groups(network.parameters()), rank.comm, settings.training, rank.tapes);
   network.encoder = &training.layer("encoder", *network.encoder);
   network.decoder = &training.layer("decoder", *network.decoder);
   const Schedule rate = settings.rates(run.steps());
@@ -85,7 +84,7 @@ void train(const Launch& rank, const Settings& settings) {
     for (const MicroBatch& micro : batch.micro_batches) {
       const Tensor images = pictures.of(micro.samples).images.to(rank.device);
       Tape tape;
-      debug_if_asked(tape, rank.comm);
+      training.begin(tape);
       const Pass pass = {.training = true, .key = step, .first_sample = micro.first};
       const auto [made, tokens] = network(tape.constant(images), pass, group);
       const Var error = share(sum(square(precise(made - images))), batch.total * values, group);

@@ -21,7 +21,6 @@
 #include "apps/shared/run/data_set.h"
 #include "apps/shared/run/loss_watch.h"
 #include "apps/shared/run/run.h"
-#include "weft/collectives/checks/debug.h"
 #include "weft/collectives/placement_conversions.h"
 #include "weft/collectives/share.h"
 #include "weft/engine/ops/elementwise.h"
@@ -79,7 +78,7 @@ void train(const Launch& rank, const Settings& settings) {
       start_from(settings.first_weights, initial_tensors(network, judge->parameters()), run, rank.comm);
   Training::Options of_judge = settings.training;
   of_judge.average = 0;  // it is not used after training
-  Training making(settings.rule.groups(network.parameters()), rank.comm, settings.training),
+  Training making(settings.rule.groups(network.parameters()), rank.comm, settings.training, rank.tapes),
       judging(settings.rule.groups(judge->parameters()), rank.comm, of_judge);
   network.encoder = &making.layer("encoder", *network.encoder);
   network.decoder = &making.layer("decoder", *network.decoder);
@@ -110,7 +109,7 @@ void train(const Launch& rank, const Settings& settings) {
     for (const MicroBatch& micro : batch.micro_batches) {
       const Tensor images = pictures.of(micro.samples).images.to(rank.device);
       auto& [tape, of_pixels, deceit, of_codes, trial] = passes.emplace_back();
-      debug_if_asked(tape, rank.comm);
+      making.begin(tape);
       const Pass pass = {.training = true, .key = step, .first_sample = micro.first};
       const auto [made, tokens] = network(tape.constant(images), pass, group);
       of_pixels = share(sum(precise(square(made - images))), batch.total * values, group);

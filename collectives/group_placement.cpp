@@ -120,7 +120,7 @@ void expect_placement(const std::string& op, const Var& x, const Communicator& c
 
 void announce(const std::string& op, const Var& x, const Communicator& comm, Site site) {
   if (!x.tape() || x.tape()->observers().empty()) return;
-  const std::string place = op + " at " + site.file + ":" + std::to_string(site.line);
+  const std::string place = op + " at " + text(site);
   for (Tape::Observer* observer : x.tape()->observers()) observer->collective_begins(&comm, place);
 }
 

@@ -56,7 +56,7 @@ class Halves final : public Started::State, public std::enable_shared_from_this<
 
  private:
   Var wait_for_adjoint() {
-    require(adjoint_.has_value(), "start: the ", C::op_name, " started at ", site_.file, ":", site_.line,
+    require(adjoint_.has_value(), "start: the ", C::op_name, " started at ", text(site_),
             " was not waited for, so no gradient can come back to its input");
     return as_gradient(std::exchange(adjoint_, std::nullopt)->wait(), shape_);
   }

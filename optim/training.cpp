@@ -17,10 +17,12 @@ namespace weft {
 // Divisible by common numbers of ranks.
 constexpr int64_t blocks_of_same_bits = 24;
 
-Training::Training(const std::vector<ParameterGroup>& groups, Communicator& comm, const Options& options)
+Training::Training(const std::vector<ParameterGroup>& groups, Communicator& comm, const Options& options,
+                   TapeRecord* record)
     : comm_(comm),
       alone_(connect_self()),
       options_(options),
+      record_(record),
       parameters_(options.stage == 3 ? std::vector<Parameter*>() : parameters_of(groups)),
       pieces_(options.accumulate * (options.same_bits ? blocks_of_same_bits : comm.size())),
       trainer_(make_trainer(groups, comm, {.stage = static_cast<int>(options.stage)})) {
@@ -51,13 +53,18 @@ LocalBatch Training::local_batch(std::span<const int64_t> batch) const {
   return local;
 }
 
+void Training::begin(Tape& tape) {
+  debug_if_asked(tape, comm_);
+  if (record_) record_->add(tape);
+}
+
 Tensor Training::backward(const LocalBatch& batch, const SampleFeatures& encode, const BatchLoss& loss) {
   const auto encode_one = [&](int64_t i, Tape& tape) {
-    debug_if_asked(tape, comm_);
+    begin(tape);
     return encode(tape, batch.micro_batches[static_cast<size_t>(i)].samples);
   };
   const auto loss_of_all = [&](Tape& tape, const Features& mine) {
-    debug_if_asked(tape, comm_);
+    begin(tape);
     return exact_ ? loss_of_gathered(mine, batch.rows, loss) : loss(mine, comm_);
   };
   if (options_.accumulate == 1 && !options_.recompute && !exact_) {

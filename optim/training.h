@@ -26,6 +26,7 @@
 #include <optional>
 #include <span>
 
+#include "weft/collectives/checks/tape_table.h"
 #include "weft/optim/accumulate/cached.h"
 #include "weft/optim/accumulate/exact_gradients.h"
 #include "weft/optim/average.h"
@@ -56,7 +57,9 @@ class Training {
     bool same_bits = false;  // with stage 0 to 2
     double average = 0;      // decay of an average of the weights over the steps, with stage 0 to 2; 0: none
   };
-  Training(const std::vector<ParameterGroup>& groups, Communicator& comm, const Options& options);
+  // `record` gets the tapes of its steps, if there is one.
+  Training(const std::vector<ParameterGroup>& groups, Communicator& comm, const Options& options,
+           TapeRecord* record = nullptr);
 
   // The layer to call in place of `layer`: itself, or at stage 3 a unit that gathers its parameters. Not thread-safe.
   Layer& layer(const std::string& name, Layer& layer) { return trainer_->layer(name, layer); }
@@ -65,7 +68,7 @@ class Training {
 
   // Backward through a loss that spans all samples of the batch, such as a contrastive one. `encode` returns features
   // of some samples. `loss` returns this rank's share of the loss of the features that the ranks of `group` have
-  // together. Returns that share. With WEFT_DEBUG=1 every tape is checked, as by debug_if_asked.
+  // together. Returns that share. Every tape is begun as by `begin`.
   using SampleFeatures = std::function<Features(Tape& tape, std::span<const int64_t> samples)>;
   using BatchLoss = std::function<Var(const Features& features, Communicator& group)>;
   Tensor backward(const LocalBatch& batch, const SampleFeatures& encode, const BatchLoss& loss);
@@ -75,7 +78,10 @@ class Training {
   // A parameter of such a loss, beside its features.
   Var watch(Parameter& parameter, const Var& features);
 
-  // The destination of a program's own backward through a micro-batch. Its loss is divided by the samples of the whole
+  // For a program's own backward through a micro-batch: its tape, before the first op, is checked if WEFT_DEBUG=1 asks
+  // for it, as by debug_if_asked, and noted in the record.
+  void begin(Tape& tape);
+  // The destination of that backward. Its loss is divided by the samples of the whole
   // batch.
   Gradients& gradients() { return exact_ ? exact_->gradients() : trainer_->gradients(); }
   // The group that computes the loss of a micro-batch together, for losses that take a group, as a quantizer's does.
@@ -104,6 +110,7 @@ class Training {
   Communicator& comm_;
   Communicator alone_;
   const Options options_;
+  TapeRecord* const record_;
   const std::vector<Parameter*> parameters_;  // those that every rank holds
   const int64_t pieces_;                      // of a batch, over all ranks
   std::unique_ptr<Trainer> trainer_;

@@ -40,60 +40,78 @@ std::string list_of(const std::vector<std::string>& inputs) {
 
 TapeLog::TapeLog(Tape& tape) : tape_(tape) { tape.observe(*this); }
 
-std::vector<TapeLog::Entry> TapeLog::entries(const Tape& tape) {
-  std::vector<Entry> entries;
+const TapeLog* TapeLog::find(const Tape& tape) {
   for (const Tape::Observer* observer : tape.observers())
-    if (const auto* log = dynamic_cast<const TapeLog*>(observer)) entries = log->entries_;
-  add_nodes(tape, entries);
-  return entries;
+    if (const auto* log = dynamic_cast<const TapeLog*>(observer)) return log;
+  return nullptr;
+}
+
+TapeLog::Notes TapeLog::notes(const Tape& tape) {
+  const TapeLog* log = find(tape);
+  Notes notes = log ? *log->notes_ : Notes();
+  add_nodes(tape, notes);
+  return notes;
+}
+
+std::shared_ptr<const TapeLog::Notes> TapeLog::keep(Tape& tape) {
+  if (find(tape)) return nullptr;
+  auto log = std::make_unique<TapeLog>(tape);
+  const std::shared_ptr<const Notes> notes = log->notes_;
+  tape.own(std::move(log));
+  return notes;
 }
 
 // Those that are not there yet: nodes from before the log, or of checkpoints, which observers do not see.
-void TapeLog::add_nodes(const Tape& tape, std::vector<Entry>& entries) {
-  for (size_t i = entries.size(); i < tape.nodes_.size(); ++i) {
+void TapeLog::add_nodes(const Tape& tape, Notes& notes) {
+  notes.groups = tape.groups();
+  for (size_t i = notes.nodes.size(); i < tape.nodes_.size(); ++i) {
     const Tape::Node& node = tape.nodes_[i];
     std::vector<std::string> inputs;
     for (const Tape::Pullback* p = node.pullbacks; p; p = p->next)
       if (p->input >= 0) inputs.push_back(text(p->input));
     const std::string leaf = node.parameter ? "parameter " + node.parameter->name : "leaf";
-    entries.push_back({node.op ? node.op->name : leaf,
-                       list_of(inputs),
-                       node.op && node.op->replay == Replay::always,
-                       node.placements,
-                       {"", extents(node.shape)},
-                       {}});
+    notes.nodes.push_back({node.op ? node.op->name : leaf,
+                           list_of(inputs),
+                           node.op && node.op->replay == Replay::always,
+                           node.placements,
+                           {"", extents(node.shape)},
+                           {},
+                           ""});
   }
 }
 
 void TapeLog::watched(const Var& leaf, const Parameter*) {
   if (tape_.recomputing()) return;
-  add_nodes(tape_, entries_);
-  entries_.back().value = excerpt(leaf.value());
+  add_nodes(tape_, *notes_);
+  notes_->nodes.back().value = excerpt(leaf.value());
 }
 
-void TapeLog::computed(const Var& result, const Op&, std::span<const Var* const> inputs) {
+void TapeLog::computed(const Var& result, const Op& op, std::span<const Var* const> inputs) {
   if (!result.tracked() || tape_.recomputing()) return;
   std::vector<std::string> names;
   for (const Var* input : inputs)
     if (input->defined()) names.push_back(input->tracked() ? text(tape_.place_of(*input)) : "const");
-  add_nodes(tape_, entries_);
-  entries_.back().inputs = list_of(names);
-  entries_.back().value = excerpt(result.value());
+  add_nodes(tape_, *notes_);
+  Node& node = notes_->nodes.back();
+  node.inputs = list_of(names);
+  node.value = excerpt(result.value());
+  const std::string call = op.name + std::string(" at ");
+  if (node.collective && call_.starts_with(call)) node.place = call_.substr(call.size());
 }
 
 void TapeLog::placement_changed(const Var& x) {
   const auto node = static_cast<size_t>(tape_.place_of(x));
-  if (x.tracked() && node < entries_.size()) entries_[node].placements = x.placements();
+  if (x.tracked() && node < notes_->nodes.size()) notes_->nodes[node].placements = x.placements();
 }
 
 void TapeLog::walk_begins(bool) {
-  add_nodes(tape_, entries_);
-  for (Entry& entry : entries_) entry.cotangent = {};
+  add_nodes(tape_, *notes_);
+  for (Node& node : notes_->nodes) node.cotangent = {};
 }
 
 void TapeLog::arrived(const Var& gradient, const std::string&, int64_t node, Placements) {
   const auto i = static_cast<size_t>(node);
-  if (i < entries_.size()) entries_[i].cotangent = excerpt(gradient.value());
+  if (i < notes_->nodes.size()) notes_->nodes[i].cotangent = excerpt(gradient.value());
 }
 
 }  // namespace weft

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What a tape did, node by node: op and inputs, placement, value and cotangent. print_tapes.h prints it. A tape keeps
-// no values, so a log notes them, as text, as they come:
+// What a tape did, node by node: op and inputs, placement, value and cotangent. tape_table.h lays this out for all
+// ranks, and print_tapes.h prints it. A tape keeps no values, so a log notes them, as text, as they come:
 //
 //   Tape tape;
 //   TapeLog log(tape);  // before the first op, as long as values and cotangents are to be seen
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -24,27 +25,35 @@ class TapeLog final : public Tape::Observer {
     std::string whole;  // "[[1, 2], [3, 4]]"; empty if there are many values
     std::string brief;  // "256x128 a3f9 0.5 -1.25 ...": shape, digest, first values
   };
-  struct Entry {             // of a node
+  struct Node {
     std::string op, inputs;  // "matmul", "(3, const)": the numbers of nodes
     bool collective;
     Placements placements;
     Excerpt value, cotangent;  // the cotangent is that of the last walk
+    std::string place;         // of the call of a collective: "losses/common/key_schedule.cpp:41"
   };
-  // By node; from the log of the tape, if it has one.
-  static std::vector<Entry> entries(const Tape& tape);
+  struct Notes {
+    std::vector<Node> nodes;
+    int groups = 0;  // how many groups of ranks the tape knows
+  };
+  static Notes notes(const Tape& tape);  // those of the tape's log, if it has one
+  // From now on the tape has a log of its own, whose notes outlive the tape. Nothing if it has a log.
+  static std::shared_ptr<const Notes> keep(Tape& tape);
 
  private:
-  static void add_nodes(const Tape& tape, std::vector<Entry>& entries);
+  static const TapeLog* find(const Tape& tape);
+  static void add_nodes(const Tape& tape, Notes& notes);
   void watched(const Var& leaf, const Parameter* parameter) override;
   void computed(const Var& result, const Op& op, std::span<const Var* const> inputs) override;
   void placement_changed(const Var& x) override;
   void walk_begins(bool) override;
   void arrived(const Var& gradient, const std::string& of, int64_t node, Placements placements) override;
   void walk_ends(bool) override {}
-  void collective_begins(const void*, const std::string&) override {}
+  void collective_begins(const void*, const std::string& place) override { call_ = place; }
 
   Tape& tape_;
-  std::vector<Entry> entries_;
+  const std::shared_ptr<Notes> notes_ = std::make_shared<Notes>();
+  std::string call_;  // the last collective: "all_gather at losses/common/key_schedule.cpp:41"
 };
 
 }  // namespace weft

@@ -194,6 +194,8 @@ def check_command_lines(way, program):
         ({"--out": letter / ("long" * 99)}, 74, "File name too long"),
         ({"--out": "/proc/x"}, 74, "/proc/x: cannot be created in /proc: "),
         ({"--trace": "/proc/trace.json"}, 74, "/proc/trace.json: cannot be created: "),
+        ({"--record-step": -1}, 64, "--record-step: "),
+        ({"--tapes": 3}, 64, "there is no option --tapes; did you mean --record-step?"),
     ):
         way.expect(code, text, program, "none", given)
     way.check("no run is left", not (way.folder / "none").exists())

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "tests/support/on_ranks.h"
+#include "weft/collectives/checks/tape_table.h"
 #include "weft/collectives/collectives.h"
 #include "weft/engine/ops/activation_checkpoint.h"
 #include "weft/engine/ops/elementwise.h"
@@ -198,5 +199,38 @@ node                          rank 0
 4 mul(2, 3)                 V 1458
    cotangent                  0
 )");
+  });
+}
+
+TEST_CASE("a record has the tapes of one step, when they are gone, and where their collectives were called") {
+  on_ranks({1, 2, 3, 5, 8}, [](Communicator& comm) {
+    TapeRecord record;
+    const auto step = [&](double base) {
+      for (int i = 0; i < 2; ++i) {
+        Tape tape;
+        record.add(tape);
+        record.add(tape);
+        const Var x = tape.watch(Tensor::full({}, std::pow(base, number(comm))));
+        const Var sum = all_reduce(x, comm, ReduceOp::sum, Site{"one.cpp", 17, ""});
+        Gradients gradients;
+        tape.backward(i == 0 ? sum * sum : sum, gradients);
+      }
+    };
+    step(10);
+    expect(record.take(comm).empty(), "nothing is recorded before it is asked for");
+    record.on = true;
+    step(2);
+    const std::vector<TapeTable> tapes = record.take(comm);
+    expect(tapes.size() == 2 && record.take(comm).empty(), "two tapes, once");
+    for (const TapeTable& tape : tapes) {
+      const TapeTable::Line &x = tape.lines.at(0), &sum = tape.lines.at(1);
+      expect(sum.op == "all_reduce" && sum.place == "one.cpp:17" && sum.collective, sum.op + " at " + sum.place);
+      for (size_t other = 2; other < tape.lines.size(); ++other) expect(tape.lines[other].place.empty(), "no call");
+      for (size_t r = 0; r < x.ranks.size(); ++r) {
+        const double total = std::pow(2, comm.size()) - 1;
+        expect(x.ranks[r]->value.whole == text(std::pow(2, r)) && sum.ranks[r]->value.whole == text(total), "values");
+        expect(x.ranks[r]->cotangent.whole == text(&tape == &tapes[0] ? 2 * total : 1), "cotangents");
+      }
+    }
   });
 }

@@ -122,7 +122,10 @@ void seed_runs(const std::filesystem::path& folder) {
   seed(folder, "config", "comments", "# of today\nepochs = 5  # few\nhidden = [1,\n 2]\nout = 'run \"1\" #2'\n");
   seed(folder, "command_line", "words", "--epochs=3\n--hidden\n7\n5\n--quiet\n--rate\n1e-3\n--loss\nclip\n--out\na b");
   seed(folder, "command_line", "config", "--seed\n3\n\n" + line.config());
-  seed(folder, "position", "first", Batches(10, 3, 1).position());
+  seed(folder, "tapes", "leaf",
+       R"({"title":"A run","step":1,"ranks":2,"tapes":[[{"op":"leaf","collective":false,"place":"","ranks":[)"
+       R"([0,"","V","2x1 a3f9 1 2","[[1], [2]]","",""],null]}]]})");
+  seed(folder, "position", "first, Batches(10, 3, 1).position());
 }
 
 // Of the dump in manifest.cpp.

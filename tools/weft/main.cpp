@@ -19,6 +19,7 @@
 #include "tools/weft/verdict/certificate.h"
 #include "tools/weft/verdict/compare.h"
 #include "tools/weft/verdict/print.h"
+#include "tools/weft/view/commands.h"
 #include "weft/data/files/descriptor.h"
 #include "weft/data/files/durable_file.h"
 #include "weft/data/idx.h"
@@ -254,6 +255,7 @@ int run(int argc, char** argv) {
   weft::plan::add_link(app, argc, argv, code);
   weft::launch::add_launch(app, code);
   weft::runs::add_runs(app, code);
+  weft::view::add_view(app, code);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -151,12 +151,15 @@ void run_rank(std::unique_ptr<Transport> transport, const CommandLine& line, Dev
               const std::function<void(const Launch&)>& body) {
   Traffic traffic;
   Timeline timeline;
+  TapeRecord tapes;
   const std::string& trace = line.options().trace;
   Timeline* const noted = trace.empty() ? nullptr : &timeline;
   Communicator comm(counted(std::move(transport), traffic, noted),
                     line.options().fast_reductions ? Reductions::fast : Reductions::ordered);
   RunFolder* const own = comm.rank().value == 0 ? folder : nullptr;
-  const Launch launch{comm, traffic, noted, device, description + ", " + text_of(device, comm), own, output, line};
+  TapeRecord* const recorded = line.options().record_step > 0 ? &tapes : nullptr;
+  const std::string about = description + ", " + text_of(device, comm);
+  const Launch launch{comm, traffic, noted, recorded, device, about, own, output, line};
   try {
     body(launch);
     if (noted) write_trace_of(launch, trace);

@@ -10,6 +10,7 @@
 #include <functional>
 
 #include "apps/shared/launch/options.h"
+#include "weft/collectives/checks/tape_table.h"
 #include "weft/collectives/checks/traffic.h"
 
 namespace weft {
@@ -22,6 +23,7 @@ struct Launch {
   Communicator& comm;
   Traffic& traffic;         // of comm and of groups that are split from it
   Timeline* timeline;       // of --trace; null without
+  TapeRecord* tapes;        // of --record-step; null without
   Device device;            // for this rank's tensors
   std::string description;  // "shared memory (2 ranks), MPICH 4.0.2, cpu (v4)"
   RunFolder* folder;        // of --out, on rank 0; null on other ranks and in a dry run

@@ -53,6 +53,7 @@ struct Options {
   int64_t watch_every = 0;         // steps; 0: a thirtieth of the run, and at least 75
   std::string out;                 // by default "runs/PROGRAM"
   std::string trace;               // a file or folder; empty: none
+  int64_t record_step = 0;         // whose tapes are kept; 0: none
   bool dry_run = false, fast_reductions = false, tf32 = false, quiet = false, json = false;
   double timeout;       // seconds
   bool has_run = true;  // false: the program trains nothing, and has no folder of a run

@@ -44,6 +44,8 @@ const std::vector<std::pair<std::string, std::string>> usual = {
     {"--profile", "--trace"},
     {"--profiler", "--trace"},
     {"--timeline", "--trace"},
+    {"--tapes", "--record-step"},
+    {"--record-tape", "--record-step"},
     {"--crop", "--min-area"},
     {"gpu", "cuda"},
     {"fp32", "f32"},

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "apps/shared/report/picture.h"
+#include "apps/shared/report/tape_file.h"
 #include "apps/shared/run/peak_flops.h"
 #include "apps/shared/run/results.h"
 #include "weft/collectives/busy.h"
@@ -132,8 +133,28 @@ void Run::begin(TrainingState& state) {
     step_ = saved_step_ = first_step_ = std::stoll(saved.at("step"));
     batches_.seek(saved.at("data"));
   }
+  if (rank_.tapes) expect_recorded_step();
   began_ = seconds_now();
   traffic_before_ = rank_.traffic;
+}
+
+void Run::expect_recorded_step() {
+  const int64_t wanted = options_.record_step;
+  rank_.tapes->on = wanted == step_ + 1;
+  if (leads() && !reported_ && (wanted <= step_ || wanted > steps_))
+    warn("no step is recorded: --record-step is " + text(wanted) + ", and steps " + text(step_ + 1) + " to " +
+         text(steps_) + " are made");
+}
+
+void Run::keep_tapes() {
+  if (rank_.tapes->on) {
+    const std::vector<TapeTable> tapes = rank_.tapes->take(rank_.comm);
+    if (rank_.folder) {
+      write(tape_file, json({report_.title, step_, rank_.comm.size(), tapes}));
+      note("step " + text(step_) + " is recorded; to see it: weft view " + options_.out);
+    }
+  }
+  rank_.tapes->on = options_.record_step == step_ + 1;
 }
 
 void Run::open_folder(const Latest& latest) {
@@ -194,6 +215,7 @@ void Run::step(int64_t images, const std::vector<Value>& shares, const std::vect
   }
   if (options_.dry_run) return tell_dry_run();
   measure(values);
+  if (rank_.tapes) keep_tapes();
   if (writing_.valid() && writing_.wait_for(std::chrono::seconds(0)) == std::future_status::ready) finish_writing();
   if (leads() && rank_.folder) show(rank_.folder->metrics().last("loss").value_or(std::nan("")));
   const double wanted = sums.data<double>()[0];

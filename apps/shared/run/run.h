@@ -102,6 +102,8 @@ class Run {
   void tell_dry_run();
   [[noreturn]] void end_not_finite(const std::string& name, double sum, double share);
   std::vector<Report::RankTime> gather_times();
+  void expect_recorded_step();
+  void keep_tapes();
 
   const Launch& rank_;
   const Options& options_;

@@ -52,6 +52,7 @@ std::vector<std::string> changes_of(const fs::path& run, const std::string& conf
                                                "out",
                                                "quiet",
                                                "ranks",
+                                               "record-step",
                                                "resume",
                                                "timeout",
                                                "trace"};

@@ -9,6 +9,7 @@
 //   *.png             pictures
 //   report.html       the report, in one page
 //   results.json      what the run has come to (results.h)
+//   tapes.json        the tapes of all ranks in one step (--record-step)
 //   sessions.json     time and traffic of each session: from a start of the run to its interruption or end
 //   lock              the process that holds the folder
 #include <optional>
