@@ -24,7 +24,7 @@ import re
 Block = collections.namedtuple("Block", "place kind argument lines")  # place: (document, line of the fence)
 Inline = collections.namedtuple("Inline", "place text")
 
-kinds = {"cpp", "message", "picture", "bash", "python", "output", "tree", "formula", "text"}
+kinds = {"cpp", "message", "picture", "bash", "python", "output", "tree", "formula", "text", "edit"}
 
 
 def where(place):
