@@ -121,6 +121,30 @@ TEST_CASE("what only some ranks do has lines of its own, before the next collect
   });
 }
 
+TEST_CASE("nodes with other inputs have lines of their own, and a checkpoint at the end has its cotangent") {
+  on_ranks({2}, [](Communicator& comm) {
+    Tape tape;
+    TapeLog log(tape);
+    const Var a = tape.watch(Tensor::full({}, 2)), b = tape.watch(Tensor::full({}, 3));
+    const Var product = number(comm) == 0 ? a * b : b * a;
+    const Var last = checkpoint([](std::span<const Var> in) { return Vars{square(in[0])}; }, {product})[0];
+    tape.gradient(last, Tensor::full({}, 1), {a});
+    expect_text(text(tape, comm), R"(node                          rank 0                             rank 1
+0 leaf                      V 2                                  2
+   cotangent                  36                                 36
+1 leaf                      V 3                                  3
+2 mul(0, 1)                 V 6
+   cotangent                  12
+3 checkpoint                V scalar
+   cotangent                  1
+2 mul(1, 0)                 V                                    6
+   cotangent                                                     12
+3 checkpoint                V                                    scalar
+   cotangent                                                     1
+)");
+  });
+}
+
 TEST_CASE("a placement has a letter for each group that the tape knows") {
   on_ranks({4}, [](Communicator& comm) {
     const auto rows = comm.split(number(comm) / 2), columns = comm.split(number(comm) % 2);
