@@ -89,7 +89,7 @@ def complaints_of_mistakes(weft, command, folder):
     (folder / "ranks.json").write_text(json.dumps(tapes))
     tapes["tapes"], tapes["title"] = [], "</script><script>alert(1)</script>"
     title.write_text(json.dumps(tapes))
-    for given, code, text in (([folder], 66, "tapes.json does not exist; a training writes it with --record-step N"),
+    for given, code, text in (([folder / "nowhere"], 66, "nowhere/tapes.json does not exist; a training writes it with --record-step N"),
                               ([damaged], 65, "damaged.json has no tapes, or is damaged"),
                               ([folder / "ranks.json"], 65, "ranks.json has no tapes, or is damaged"),
                               ([folder / "run", "-o", "/proc/page.html"], 74, "/proc/page.html")):

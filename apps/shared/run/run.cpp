@@ -133,19 +133,19 @@ void Run::begin(TrainingState& state) {
     step_ = saved_step_ = first_step_ = std::stoll(saved.at("step"));
     batches_.seek(saved.at("data"));
   }
-  if (rank_.tapes) expect_recorded_step();
+  if (rank_.tapes) expect_recorded_step(), keep_tapes();
   began_ = seconds_now();
   traffic_before_ = rank_.traffic;
 }
 
 void Run::expect_recorded_step() {
   const int64_t wanted = options_.record_step;
-  rank_.tapes->on = wanted == step_ + 1;
   if (leads() && !reported_ && (wanted <= step_ || wanted > steps_))
     warn("no step is recorded: --record-step is " + text(wanted) + ", and steps " + text(step_ + 1) + " to " +
          text(steps_) + " are made");
 }
 
+// Before the first step there are none yet.
 void Run::keep_tapes() {
   if (rank_.tapes->on) {
     const std::vector<TapeTable> tapes = rank_.tapes->take(rank_.comm);

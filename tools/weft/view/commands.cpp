@@ -19,8 +19,8 @@ struct Arguments {
 
 int write_page(const Arguments& arguments) {
   constexpr size_t most = size_t{256} << 20;
-  const bool is_run = std::filesystem::is_directory(arguments.run);
-  const std::filesystem::path recorded = is_run ? arguments.run / tape_file : arguments.run;
+  const bool is_file = arguments.run.extension() == ".json";
+  const std::filesystem::path recorded = is_file ? arguments.run : arguments.run / tape_file;
   if (!std::filesystem::exists(recorded))
     throw MissingInput(recorded.string() + " does not exist; a training writes it with --record-step N");
   const std::filesystem::path output =
