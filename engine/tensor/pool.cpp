@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/engine/tensor/pool.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <atomic>
 #include <bit>
@@ -24,7 +26,7 @@ size_t SizeClass::bytes(int size_class) { return static_cast<size_t>(8 + size_cl
 namespace pool {
 namespace {
 
-constexpr size_t alignment = 64;
+constexpr size_t large_page = size_t{2} << 20;
 
 struct Block {
   Block* next;
@@ -69,12 +71,6 @@ struct Central {
 Central& central() {
   static Central& instance = *new Central;
   return instance;
-}
-
-void* from_system(size_t bytes) {
-  void* block = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
-  if (!block) throw OutOfMemory("memory: the system has no " + text(bytes) + " bytes left");
-  return block;
 }
 
 // The free lists of one thread.
@@ -140,6 +136,15 @@ Cache* cache() {
 }
 
 }  // namespace
+
+void* from_system(size_t bytes) {
+  const size_t alignment = bytes < large_page ? 64 : large_page;
+  void* block = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+  if (!block) throw OutOfMemory("memory: the system has no " + text(bytes) + " bytes left");
+  // Only of whole pages, so that no memory is taken that nobody asked for. The kernel may refuse.
+  madvise(block, bytes / large_page * large_page, MADV_HUGEPAGE);
+  return block;
+}
 
 void* take(size_t bytes) {
   if (bytes > SizeClass::bytes(SizeClass::count - 1)) throw OutOfMemory("memory: nobody has " + text(bytes) + " bytes");

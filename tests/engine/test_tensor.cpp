@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <memory>
 #include <set>
 #include <thread>
 
 #include "tests/support/catch.h"
 #include "weft/engine/kernels/backend.h"
+#include "weft/engine/tensor/pool.h"
 
 using namespace weft;
 using Catch::Contains;
@@ -118,6 +124,32 @@ TEST_CASE("size classes hold the requested bytes and waste at most an eighth") {
     CHECK(given >= bytes);
     CHECK(given <= std::max<size_t>(64, bytes + bytes / 8 + 8));
     CHECK(SizeClass::of(given) == SizeClass::of(bytes));
+  }
+}
+
+// What the kernel says of the mapping that holds an address: "hg" among its flags if large pages were asked for.
+std::string flags_of_mapping(const void* address) {
+  std::ifstream maps("/proc/self/smaps");
+  const auto wanted = reinterpret_cast<uintptr_t>(address);
+  bool inside = false;
+  for (std::string line; std::getline(maps, line);) {
+    uintptr_t begin = 0, end = 0;
+    if (std::sscanf(line.c_str(), "%lx-%lx ", &begin, &end) == 2) inside = begin <= wanted && wanted < end;
+    if (inside && line.starts_with("VmFlags:")) return line;
+  }
+  return "";
+}
+
+TEST_CASE("blocks of 2 MiB and more begin at a large page and ask for such") {
+  constexpr size_t page = size_t{2} << 20;
+  for (const size_t bytes : {size_t{1}, page - 1, page, 3 * page + 5}) {
+    INFO(bytes << " bytes");
+    const std::unique_ptr<void, void (*)(void*)> block(pool::from_system(bytes), std::free);
+    std::memset(block.get(), 1, bytes);
+    CHECK(reinterpret_cast<uintptr_t>(block.get()) % (bytes < page ? 64 : page) == 0);
+    const std::string flags = flags_of_mapping(block.get());
+    if (bytes >= page && std::filesystem::exists("/sys/kernel/mm/transparent_hugepage") && !flags.empty())
+      CHECK_THAT(flags, Contains(" hg"));
   }
 }
 

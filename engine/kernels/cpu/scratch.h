@@ -3,8 +3,10 @@
 // Workspaces that are never freed, so that kernels allocate nothing after the first step.
 
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
-#include <new>
+
+#include "weft/engine/tensor/pool.h"
 
 namespace weft::cpu {
 
@@ -14,7 +16,7 @@ template <class T> class Scratch {
   T* at_least(int64_t count) {
     if (count > size_) {
       memory_.reset();
-      memory_.reset(static_cast<T*>(::operator new(static_cast<std::size_t>(count) * sizeof(T), alignment)));
+      memory_.reset(static_cast<T*>(pool::from_system(static_cast<std::size_t>(count) * sizeof(T))));
       size_ = count;
     }
     return memory_.get();
@@ -23,9 +25,8 @@ template <class T> class Scratch {
   const T* data() const { return memory_.get(); }
 
  private:
-  static constexpr std::align_val_t alignment{64};
   struct Release {
-    void operator()(T* p) const { ::operator delete(p, alignment); }
+    void operator()(T* p) const { std::free(p); }
   };
 
   std::unique_ptr<T[], Release> memory_;
