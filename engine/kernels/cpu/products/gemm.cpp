@@ -9,11 +9,14 @@
 namespace weft::cpu {
 namespace {
 
-// A strip of a (the rows of a tile x block_k) stays in L1 while it is multiplied with a block of b (block_k x block_n)
-// in L2. The finish hook gets rows of at most `longest_piece` elements, so that a strip of c is still in cache.
+// A panel of b (block_k x the columns of a tile) stays in L1 while it is multiplied with a group of strips of a (the
+// rows of a tile x block_k each). The group and the block of b (block_k x block_n) stay in L2. The finish hook gets
+// rows of at most `longest_piece` elements, so that a group of rows of c is still in cache.
 constexpr int64_t largest_block_k = 384;
 template <class T> constexpr int64_t largest_block = 768 * 1024 / int64_t(sizeof(T));
 template <class T> constexpr int64_t longest_piece = 4096 / int64_t(sizeof(T));
+
+constexpr int64_t bytes_together = 128 * 1024, most_together = 32;  // strips of a group
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 constexpr int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
@@ -91,28 +94,29 @@ template <class T> void pack_panels(const View<T>& b, int64_t n, int64_t k, T* t
   }
 }
 
-// The stride of a packed strip, by row and by column.
-template <class T> constexpr int64_t strip_stride_rows = largest_block_k + lanes<T>;
-template <class T> constexpr int64_t strip_stride_columns = round_up(most_tile_rows, lanes<T>);
+// The stride of a strip that is packed by row. Packed by column, it has whole vectors.
+template <class T> constexpr int64_t strip_stride = largest_block_k + lanes<T>;
 template <class T>
-constexpr int64_t strip_size = std::max(most_tile_rows* strip_stride_rows<T>, largest_block_k* strip_stride_columns<T>);
+constexpr int64_t strip_size = std::max(most_tile_rows* strip_stride<T>,
+                                        largest_block_k* round_up(most_tile_rows, lanes<T>));
 
 /// Copies rows x k of `a`. If more of it is readable, whole vectors are copied, which is cheaper than an exact
 /// remainder.
 template <class T>
 View<T> pack_strip(const View<T>& a, int64_t rows, int64_t k, int64_t readable_rows, int64_t readable_k, T* to) {
-  const int64_t stride = a.transposed ? strip_stride_columns<T> : strip_stride_rows<T>;
+  const int64_t stride = a.transposed ? round_up(rows, lanes<T>) : strip_stride<T>;
   const int64_t outer = a.transposed ? k : rows, inner = a.transposed ? rows : k;
   const int64_t readable = a.transposed ? readable_rows : readable_k;
-  for (int64_t i = 0; i < outer; ++i) {
-    const T* from = a.data + i * a.stride;
-    T* row = to + i * stride;
-    for (int64_t j = 0; j < inner; j += lanes<T>)
-      if (j + lanes<T> <= readable)
-        store(row + j, load(from + j));
-      else
-        std::copy_n(from + j, inner - j, row + j);
-  }
+  const T* from = a.data;
+  T* row = to;
+  const T* const end = to + outer * stride;
+  if (inner <= lanes<T> && lanes<T> <= readable)  // nearly always, so it is worth a shorter path
+    for (; row < end; row += stride, from += a.stride) store(row, load(from));
+  else if (round_up(inner, lanes<T>) <= readable)
+    for (; row < end; row += stride, from += a.stride)
+      for (int64_t j = 0; j < inner; j += lanes<T>) store(row + j, load(from + j));
+  else
+    for (; row < end; row += stride, from += a.stride) std::copy_n(from, inner, row);
   return {to, stride, a.transposed};
 }
 
@@ -142,27 +146,40 @@ void multiply_aside(Tile<T> tile, int64_t rows, int64_t columns, int64_t k, cons
     }
 }
 
-/// Multiplies a strip of a with a block of b.
+/// Rows of a and of c that are multiplied together.
+template <class T> struct Strip {
+  View<T> a;
+  int64_t rows;
+  TileOutput<T> out;
+  const T* next;  // to prefetch
+};
+
+/// Multiplies a group of strips with a block of b.
 template <class T>
-void multiply_strip(int64_t rows, int64_t columns, int64_t k, const View<T>& a, const Block<T>& b, const T* next,
-                    T alpha, TileOutput<T> out) {
+void multiply_strips(Strip<T>* strips, int64_t count, int64_t columns, int64_t k, const Block<T>& b, T alpha) {
   const T* panel = b.data;
   T* copy = b.copy;
   for (int64_t column = 0; column < columns;) {
     const int64_t vectors = panel_vectors<T>(columns - column), width = vectors * lanes<T>;
-    const int64_t ldb = b.packed ? width : b.ldb;
-    const auto width_index = std::size_t(vectors - 1);
-    const Tile<T> tile = copy ? copying_tiles<T>[a.transposed][width_index][std::size_t(tile_rows - rows)]
-                              : tiles<T>[a.transposed][width_index][std::size_t(rows - 1)];
-    if (alpha == 1 && column + width <= columns)
-      tile(k, a.data, a.stride, panel, ldb, next, copy, out);
-    else
-      multiply_aside(tile, rows, std::min(width, columns - column), k, a, panel, ldb, next, copy, alpha, out);
+    const T* data = panel;
+    int64_t ldb = b.packed ? width : b.ldb;
+    T* copy_to = copy;
+    for (int64_t s = 0; s < count; ++s) {
+      auto& [a, rows, out, next] = strips[s];
+      const auto width_index = std::size_t(vectors - 1);
+      const Tile<T> tile = copy_to ? copying_tiles<T>[a.transposed][width_index][std::size_t(tile_rows - rows)]
+                                   : tiles<T>[a.transposed][width_index][std::size_t(rows - 1)];
+      if (alpha == 1 && column + width <= columns)
+        tile(k, a.data, a.stride, data, ldb, next, copy_to, out);
+      else
+        multiply_aside(tile, rows, std::min(width, columns - column), k, a, data, ldb, next, copy_to, alpha, out);
+      out.advance(width);
+      next = strips[(s + 1) % count].a.data;  // for the next panel
+      if (copy_to) data = copy_to, ldb = width, copy_to = nullptr;
+    }
     panel += b.packed ? width * k : width;
     if (copy) copy += width * k;
-    out.advance(width);
     column += width;
-    next = a.data;  // in cache already, so this prefetch costs little
   }
 }
 
@@ -180,7 +197,9 @@ void multiply(const View<T>& a, const View<T>& b, const T* packed, int64_t m, in
   // Then no strip has less than tile_rows - 1 rows.
   const bool first_strip_copies = readable_in_place && strip_rows<T>(n) == tile_rows && m / strips >= tile_rows - 1;
   const bool copy_strips = a.transposed ? n > 2 * tile_columns<T> : k > block_k && n > 2 * tile_columns<T>;
-  T* const strip = strip_memory.at_least(strip_size<T>);
+  const int64_t bytes_of_strip = strip_rows<T>(n) * block_k * int64_t(sizeof(T));
+  const int64_t group = std::min(strips, std::clamp<int64_t>(bytes_together / bytes_of_strip, 1, most_together));
+  T* const strip = strip_memory.at_least(group * strip_size<T>);
 
   for (int64_t column = 0; column < n; column += block_n) {
     const int64_t columns = std::min(block_n, n - column);
@@ -198,25 +217,27 @@ void multiply(const View<T>& a, const View<T>& b, const T* packed, int64_t m, in
         right =
             first_strip_copies ? Block<T>{b.at(p, column).data, b.stride, false, panels} : Block<T>{panels, 0, true};
       }
-      for (int64_t s = 0; s < strips; ++s) {
-        const int64_t row = m * s / strips, rows = m * (s + 1) / strips - row;
-        const T* bias = first && epilogue.bias ? epilogue.bias + column : nullptr;
-        const TileOutput<T> out{c + row * ldc + column, ldc, bias, !first || epilogue.accumulate};
-        const View<T> left = a.at(row, p);
-        if (copy_strips) {
-          const View<T> copy = pack_strip(left, rows, depth, m - row, k - p, strip);
-          multiply_strip(rows, columns, depth, copy, right, copy.data, epilogue.alpha, out);
-        } else {
+      for (int64_t begin = 0; begin < strips; begin += group) {
+        const int64_t end = std::min(begin + group, strips), past = m * end / strips;
+        Strip<T> together[most_together];
+        for (int64_t s = begin; s < end; ++s) {
+          const int64_t row = m * s / strips, rows = m * (s + 1) / strips - row;
+          const T* bias = first && epilogue.bias ? epilogue.bias + column : nullptr;
+          const View<T> left = a.at(row, p);
+          T* const to = strip + (s - begin) * strip_size<T>;
           // The address to prefetch: the next strip of a, or a part of the next block. It may be past the end of a.
-          const T* next = !a.transposed ? a.at(row + rows, p).data
-                          : last        ? left.data
-                                        : a.at(0, p + depth).data + s * depth * lanes<T>;
-          multiply_strip(rows, columns, depth, left, right, next, epilogue.alpha, out);
+          const T* next = copy_strips     ? to
+                          : !a.transposed ? a.at(row + rows, p).data
+                          : last          ? left.data
+                                          : a.at(0, p + depth).data + s * depth * lanes<T>;
+          together[s - begin] = {copy_strips ? pack_strip(left, rows, depth, m - row, k - p, to) : left, rows,
+                                 TileOutput<T>{c + row * ldc + column, ldc, bias, !first || epilogue.accumulate}, next};
         }
+        multiply_strips(together, end - begin, columns, depth, right, epilogue.alpha);
         if (right.copy) right = {right.copy, 0, true};
         if (last && epilogue.finish)
-          for (int64_t i = 0; i < rows; ++i)
-            epilogue.finish(epilogue.context, out.c + i * ldc, row + i, column, columns);
+          for (int64_t row = m * begin / strips; row < past; ++row)
+            epilogue.finish(epilogue.context, c + row * ldc + column, row, column, columns);
       }
     }
   }

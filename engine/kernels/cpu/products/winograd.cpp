@@ -2,6 +2,7 @@
 #include "weft/engine/kernels/cpu/products/winograd.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "weft/engine/kernels/cpu/scratch.h"
 #include "weft/engine/kernels/cpu/simd.h"
@@ -9,7 +10,8 @@
 namespace weft::cpu::winograd {
 namespace {
 
-constexpr int places = 16;  // of a square of 4 x 4
+constexpr int places = 16;    // of a square of 4 x 4
+constexpr int64_t gap = 144;  // between the matrices of two places, lest their rows compete for one set of the cache
 constexpr int64_t fewest_channels = 64;
 // Transformed squares that are multiplied together: they should stay in L2, but each lot reads the weights again.
 constexpr int64_t lot_bytes = 512 * 1024, smallest_lot = 108;
@@ -45,20 +47,33 @@ constexpr auto out_adjoint = [](auto& a, auto& b, auto& c, auto& d) __attribute_
   d = -b, c = a - b, b = a + b;
 };
 
+/// Calls body(column, left) for every vector of a row. All but a last part have the constant left = lanes<T>, so that
+/// their body is compiled without a test for the end.
+template <class T, class F> void for_each_vector(int64_t columns, F&& body) {
+  int64_t column = 0;
+  for (; column + lanes<T> <= columns; column += lanes<T>) body(column, std::integral_constant<int64_t, lanes<T>>{});
+  if (column < columns) body(column, columns - column);
+}
+
 /// Matrices, one for each place of the square, of `rows` x `columns`.
 template <class T> struct Matrices {
   T* data;
   int64_t rows, columns;
 
-  T* of(int64_t place) const { return data + place * rows * columns; }
-  void write(const Square<T>& square, int64_t row, int64_t column) const {
-    for (int p = 0; p < places; ++p)
-      store_next(of(p) + row * columns + column, square.at[p / 4][p % 4], columns - column);
+  static int64_t size(int64_t rows, int64_t columns) { return places * (rows * columns + gap); }
+
+  T* of(int64_t place) const { return data + place * (rows * columns + gap); }
+  template <class L>
+  [[gnu::always_inline]] void write(const Square<T>& square, int64_t row, int64_t column, L left) const {
+    unroll<places>([&](auto p) __attribute__((always_inline)) {
+      store_next(of(p) + row * columns + column, square.at[p / 4][p % 4], left);
+    });
   }
-  Square<T> read(int64_t row, int64_t column) const {
+  template <class L> [[gnu::always_inline]] Square<T> read(int64_t row, int64_t column, L left) const {
     Square<T> square;
-    for (int p = 0; p < places; ++p)
-      square.at[p / 4][p % 4] = load_next(of(p) + row * columns + column, columns - column);
+    unroll<places>([&](auto p) __attribute__((always_inline)) {
+      square.at[p / 4][p % 4] = load_next(of(p) + row * columns + column, left);
+    });
     return square;
   }
 };
@@ -101,17 +116,18 @@ void gather(const Squares& squares, const T* images, int64_t first, const Matric
     const T* pixels[side][side];
     squares.for_each_pixel<side>(
         first + row, [&](int i, int j, int64_t offset) { pixels[i][j] = offset < 0 ? nullptr : images + offset; });
-    for (int64_t channel = 0; channel < to.columns; channel += lanes<T>) {
-      Square<T> square;
-      unroll<side>([&](auto i) __attribute__((always_inline)) {
-        unroll<side>([&](auto j) __attribute__((always_inline)) {
-          const T* const from = pixels[i][j];
-          square.at[i][j] = from ? load_next(from + channel, to.columns - channel) : Vector<T>{};
+    for_each_vector<T>(
+        to.columns, [&](int64_t channel, auto left) __attribute__((always_inline)) {
+          Square<T> square;
+          unroll<side>([&](auto i) __attribute__((always_inline)) {
+            unroll<side>([&](auto j) __attribute__((always_inline)) {
+              const T* const from = pixels[i][j];
+              square.at[i][j] = from ? load_next(from + channel, left) : Vector<T>{};
+            });
+          });
+          square.template transform<side, 4>(transform);
+          to.write(square, row, channel, left);
         });
-      });
-      square.template transform<side, 4>(transform);
-      to.write(square, row, channel);
-    }
   }
 }
 
@@ -121,14 +137,17 @@ void scatter(const Squares& squares, T* images, int64_t first, const Matrices<T>
   for (int64_t row = 0; row < from.rows; ++row) {
     T* pixels[2][2];
     squares.for_each_pixel<2>(first + row, [&](int i, int j, int64_t offset) { pixels[i][j] = images + offset; });
-    for (int64_t channel = 0; channel < from.columns; channel += lanes<T>) {
-      const int64_t left = from.columns - channel;
-      Square<T> square = from.read(row, channel);
-      square.template transform<4, 2>(out);
-      const Vector<T> bias = epilogue.bias ? load_next(epilogue.bias + channel, left) : Vector<T>{};
-      for (int i = 0; i < 2; ++i)
-        for (int j = 0; j < 2; ++j) store_next(pixels[i][j] + channel, square.at[i][j] + bias, left);
-    }
+    for_each_vector<T>(
+        from.columns, [&](int64_t channel, auto left) __attribute__((always_inline)) {
+          Square<T> square = from.read(row, channel, left);
+          square.template transform<4, 2>(out);
+          const Vector<T> bias = epilogue.bias ? load_next(epilogue.bias + channel, left) : Vector<T>{};
+          unroll<2>([&](auto i) __attribute__((always_inline)) {
+            unroll<2>([&](auto j) __attribute__((always_inline)) {
+              store_next(pixels[i][j] + channel, square.at[i][j] + bias, left);
+            });
+          });
+        });
     if (!epilogue.finish) continue;
     for (T* pixel : {pixels[0][0], pixels[0][1], pixels[1][0], pixels[1][1]})
       epilogue.finish(epilogue.context, pixel, (pixel - images) / from.columns, 0, from.columns);
@@ -138,14 +157,29 @@ void scatter(const Squares& squares, T* images, int64_t first, const Matrices<T>
 /// The transformed weights; those of the input gradient are turned by half a turn.
 template <class T> void spread_weights(const T* w, bool turned, const Matrices<T>& to) {
   for (int64_t row = 0; row < to.rows; ++row)
-    for (int64_t column = 0; column < to.columns; column += lanes<T>) {
-      Square<T> square;
-      for (int tap = 0; tap < 9; ++tap)
-        square.at[tap / 3][tap % 3] =
-            load_next(w + ((turned ? 8 - tap : tap) * to.rows + row) * to.columns + column, to.columns - column);
-      square.template transform<3, 4>(spread);
-      to.write(square, row, column);
-    }
+    for_each_vector<T>(
+        to.columns, [&](int64_t column, auto left) __attribute__((always_inline)) {
+          Square<T> square;
+          unroll<9>([&](auto tap) __attribute__((always_inline)) {
+            square.at[tap / 3][tap % 3] =
+                load_next(w + ((turned ? 8 - tap : tap) * to.rows + row) * to.columns + column, left);
+          });
+          square.template transform<3, 4>(spread);
+          to.write(square, row, column, left);
+        });
+}
+
+/// Its adjoint: the gradient of the weights from that of the transformed ones.
+template <class T> void gather_weights(const Matrices<T>& from, T* dw) {
+  for (int64_t row = 0; row < from.rows; ++row)
+    for_each_vector<T>(
+        from.columns, [&](int64_t column, auto left) __attribute__((always_inline)) {
+          Square<T> square = from.read(row, column, left);
+          square.template transform<4, 3>(spread_adjoint);
+          unroll<9>([&](auto tap) __attribute__((always_inline)) {
+            store_next(dw + (tap * from.rows + row) * from.columns + column, square.at[tap / 3][tap % 3], left);
+          });
+        });
 }
 
 /// y of a convolution, or dx as one of g with the turned weights.
@@ -155,8 +189,8 @@ void correlate(const Convolution& c, const T* x, const T* w, bool turned, T* y, 
   thread_local PackedB<T> weights[places];
   const int64_t total = count_of_squares(c), lots = std::max<int64_t>(1, (total + lot_of<T>(c) / 2) / lot_of<T>(c));
   const int64_t lot = (total + lots - 1) / lots;  // a small last one would read all weights for few squares
-  const int64_t of_weights = places * c.channels * c.out_channels;
-  T* const buffer = memory.at_least(std::max(of_weights, places * lot * (c.channels + c.out_channels)));
+  const int64_t of_lot = Matrices<T>::size(lot, c.channels) + Matrices<T>::size(lot, c.out_channels);
+  T* const buffer = memory.at_least(std::max(of_lot, Matrices<T>::size(c.channels, c.out_channels)));
   const Matrices<T> transformed{buffer, turned ? c.out_channels : c.channels, turned ? c.channels : c.out_channels};
   spread_weights(w, turned, transformed);
   for (int p = 0; p < places; ++p)
@@ -206,8 +240,8 @@ template <class T> void input_gradient(const Convolution& c, const T* g, const T
 template <class T> void weight_gradient(const Convolution& c, const T* x, const T* g, T* dw) {
   thread_local Scratch<T> memory;
   const int64_t lot = lot_of<T>(c), total = count_of_squares(c);
-  const int64_t of_lot = places * lot * (c.channels + c.out_channels);
-  T* const buffer = memory.at_least(of_lot + places * c.channels * c.out_channels);
+  const int64_t of_lot = Matrices<T>::size(lot, c.channels) + Matrices<T>::size(lot, c.out_channels);
+  T* const buffer = memory.at_least(of_lot + Matrices<T>::size(c.channels, c.out_channels));
   const Matrices<T> sums{buffer + of_lot, c.channels, c.out_channels};
   Epilogue<T> epilogue;
   for (int64_t first = 0; first == 0 || first < total; first += lot) {
@@ -221,14 +255,7 @@ template <class T> void weight_gradient(const Convolution& c, const T* x, const 
       gemm(true, false, c.channels, c.out_channels, rows, inputs.of(p), c.channels, slopes.of(p), c.out_channels,
            sums.of(p), c.out_channels, epilogue);
   }
-  for (int64_t row = 0; row < c.channels; ++row)
-    for (int64_t column = 0; column < c.out_channels; column += lanes<T>) {
-      Square<T> square = sums.read(row, column);
-      square.template transform<4, 3>(spread_adjoint);
-      for (int tap = 0; tap < 9; ++tap)
-        store_next(dw + (tap * c.channels + row) * c.out_channels + column, square.at[tap / 3][tap % 3],
-                   c.out_channels - column);
-    }
+  gather_weights(sums, dw);
 }
 
 template void forward(const Convolution&, const float*, const float*, float*, const Epilogue<float>&);
