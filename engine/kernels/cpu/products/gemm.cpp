@@ -10,13 +10,13 @@ namespace weft::cpu {
 namespace {
 
 // A panel of b (block_k x the columns of a tile) stays in L1 while it is multiplied with a group of strips of a (the
-// rows of a tile x block_k each). The group and the block of b (block_k x block_n) stay in L2. The finish hook gets
-// rows of at most `longest_piece` elements, so that a group of rows of c is still in cache.
+// rows of a tile x block_k each). The group, its rows of c and the block of b (block_k x block_n) stay in L2. The
+// finish hook gets rows of at most `longest_piece` elements, so that they are still in cache.
 constexpr int64_t largest_block_k = 384;
 template <class T> constexpr int64_t largest_block = 768 * 1024 / int64_t(sizeof(T));
 template <class T> constexpr int64_t longest_piece = 4096 / int64_t(sizeof(T));
 
-constexpr int64_t bytes_together = 128 * 1024, most_together = 32;  // strips of a group
+constexpr int64_t bytes_together = 128 * 1024, most_together = 32;  // strips of a group, of a and of c
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 constexpr int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
@@ -197,7 +197,7 @@ void multiply(const View<T>& a, const View<T>& b, const T* packed, int64_t m, in
   // Then no strip has less than tile_rows - 1 rows.
   const bool first_strip_copies = readable_in_place && strip_rows<T>(n) == tile_rows && m / strips >= tile_rows - 1;
   const bool copy_strips = a.transposed ? n > 2 * tile_columns<T> : k > block_k && n > 2 * tile_columns<T>;
-  const int64_t bytes_of_strip = strip_rows<T>(n) * block_k * int64_t(sizeof(T));
+  const int64_t bytes_of_strip = strip_rows<T>(n) * (block_k + std::min(block_n, n)) * int64_t(sizeof(T));
   const int64_t group = std::min(strips, std::clamp<int64_t>(bytes_together / bytes_of_strip, 1, most_together));
   T* const strip = strip_memory.at_least(group * strip_size<T>);
 
