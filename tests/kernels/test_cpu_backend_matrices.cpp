@@ -280,6 +280,40 @@ TEST_CASE("convolution and its two adjoints match the sum over taps") {
     }
 }
 
+// Else a layer norm of such a pixel makes features of what was rounded.
+TEST_CASE("convolution and its input gradient are exactly zero where their windows are") {
+  const auto zero_left_of = [](int64_t border, const Shape& shape, DType type) {
+    Values values(index(shape.size()));
+    for (size_t i = 0; i < values.size(); ++i)
+      if (int64_t(i) / shape[3] % shape[2] >= border) values[i] = std::normal_distribution()(generator());
+    return Tensor::from(shape, values, type);
+  };
+  const auto zero_where_untouched = [](const Tensor& y, const std::vector<bool>& touched) {
+    const Values values = y.values();
+    for (size_t i = 0; i < values.size(); ++i)
+      if (!touched[i / index(y.shape()[3])] && values[i] != 0) return false;
+    return true;
+  };
+  for (const DType type : {DType::f32, DType::f64})
+    for (const Convolution& c : all_geometries())
+      for (int64_t border = 1; border <= std::min(c.width, c.out_width); ++border) {
+        const Tensor x = zero_left_of(border, {c.batch, c.height, c.width, c.channels}, type);
+        const Tensor g = zero_left_of(border, {c.batch, c.out_height, c.out_width, c.out_channels}, type);
+        const Tensor w = zero_left_of(0, {c.kernel_height, c.kernel_width, c.channels, c.out_channels}, type);
+        std::vector<bool> of_y(index(c.batch * c.out_height * c.out_width)), of_dx(index(c.batch * c.height * c.width));
+        for_each_tap(c, [&](int64_t pixel, int64_t, int64_t source) {
+          if (source % c.width >= border) of_y[index(pixel)] = true;
+          if (pixel % c.out_width >= border) of_dx[index(source)] = true;
+        });
+        Tensor y = Tensor::like(g), dx = Tensor::like(x);
+        cpu().convolve(c, x, w, {}, y);
+        cpu().convolve_input_gradient(c, g, w, dx);
+        CAPTURE(text(type), border, c.height, c.width, c.channels, c.out_channels);
+        CHECK(zero_where_untouched(y, of_y));
+        CHECK(zero_where_untouched(dx, of_dx));
+      }
+}
+
 TEST_CASE("unfold lists the windows of an image, and fold sums them") {
   for (const DType type : floating)
     for (const Convolution& c : geometries) {

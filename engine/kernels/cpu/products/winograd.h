@@ -7,7 +7,8 @@
 //   y = out(in(x) * spread(w))     dx = the same of g and the turned weights     dw = spread'(in(x)' * out'(g))
 //
 // where f' is the adjoint of f. The transforms add and halve. Rounding errors are 1 to 2 times those of sums over taps
-// (f32: 2e-7 to 5e-7 of the result's own size). What an image gives does not depend on the other images, and has the
+// (f32: 2e-7 to 5e-7 of the result's own size). Where a pixel's window is zero, its result is exactly zero; transforms
+// of larger tiles leave a rounding error there. What an image gives does not depend on the other images, and has the
 // same bits on every kind of CPU.
 
 #include "weft/engine/kernels/convolution_shape.h"
