@@ -97,7 +97,7 @@ template <class V> [[gnu::always_inline]] inline V fused_multiply_add(V a, V b, 
 
 /// body(0), ..., body(count - 1), unrolled, so that arrays with these indices stay in registers.
 template <int count, class F> [[gnu::always_inline]] inline void unroll(F&& body) {
-#pragma GCC unroll 16
+#pragma GCC unroll 24
   for (int i = 0; i < count; ++i) body(i);
 }
 

@@ -12,7 +12,6 @@ namespace {
 // A panel of b (block_k x the columns of a tile) stays in L1 while it is multiplied with a group of strips of a (the
 // rows of a tile x block_k each). The group, its rows of c and the block of b (block_k x block_n) stay in L2. The
 // finish hook gets rows of at most `longest_piece` elements, so that they are still in cache.
-constexpr int64_t largest_block_k = 384;
 template <class T> constexpr int64_t largest_block = 768 * 1024 / int64_t(sizeof(T));
 template <class T> constexpr int64_t longest_piece = 4096 / int64_t(sizeof(T));
 
@@ -25,9 +24,6 @@ constexpr int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 constexpr int64_t piece(int64_t total, int64_t largest, int64_t unit = 1) {
   return total == 0 ? unit : round_up(ceil_div(total, ceil_div(total, largest)), unit);
 }
-
-/// The length of the blocks of k. It determines the order of summation, so it must depend on k only.
-constexpr int64_t block_length(int64_t k) { return piece(k, largest_block_k); }
 
 /// A matrix to read, in place or packed. Element (i, j) is data[i * stride + j], or data[j * stride + i] if transposed.
 template <class T> struct View {
@@ -183,20 +179,20 @@ void multiply_strips(Strip<T>* strips, int64_t count, int64_t columns, int64_t k
   }
 }
 
-/// `packed` is all of op(b) in PackedB's layout, or null.
+/// `packed` is all of op(b) in PackedB's layout, or null. The blocks of k determine the order of summation, so their
+/// length must not depend on m or n.
 template <class T>
-void multiply(const View<T>& a, const View<T>& b, const T* packed, int64_t m, int64_t n, int64_t k, T* c, int64_t ldc,
-              const Epilogue<T>& epilogue) {
+void multiply(const View<T>& a, const View<T>& b, const T* packed, int64_t m, int64_t n, int64_t k, int64_t block_k,
+              T* c, int64_t ldc, const Epilogue<T>& epilogue) {
   thread_local Scratch<T> strip_memory, block_memory;
   if (m == 0 || n == 0) return;
   const int64_t strips = ceil_div(m, strip_rows<T>(n));
-  const int64_t block_k = block_length(k);
   const int64_t block_n = piece(n, std::min(longest_piece<T>, largest_block<T> / block_k), tile_columns<T>);
   const bool readable_in_place = !packed && !b.transposed && n % lanes<T> == 0;
   const bool stays_in_place = readable_in_place && (strips <= 2 || b.stride <= 2 * tile_columns<T>);
   // Then no strip has less than tile_rows - 1 rows.
   const bool first_strip_copies = readable_in_place && strip_rows<T>(n) == tile_rows && m / strips >= tile_rows - 1;
-  const bool copy_strips = a.transposed ? n > 2 * tile_columns<T> : k > block_k && n > 2 * tile_columns<T>;
+  const bool copy_strips = a.transposed ? n > 2 * tile_columns<T> : k > largest_block_k && n > 2 * tile_columns<T>;
   const int64_t bytes_of_strip = strip_rows<T>(n) * (block_k + std::min(block_n, n)) * int64_t(sizeof(T));
   const int64_t group = std::min(strips, std::clamp<int64_t>(bytes_together / bytes_of_strip, 1, most_together));
   T* const strip = strip_memory.at_least(group * strip_size<T>);
@@ -248,23 +244,26 @@ void multiply(const View<T>& a, const View<T>& b, const T* packed, int64_t m, in
 template <class T>
 void gemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* b,
           int64_t ldb, T* c, int64_t ldc, const Epilogue<T>& epilogue) {
-  multiply<T>({a, lda, transpose_a}, {b, ldb, transpose_b}, nullptr, m, n, k, c, ldc, epilogue);
+  multiply<T>({a, lda, transpose_a}, {b, ldb, transpose_b}, nullptr, m, n, k, piece(k, largest_block_k), c, ldc,
+              epilogue);
 }
 
-template <class T> void PackedB<T>::pack(bool transpose_b, int64_t n, int64_t k, const T* b, int64_t ldb) {
+template <class T>
+void PackedB<T>::pack(bool transpose_b, int64_t n, int64_t k, const T* b, int64_t ldb, int64_t longest_block) {
   n_ = n;
   k_ = k;
+  block_k_ = piece(k, longest_block);
   const int64_t padded_n = round_up(n, lanes<T>);
-  const int64_t block_k = block_length(k);
   T* to = panels_.at_least(std::max<int64_t>(padded_n * k, 1));
   const View<T> whole{b, ldb, transpose_b};
-  for (int64_t p = 0; p < k; p += block_k) pack_panels(whole.at(p, 0), n, std::min(block_k, k - p), to + p * padded_n);
+  for (int64_t p = 0; p < k; p += block_k_)
+    pack_panels(whole.at(p, 0), n, std::min(block_k_, k - p), to + p * padded_n);
 }
 
 template <class T>
 void gemm(bool transpose_a, int64_t m, const T* a, int64_t lda, const PackedB<T>& b, T* c, int64_t ldc,
           const Epilogue<T>& epilogue) {
-  multiply<T>({a, lda, transpose_a}, {}, b.data(), m, b.n(), b.k(), c, ldc, epilogue);
+  multiply<T>({a, lda, transpose_a}, {}, b.data(), m, b.n(), b.k(), b.block_k(), c, ldc, epilogue);
 }
 
 template class PackedB<float>;
