@@ -63,6 +63,9 @@ std::string page_of(const std::string& tapes, const std::string& file) {
   expect_tapes(tapes, file);
   std::string page = tapes_page;
   put(page, "/* style of reports */", report_style);
+  put(page, "/* style of lanes */", lanes_style);
+  put(page, "<!-- lanes -->", lanes);
+  put(page, "/* script of lanes */", lanes_script);
   put(page, "{/* tapes */}", in_script(tapes));
   return page;
 }
