@@ -149,11 +149,11 @@ void ShortText::add(std::string_view piece) {
 }
 void ShortText::add(double number) {
   char digits[32];
-  add({digits, std::to_chars(digits, digits + sizeof digits, number).ptr});
+  add({digits, static_cast<size_t>(std::to_chars(digits, digits + sizeof digits, number).ptr - digits)});
 }
 void ShortText::add(int64_t number) {
   char digits[24];
-  add({digits, std::to_chars(digits, digits + sizeof digits, number).ptr});
+  add({digits, static_cast<size_t>(std::to_chars(digits, digits + sizeof digits, number).ptr - digits)});
 }
 
 Call with_name(Call call, std::string_view name) {

@@ -76,7 +76,7 @@ TapeTable table(const std::vector<Nodes>& ranks) {
     for (size_t r = 0; r < ranks.size(); ++r)
       if (const Node* node = next(r); node && (!first || (first->collective && !node->collective))) first = node;
     if (!first) return table;
-    Line& line = table.lines.emplace_back(first->op, first->place, first->collective);
+    Line& line = table.lines.emplace_back(Line{first->op, first->place, first->collective, {}});
     for (size_t r = 0; r < ranks.size(); ++r) {
       const Node* node = next(r);
       const bool here = node && are_alike(*node, *first);

@@ -20,7 +20,7 @@ struct MemoryStatistics {
 
 // There are eight size classes per doubling, so that at most an eighth of a block is unused. The smallest has 64 bytes.
 struct SizeClass {
-  static constexpr int count = 8 * 42;
+  static constexpr int count = 8 * (sizeof(size_t) == 8 ? 42 : 26);
   static int of(size_t bytes);
   static size_t bytes(int size_class);
 };

@@ -1,0 +1,184 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Uses the page of exercises as a learner does, by keyboard, in a browser without a network: right and wrong answers, every
+collective, every mistake. Needs Selenium and Chromium; otherwise exits with 77. With a folder, it writes pictures there.
+
+    tests/web/play.py build-web/exercises.html [--pictures FOLDER]
+"""
+import argparse
+import base64
+import pathlib
+import shutil
+import sys
+import time
+
+try:
+    from selenium import webdriver
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.common.keys import Keys
+    from selenium.webdriver.support.ui import Select
+except ImportError:
+    sys.exit(77)
+
+most_bytes, most_seconds = 4_000_000, 2
+complaints = []
+
+
+def expect(holds, what):
+    if not holds:
+        complaints.append(what)
+
+
+class Page:
+    def __init__(self, file, width=1200, dark=False):
+        options = webdriver.ChromeOptions()
+        for argument in ("--headless=new", "--no-sandbox", f"--window-size={width},1400", "--host-resolver-rules=MAP * ~NOTFOUND",
+                         *(["--blink-settings=preferredColorScheme=0"] if dark else [])):
+            options.add_argument(argument)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+        driver = shutil.which("chromedriver")  # else Selenium looks for one on the network
+        self.browser = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver) if driver else None)
+        if dark:
+            self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": "dark"}]})
+        if width < 500:
+            self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {"width": width, "height": 1400, "deviceScaleFactor": 1, "mobile": True})
+        self.address = pathlib.Path(file).resolve().as_uri()
+
+    def open(self, exercise=""):
+        self.browser.get("about:blank")
+        begin = time.monotonic()
+        self.browser.get(self.address + exercise)
+        while not self.browser.execute_script("return document.documentElement.dataset.ready"):
+            if time.monotonic() - begin > 30:
+                sys.exit(f"the page does not become ready: {self.browser.get_log('browser')}")
+            time.sleep(0.01)
+        return time.monotonic() - begin
+
+    def element(self, name):
+        return self.browser.find_element(By.ID, name)
+
+    def choose(self, name, value):
+        Select(self.element(name)).select_by_value(value)
+
+    def choices(self, name):
+        return [option.get_attribute("value") for option in Select(self.element(name)).options]
+
+    def press(self, *keys):
+        self.browser.switch_to.active_element.send_keys(*keys)
+
+    def fill_in(self, cells):
+        """Sets the cells of the backward by the keyboard: the first has the focus, arrows move it, and space turns a cell."""
+        self.browser.execute_script("document.querySelector('#backward button').focus()")
+        for r, row in enumerate(cells):
+            for s, on in enumerate(row):
+                if on:
+                    self.press(Keys.SPACE)
+                if s + 1 < len(row):
+                    self.press(Keys.ARROW_RIGHT)
+            self.press(Keys.ARROW_DOWN, *[Keys.ARROW_LEFT] * (len(row) - 1))
+
+    def predict(self, values):
+        inputs = self.browser.find_elements(By.CSS_SELECTOR, "#predictions input")
+        for line, value in zip(inputs, values):
+            if line.is_enabled():
+                line.clear()
+                line.send_keys(value)
+        self.element("compare").send_keys(Keys.ENTER)
+        return [each.text for each in self.browser.find_elements(By.CSS_SELECTOR, "#predictions .outcome")]
+
+    def verdict(self):
+        self.element("judge").send_keys(Keys.ENTER)
+        return self.element("verdict").text
+
+    def answer(self, **exercise):
+        return self.browser.execute_script("return answer(arguments[0])", exercise)
+
+    def picture(self, folder, name):
+        if not folder:
+            return
+        height = self.browser.execute_script("return document.documentElement.scrollHeight")
+        width = self.browser.execute_script("return window.innerWidth")
+        shot = self.browser.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": True,
+                                            "clip": {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}})
+        (pathlib.Path(folder) / f"{name}.png").write_bytes(base64.b64decode(shot["data"]))
+
+
+def play(page, file, pictures):
+    expect(pathlib.Path(file).stat().st_size <= most_bytes, f"the page has {pathlib.Path(file).stat().st_size} bytes")
+    page.open()
+    seconds = page.open()
+    expect(seconds <= most_seconds, f"the page is ready after {seconds:.1f} s")
+    print(f"ready after {seconds:.2f} s")
+
+    # all_gather of three ranks: only the own slot, then everything.
+    outcomes = page.predict(["1", "111", "101"])
+    expect(outcomes[0] == "✗ the loss of rank 1 is missing, the loss of rank 2 is missing", f"own slot: {outcomes}")
+    expect(outcomes[1] == "✓" and outcomes[2] == "✗ the loss of rank 1 is missing", f"predictions: {outcomes}")
+    expect(page.predict(["x", "111 111", "111"])[:2] == ["✗ 1 number is needed"] * 2, "predictions that are no numbers")
+    page.fill_in([[r == s for s in range(3)] for r in range(3)])
+    text = page.verdict()
+    expect(text.startswith("Not the adjoint: own slot") and "S2" in text and "dist.all_gather" in text, f"own slot: {text}")
+    page.picture(pictures, "own_slot")
+    page.fill_in([[r != s for s in range(3)] for r in range(3)])
+    text = page.verdict()
+    expect(text.startswith("This is the adjoint"), f"all slots: {text}")
+    page.picture(pictures, "adjoint")
+
+    for name in page.choices("collective"):
+        for ranks in (1, 3, 5):
+            page.open(f"#collective={name}&ranks={ranks}&uneven=true&root={ranks - 1}")
+            given = page.answer(collective=name, ranks=ranks, uneven=True, root=ranks - 1,
+                                drawn=[[r == s for s in range(ranks)] for r in range(ranks)])
+            outcomes = page.predict([" ".join(f"{each:g}" for each in values) for values in given["cotangents"]])
+            expect(all(outcome == "✓" for outcome in outcomes), f"{name} on {ranks} ranks: {outcomes}")
+            page.fill_in([[cell is not None for cell in row] for row in given["backward"]])
+            text = page.verdict()
+            expect(text.startswith("This is the adjoint"), f"{name} on {ranks} ranks: {text}")
+
+    page.open("#collective=all_gather&ranks=5&uneven=true")
+    named = set()
+    for option in page.choices("mistake")[2:]:
+        page.choose("mistake", option)
+        text = page.element("verdict").text
+        if text.startswith("Not the adjoint: "):
+            named.add(option)
+            expect(option in text.split("\n")[0], f"{option} is called {text.splitlines()[0]}")
+    expect(len(named) >= 12, f"only {len(named)} mistakes are named: {named}")
+    print(f"{len(named)} mistakes are named")
+
+    page.open("#collective=drawn&ranks=3")
+    page.picture(pictures, "drawn")
+    loaded = page.browser.execute_script("return performance.getEntriesByType('resource').map(each => each.name)")
+    expect(not [each for each in loaded if not each.startswith("data:")], f"the page loads {loaded}")
+    errors = [each for each in page.browser.get_log("browser") if each["level"] == "SEVERE"]
+    expect(not errors, f"errors: {errors}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("page")
+    parser.add_argument("--pictures")
+    options = parser.parse_args()
+    if options.pictures:
+        pathlib.Path(options.pictures).mkdir(exist_ok=True)
+    try:
+        page = Page(options.page)
+    except Exception as error:  # Selenium's are many
+        print(f"no browser: {error}".splitlines()[0])
+        return 77
+    play(page, options.page, options.pictures)
+    for name, given in (("dark", {"dark": True}), ("narrow", {"width": 400})) if options.pictures else ():
+        other = Page(options.page, **given)
+        other.open("#collective=all_gather&ranks=5&uneven=true")
+        other.choose("mistake", "off by a rank")
+        expect(other.browser.execute_script("return document.documentElement.scrollWidth <= window.innerWidth"), f"{name}: wider than the window")
+        other.picture(options.pictures, name)
+        other.browser.quit()
+    page.browser.quit()
+    for complaint in complaints:
+        print("wrong:", complaint)
+    return 1 if complaints else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

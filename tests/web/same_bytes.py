@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Whether the page's Weft prints what the native one does: every collective, even and uneven, on 1 to 5 ranks, with its
+adjoint and with a mistake, for so many seeds. Values, cotangents, tapes and verdicts must be the same bytes.
+
+    tests/web/same_bytes.py build/tests/exercise_answers build-web/weft.js [--seeds 50]
+"""
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+
+here = pathlib.Path(__file__).resolve().parent
+collectives = ["all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce", "gather", "scatter", "all_to_all", "permute",
+               "scan", "exscan"]
+mistakes = ["own slot", "nothing", "mean", "reduced twice", "counted twice", "own slot times W", "sum of own slots", "without its own",
+            "rank 0 only", "last rank missing", "ranks before only", "ranks after only", "off by a rank", "ranks reversed", "not turned"]
+
+
+def requests(seeds):
+    number = 0
+    for collective in collectives:
+        for ranks in range(1, 6):
+            for uneven in (False, True):
+                for seed in range(seeds):
+                    number += 1
+                    same = {"collective": collective, "ranks": ranks, "uneven": uneven, "seed": seed}
+                    yield same
+                    yield {**same, "mistake": mistakes[number % len(mistakes)]}
+
+
+def replies(command, lines):
+    done = subprocess.run(command, input="\n".join(lines) + "\n", capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+def without_places(reply):
+    """Where the collective was called depends on how the compiler was told the path."""
+    reply = json.loads(reply)
+    for tape in reply.get("record", {}).get("tapes", []):
+        for line in tape:
+            line.pop("place")
+    return reply
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("native")
+    parser.add_argument("web")
+    parser.add_argument("--seeds", type=int, default=50)
+    options = parser.parse_args()
+    lines = [json.dumps(request) for request in requests(options.seeds)]
+    native = replies([options.native], lines)
+    web = replies(["node", here / "in_node.js", options.web], lines)
+    if len(native) != len(lines) or len(web) != len(lines):
+        sys.exit(f"{len(lines)} requests, {len(native)} native replies, {len(web)} of the page")
+    differ = [line for line, a, b in zip(lines, native, web) if without_places(a) != without_places(b) or "error" in json.loads(a)]
+    for line in differ[:5]:
+        print("differs:", line)
+    print(f"{len(lines)} exercises, {len(differ)} with other bytes on the page")
+    return 1 if differ else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
