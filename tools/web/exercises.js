@@ -15,9 +15,6 @@ const what_forward_does = {
   exscan: "Each rank gets the sum over the ranks before itself.",
   drawn: "Each rank gets the sum of the tensors that you choose. Click the cells.",
 };
-const mistakes = ["own slot", "nothing", "mean", "reduced twice", "counted twice", "own slot times W", "sum of own slots",
-  "without its own", "rank 0 only", "last rank missing", "ranks before only", "ranks after only", "off by a rank", "ranks reversed",
-  "not turned"];
 // Programs for PyTorch that make a mistake.
 const made_by = {
   "own slot": "rows = [torch.empty_like(x) for _ in range(W)]\ndist.all_gather(rows, x)   # has no gradient\nrows[rank] = x             # so only the own slot has one",
@@ -216,7 +213,8 @@ Weft().then(weft => {
   fill("collective", Object.keys(what_forward_does).map(name => [name, name === "drawn" ? "my own" : name]));
   fill("ranks", [1, 2, 3, 4, 5].map(n => [n, `${n}`]));
   fill("seed", [[0, "digits"], ...[1, 2, 3].map(seed => [seed, `random ${seed}`])]);
-  fill("mistake", [["filled in", "as I fill it in"], ["none", "the adjoint"], ...mistakes.map(name => [name, name])]);
+  fill("mistake", [["filled in", "as I fill it in"], ["none", "the adjoint"],
+    ...answer({}).mistakes.filter(name => name !== "none").map(name => [name, name])]);
 
   function begin() {
     drawn = empty_cells().map((row, r) => row.map((_, s) => r === s));

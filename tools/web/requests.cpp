@@ -49,6 +49,12 @@ Json json(const Blocks& blocks) {
   return cells;
 }
 
+Json names_of_mistakes() {
+  Json names = Json::array();
+  for (const Mistake& mistake : mistakes()) names.push_back(mistake.name);
+  return names;
+}
+
 Json json(const Verdict& verdict) {
   Json names = Json::array();
   for (const Mistake* mistake : verdict.names)
@@ -66,14 +72,10 @@ std::string reply(const std::string& request) try {
   const Exercise exercise = exercise_of(Json::parse(request));
   const Answer answer = web::answer(exercise);
   const RecordedStep step{exercise.collective, 0, exercise.ranks, {&answer.tapes, 1}};
-  const Json all = {{"inputs", answer.forward.inputs},
-                    {"forward", json(answer.forward)},
-                    {"backward", json(answer.backward.blocks)},
-                    {"factor", answer.backward.factor},
-                    {"cotangents", answer.cotangents},
-                    {"verdict", json(answer.verdict)},
-                    {"printed", answer.printed},
-                    {"record", Json::parse(weft::json(step))}};
+  const Json all = {
+      {"inputs", answer.forward.inputs},  {"forward", json(answer.forward)}, {"backward", json(answer.backward.blocks)},
+      {"factor", answer.backward.factor}, {"cotangents", answer.cotangents}, {"verdict", json(answer.verdict)},
+      {"mistakes", names_of_mistakes()},  {"printed", answer.printed},       {"record", Json::parse(weft::json(step))}};
   return all.dump();
 } catch (const std::exception& error) {
   return Json{{"error", error.what()}}.dump();
