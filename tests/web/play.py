@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Uses the page of exercises as a learner does, by keyboard, in a browser without a network: right and wrong answers, every
-collective, every mistake. Needs Selenium and Chromium; otherwise exits with 77. With a folder, it writes pictures there.
+"""Uses the page as a learner does, by keyboard, in a browser without a network: the ten lessons, right and wrong answers, every
+collective, every mistake, programs of one's own. Needs Selenium and Chromium; otherwise exits with 77. With a folder, it writes
+pictures there.
 
     tests/web/play.py build-web/exercises.html [--pictures FOLDER]
 """
 import argparse
 import base64
+import json
 import pathlib
 import shutil
 import sys
@@ -48,11 +50,15 @@ class Page:
         self.browser.get("about:blank")
         begin = time.monotonic()
         self.browser.get(self.address + exercise)
-        while not self.browser.execute_script("return document.documentElement.dataset.ready"):
-            if time.monotonic() - begin > 30:
-                sys.exit(f"the page does not become ready: {self.browser.get_log('browser')}")
-            time.sleep(0.01)
+        self.wait_for("document.documentElement.dataset.ready")
         return time.monotonic() - begin
+
+    def wait_for(self, script):
+        begin = time.monotonic()
+        while not self.browser.execute_script("return " + script):
+            if time.monotonic() - begin > 30:
+                sys.exit(f"this does not become true: {script}")
+            time.sleep(0.01)
 
     def element(self, name):
         return self.browser.find_element(By.ID, name)
@@ -91,7 +97,7 @@ class Page:
         return self.element("verdict").text
 
     def answer(self, **exercise):
-        return self.browser.execute_script("return answer(arguments[0])", exercise)
+        return self.browser.execute_script("return ask(arguments[0])", exercise)
 
     def picture(self, folder, name):
         if not folder:
@@ -103,13 +109,99 @@ class Page:
         (pathlib.Path(folder) / f"{name}.png").write_bytes(base64.b64decode(shot["data"]))
 
 
+def play_lessons(page, pictures):
+    """Every step of every lesson: wrong answers, then the right ones."""
+    lessons = json.loads((pathlib.Path(__file__).resolve().parents[2] / "tools/web/lessons.json").read_text())
+    expect(len(lessons) == 10, f"{len(lessons)} lessons")
+    for number, lesson in enumerate(lessons, 1):
+        if number == 1:
+            page.open("#lessons")
+            page.element("lesson-list").find_element(By.TAG_NAME, "a").send_keys(Keys.ENTER)
+        page.wait_for(f"element('lesson-title').textContent === {json.dumps(f'{number} ' + lesson['title'])}")
+        for place, step in enumerate(lesson["steps"]):
+            page.wait_for(f"document.querySelectorAll('#steps .step').length === {place + 1}")
+            name = f"lesson {number}, step {place + 1}"
+            card = page.browser.find_elements(By.CSS_SELECTOR, "#steps .step")[-1]
+            kind = play_prediction if "predict" in step else play_writing if "right" in step else play_question
+            kind(page, card, step, name)
+            if number in (4, 5) and place == 2:
+                page.picture(pictures, f"lesson_{number}")
+            expect("done" in card.get_attribute("class").split(), f"{name} does not end")
+            page.press(Keys.ENTER)  # "next" has the focus
+        page.wait_for("document.getElementById('end')")
+        page.press(Keys.ENTER)  # the link to the next lesson
+    page.wait_for("!element('view-lessons').hidden")  # to which the last lesson leads
+
+
+def play_prediction(page, card, step, name):
+    reply = page.answer(program="\n".join(step["program"]), ranks=step.get("ranks", 1))
+    part = step.get("what", "cotangents")
+    wanted = [values for named in step["predict"] for each in reply["names"] if each["name"] == named for values in each[part] if values]
+    fields = [field for field in card.find_elements(By.TAG_NAME, "input") if field.is_enabled()]
+    expect(len(fields) == len(wanted), f"{name}: {len(fields)} fields for {len(wanted)} answers")
+    for wrong in (True, False):
+        for field, values in zip(fields, wanted):
+            field.clear()
+            field.send_keys(" ".join(f"{each + 7 * wrong:.8g}" for each in values))
+        fields[0].send_keys(Keys.ENTER)
+        outcomes = [each.text for each in card.find_elements(By.CSS_SELECTOR, ".outcome") if each.text]
+        expect(len(outcomes) == len(wanted) and all(each.startswith("✗ " if wrong else "✓") for each in outcomes), f"{name}: {outcomes}")
+        expect(("done" in card.get_attribute("class").split()) != wrong, f"{name} takes a wrong prediction, or refuses the right one")
+
+
+def play_writing(page, card, step, name):
+    field = card.find_element(By.TAG_NAME, "textarea")
+    for program, right in ((None, False), ("x = leef 3", False), ("\n".join(step["right"]), True)):
+        if program is not None:
+            field.clear()
+            field.send_keys(program)
+        field.send_keys(Keys.CONTROL + Keys.ENTER)
+        verdict = card.find_element(By.CSS_SELECTOR, ".verdict").text
+        expect(verdict.startswith("Right" if right else ("Not yet: ", "Refused")), f"{name}: {verdict}")
+
+
+def play_question(page, card, step, name):
+    for answer in sorted(step["choose"], key=lambda answer: answer["right"]):
+        button = next(each for each in card.find_elements(By.CSS_SELECTOR, ".answers button") if each.text == answer["text"])
+        button.send_keys(Keys.ENTER)
+        why = card.find_element(By.CSS_SELECTOR, ".why").text
+        expect(why == ("✓ " if answer["right"] else "✗ ") + answer["why"], f"{name}: {why}")
+
+
+def play_programs(page, pictures):
+    page.open("#program")
+    own = page.element("own-program")
+    expect("666" in own.text and "those of the objective" in own.text, f"the first program: {own.text}")
+    Select(own.find_element(By.TAG_NAME, "select")).select_by_value("own slot")
+    expect("not the gradients of the objective" in own.text, f"a broken gather: {own.text}")
+    expect(page.browser.find_elements(By.CSS_SELECTOR, ".lanes tr.changed"), "nothing is marked as changed")
+    page.picture(pictures, "program")
+    address = page.browser.current_url
+    page.open("#lessons")
+    page.open(address[address.index("#"):])
+    expect("all_gather[own slot](x)" in page.element("own-program").find_element(By.TAG_NAME, "textarea").get_attribute("value"), "the address does not keep the program")
+    page.open("#contrast")
+    expect("0.8" in page.element("contrast-table").text, f"the contrast: {page.element('contrast-table').text}")
+    page.picture(pictures, "contrast")
+
+
 def play(page, file, pictures):
     expect(pathlib.Path(file).stat().st_size <= most_bytes, f"the page has {pathlib.Path(file).stat().st_size} bytes")
     page.open()
     seconds = page.open()
     expect(seconds <= most_seconds, f"the page is ready after {seconds:.1f} s")
     print(f"ready after {seconds:.2f} s")
+    play_lessons(page, pictures)
+    play_matrix(page, pictures)
+    play_programs(page, pictures)
+    loaded = page.browser.execute_script("return performance.getEntriesByType('resource').map(each => each.name)")
+    expect(not [each for each in loaded if not each.startswith(("data:", "blob:"))], f"the page loads {loaded}")
+    errors = [each for each in page.browser.get_log("browser") if each["level"] == "SEVERE"]
+    expect(not errors, f"errors: {errors}")
 
+
+def play_matrix(page, pictures):
+    page.open("#matrix")
     # all_gather of three ranks: only the own slot, then everything.
     outcomes = page.predict(["1", "111", "101"])
     expect(outcomes[0] == "✗ the loss of rank 1 is missing, the loss of rank 2 is missing", f"own slot: {outcomes}")
@@ -130,7 +222,7 @@ def play(page, file, pictures):
             given = page.answer(collective=name, ranks=ranks, uneven=True, root=ranks - 1,
                                 drawn=[[r == s for s in range(ranks)] for r in range(ranks)])
             outcomes = page.predict([" ".join(f"{each:g}" for each in values) for values in given["cotangents"]])
-            expect(all(outcome == "✓" for outcome in outcomes), f"{name} on {ranks} ranks: {outcomes}")
+            expect(outcomes == ["✓" if values else "" for values in given["cotangents"]], f"{name} on {ranks} ranks: {outcomes}")
             page.fill_in([[cell is not None for cell in row] for row in given["backward"]])
             text = page.verdict()
             expect(text.startswith("This is the adjoint"), f"{name} on {ranks} ranks: {text}")
@@ -148,10 +240,6 @@ def play(page, file, pictures):
 
     page.open("#collective=drawn&ranks=3")
     page.picture(pictures, "drawn")
-    loaded = page.browser.execute_script("return performance.getEntriesByType('resource').map(each => each.name)")
-    expect(not [each for each in loaded if not each.startswith("data:")], f"the page loads {loaded}")
-    errors = [each for each in page.browser.get_log("browser") if each["level"] == "SEVERE"]
-    expect(not errors, f"errors: {errors}")
 
 
 def main():
@@ -169,10 +257,12 @@ def main():
     play(page, options.page, options.pictures)
     for name, given in (("dark", {"dark": True}), ("narrow", {"width": 400})) if options.pictures else ():
         other = Page(options.page, **given)
-        other.open("#collective=all_gather&ranks=5&uneven=true")
-        other.choose("mistake", "off by a rank")
-        expect(other.browser.execute_script("return document.documentElement.scrollWidth <= window.innerWidth"), f"{name}: wider than the window")
-        other.picture(options.pictures, name)
+        for view in ("lessons", "lesson=5", "matrix", "program", "contrast"):
+            other.open("#" + view)
+            if view == "matrix":
+                other.choose("mistake", "off by a rank")
+            expect(other.browser.execute_script("return document.documentElement.scrollWidth <= window.innerWidth"), f"{view}, {name}: wider than the window")
+            other.picture(options.pictures, f"{view.replace('=', '_')}_{name}")
         other.browser.quit()
     page.browser.quit()
     for complaint in complaints:

@@ -3,30 +3,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <variant>
 
+#include "tools/web/task.h"
 #include "weft/collectives/checks/print_tapes.h"
-#include "weft/collectives/linear_collective.h"
 #include "weft/collectives/share.h"
 #include "weft/engine/ops/elementwise.h"
 #include "weft/engine/ops/reduce.h"
 
 namespace weft::web {
 namespace {
-
-using AnyVerb = std::variant<AllGather, ReduceScatter, AllReduce, Broadcast, Reduce, Gather, Scatter, AllToAll, Permute,
-                             Scan, Exscan, Sums>;
-
-constexpr int most_ranks = 5;
-
-// The verb, and how many rows each rank's tensor has.
-struct Task {
-  AnyVerb verb;
-  Rows inputs;
-  Blocks blocks() const {
-    return std::visit([&](const auto& verb) { return blocks_of(verb, inputs); }, verb);
-  }
-};
 
 Rows rows_of(int ranks, bool uneven) {
   static constexpr int64_t some[most_ranks] = {2, 1, 3, 0, 2};
@@ -100,20 +85,6 @@ Backward backward_of(const Exercise& e, const Blocks& forward) {
         cell = first_rows;
     }
   return backward;
-}
-
-Tensor applied(const Backward& backward, const Tensor& g, const Shape& input, Communicator& comm) {
-  const Tensor result = comm.run(backward.blocks, g);
-  return (as_gradient(Var(result), input) * backward.factor).value();
-}
-
-// The collective on the tape with this backward.
-template <LinearCollective C>
-Var with_backward(const C& collective, const Backward& backward, const Var& x, Communicator& comm) {
-  const auto pullback = [&backward, &comm, shape = x.shape()](const Var& g) {
-    return Var(applied(backward, g.value(), shape, comm));
-  };
-  return collective_result(record(linear_op<C>, comm.run(collective, x.value()), from(x, pullback)), comm, C::result);
 }
 
 class Rank {

@@ -5,7 +5,7 @@
 
 namespace weft::web {
 
-// Of an exercise, its answer; of anything else {"error": ...}.
+// Of an exercise or a program, its answer; of anything else {"error": ...}.
 std::string reply(const std::string& request);
 
 }  // namespace weft::web
