@@ -31,7 +31,7 @@ std::string padded(const std::string& text, size_t width, char fill = ' ') {
   return result + ' ';
 }
 
-std::string excerpt(const TapeLog::Excerpt& x, size_t width) {
+std::string excerpt(const TapeTable::Excerpt& x, size_t width) {
   return !x.whole.empty() && x.whole.size() < width ? x.whole : cut(x.brief, width - 1);
 }
 
@@ -54,7 +54,7 @@ std::string block(const TapeTable& table, size_t begin, size_t end, size_t width
     const auto here = std::span(line.ranks).subspan(begin, end - begin);
     const auto first = std::ranges::find_if(here, [](const auto& cell) { return cell.has_value(); });
     if (first == here.end()) continue;
-    const auto cells = [&](TapeLog::Excerpt Cell::*which) {
+    const auto cells = [&](TapeTable::Excerpt Cell::*which) {
       return [&, which](size_t r) { return line.ranks[r] ? excerpt(*line.ranks[r].*which, width) : ""; };
     };
     const char fill = line.collective ? '=' : ' ';

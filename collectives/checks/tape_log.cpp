@@ -1,33 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/collectives/checks/tape_log.h"
 
-#include <algorithm>
-#include <cstdio>
-
 #include "weft/collectives/checks/agreement.h"
+#include "weft/engine/kernels/backend.h"
 
 namespace weft {
 namespace {
 
-constexpr int64_t most_values = 64;  // of a tensor that is shown whole
-constexpr int64_t first_values = 4;
+constexpr int64_t sampled_runs = 64, run_length = 16;  // a run of f32 is as long as a cache line
 
-std::string extents(const Shape& shape) {  // "256x128"
-  std::string result;
-  for (const int64_t extent : shape) result += (result.empty() ? "" : "x") + text(extent);
-  return result.empty() ? "scalar" : result;
+// Evenly spaced runs of elements.
+Tensor sample(const Tensor& x) {
+  Tensor runs({sampled_runs, run_length}, x.dtype(), x.device());
+  const Along spaced(sampled_runs, x.size() / sampled_runs, 1), together(sampled_runs, run_length, 1);
+  backend(x.device()).copy_slab(x, spaced, 0, runs, together, 0, run_length);
+  return runs;
 }
 
-TapeLog::Excerpt excerpt(const Tensor& x) {
-  TapeLog::Excerpt result{"", extents(x.shape())};
-  char digest[8];
-  std::snprintf(digest, sizeof digest, " %04x", static_cast<unsigned>(checksum(x) & 0xffff));
-  result.brief += digest;
-  for (const double v : x.reshape({x.size()}).slice(0, std::min(x.size(), first_values)).values())
-    result.brief += " " + text(v);
-  const size_t before = (text(x.dtype()) + " " + text(x.shape()) + " on " + text(x.device()) + " ").size();
-  if (x.size() <= most_values) result.whole = text(x).substr(before);
-  return result;
+TapeLog::Excerpt excerpt(const Tensor& x, bool should_be_equal) {
+  const bool all = should_be_equal || x.size() <= sampled_runs * run_length;
+  const int64_t kept = x.size() <= TapeLog::most_values ? x.size() : TapeLog::first_values;
+  return {x.shape(), x.dtype(), x.reshape({x.size()}).slice(0, kept).clone(),
+          static_cast<uint16_t>(checksum(all ? x : sample(x)))};
+}
+
+bool values_are_equal(Placements placements) {
+  return placements.anywhere(Placement::replicated) || placements.anywhere(Placement::invariant) ||
+         placements.anywhere(Placement::constant);
+}
+bool cotangents_are_equal(Placements placements) {
+  return placements.anywhere(Placement::invariant) || placements.anywhere(Placement::partial);
 }
 
 std::string list_of(const std::vector<std::string>& inputs) {
@@ -74,7 +76,7 @@ void TapeLog::add_nodes(const Tape& tape, Notes& notes) {
                            list_of(inputs),
                            node.op && node.op->replay == Replay::always,
                            node.placements,
-                           {"", extents(node.shape)},
+                           {node.shape, node.dtype, {}},
                            {},
                            ""});
   }
@@ -83,7 +85,7 @@ void TapeLog::add_nodes(const Tape& tape, Notes& notes) {
 void TapeLog::watched(const Var& leaf, const Parameter*) {
   if (tape_.recomputing()) return;
   add_nodes(tape_, *notes_);
-  notes_->nodes.back().value = excerpt(leaf.value());
+  notes_->nodes.back().value = excerpt(leaf.value(), values_are_equal(leaf.placements()));
 }
 
 void TapeLog::computed(const Var& result, const Op& op, std::span<const Var* const> inputs) {
@@ -94,14 +96,18 @@ void TapeLog::computed(const Var& result, const Op& op, std::span<const Var* con
   add_nodes(tape_, *notes_);
   Node& node = notes_->nodes.back();
   node.inputs = list_of(names);
-  node.value = excerpt(result.value());
+  node.value = excerpt(result.value(), values_are_equal(result.placements()));
   const std::string call = op.name + std::string(" at ");
   if (node.collective && call_.starts_with(call)) node.place = call_.substr(call.size());
 }
 
 void TapeLog::placement_changed(const Var& x) {
   const auto node = static_cast<size_t>(tape_.place_of(x));
-  if (x.tracked() && node < notes_->nodes.size()) notes_->nodes[node].placements = x.placements();
+  if (!x.tracked() || node >= notes_->nodes.size()) return;
+  Node& changed = notes_->nodes[node];
+  if (values_are_equal(x.placements()) && !values_are_equal(changed.placements) && changed.value.values.defined())
+    changed.value = excerpt(x.value(), true);
+  changed.placements = x.placements();
 }
 
 void TapeLog::walk_begins(bool) {
@@ -109,9 +115,10 @@ void TapeLog::walk_begins(bool) {
   for (Node& node : notes_->nodes) node.cotangent = {};
 }
 
-void TapeLog::arrived(const Var& gradient, const std::string&, int64_t node, Placements) {
+void TapeLog::arrived(const Var& gradient, const std::string&, int64_t node, Placements placements) {
   const auto i = static_cast<size_t>(node);
-  if (i < notes_->nodes.size()) notes_->nodes[i].cotangent = excerpt(gradient.value());
+  if (i < notes_->nodes.size())
+    notes_->nodes[i].cotangent = excerpt(gradient.value(), cotangents_are_equal(placements));
 }
 
 }  // namespace weft

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What a tape did, node by node: op and inputs, placement, value and cotangent. tape_table.h lays this out for all
-// ranks, and print_tapes.h prints it. A tape keeps no values, so a log notes them, as text, as they come:
+// What a tape did, node by node: op and inputs, placement, value and cotangent. tape_table.h lays this out as text for
+// all ranks, and print_tapes.h prints it. A tape keeps no values, so a log notes some of them as they come:
 //
 //   Tape tape;
 //   TapeLog log(tape);  // before the first op, as long as values and cotangents are to be seen
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,16 +22,24 @@ class TapeLog final : public Tape::Observer {
   TapeLog(const TapeLog&) = delete;
   TapeLog& operator=(const TapeLog&) = delete;
 
-  struct Excerpt {      // of a tensor
-    std::string whole;  // "[[1, 2], [3, 4]]"; empty if there are many values
-    std::string brief;  // "256x128 a3f9 0.5 -1.25 ...": shape, digest, first values
+  static constexpr int64_t most_values = 64;  // of a tensor that is kept whole
+  static constexpr int64_t first_values = 4;  // kept of all others
+
+  struct Excerpt {  // of a tensor
+    Shape shape;
+    DType dtype;
+    Tensor values;  // all of them, or the first of many; undefined if none were seen
+    // A checksum: of the whole tensor if ranks should have equal ones, or if it is small. Else of a sample, since to
+    // read all values of a step would take a fifth of its time.
+    uint16_t digest = 0;
   };
   struct Node {
     std::string op, inputs;  // "matmul", "(3, const)": the numbers of nodes
     bool collective;
     Placements placements;
-    Excerpt value, cotangent;  // the cotangent is that of the last walk
-    std::string place;         // of the call of a collective: "losses/common/key_schedule.cpp:41"
+    Excerpt value;
+    std::optional<Excerpt> cotangent;  // of the last walk
+    std::string place;                 // of the call of a collective: "losses/common/key_schedule.cpp:41"
   };
   struct Notes {
     std::vector<Node> nodes;

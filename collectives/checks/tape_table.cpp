@@ -2,6 +2,7 @@
 #include "weft/collectives/checks/tape_table.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <sstream>
 #include <utility>
 
@@ -27,22 +28,44 @@ std::string letters(Placements placements, int groups) {
   return result;
 }
 
+std::string extents(const Shape& shape) {  // "256x128"
+  std::string result;
+  for (const int64_t extent : shape) result += (result.empty() ? "" : "x") + text(extent);
+  return result.empty() ? "scalar" : result;
+}
+
+TapeTable::Excerpt excerpt(const TapeLog::Excerpt& x) {
+  TapeTable::Excerpt result{extents(x.shape), ""};
+  if (!x.values.defined()) return result;
+  char digest[8];
+  std::snprintf(digest, sizeof digest, " %04x", x.digest);
+  result.brief += digest;
+  const int64_t first = std::min(x.values.size(), TapeLog::first_values);
+  for (const double value : x.values.slice(0, first).values()) result.brief += " " + text(value);
+  if (x.values.size() == x.shape.size()) {
+    const Tensor all = x.values.reshape(x.shape);
+    result.whole = text(all).substr((text(x.dtype) + " " + text(x.shape) + " on " + text(all.device()) + " ").size());
+  }
+  return result;
+}
+
 Nodes nodes_of(const TapeLog::Notes& notes) {
   Nodes nodes;
   for (const TapeLog::Node& node : notes.nodes)
-    nodes.push_back(
-        {node.op,
-         node.place,
-         node.collective,
-         {std::ssize(nodes), node.inputs, letters(node.placements, notes.groups), node.value, node.cotangent}});
+    nodes.push_back({node.op,
+                     node.place,
+                     node.collective,
+                     {std::ssize(nodes), node.inputs, letters(node.placements, notes.groups), text(node.value.dtype),
+                      excerpt(node.value), node.cotangent ? excerpt(*node.cotangent) : TapeTable::Excerpt()}});
   return nodes;
 }
 
 std::string packed(const Nodes& nodes) {
   std::string lines;
   for (const auto& [op, place, collective, cell] : nodes)
-    for (const std::string& line : {op, place, std::string(collective ? "=" : ""), cell.inputs, cell.placement,
-                                    cell.value.whole, cell.value.brief, cell.cotangent.whole, cell.cotangent.brief})
+    for (const std::string& line :
+         {op, place, std::string(collective ? "=" : ""), cell.inputs, cell.placement, cell.dtype, cell.value.brief,
+          cell.value.whole, cell.cotangent.brief, cell.cotangent.whole})
       lines += line + '\n';
   return lines;
 }
@@ -56,8 +79,10 @@ Nodes unpacked(const std::string& lines) {
   };
   Nodes nodes;
   while (from.peek() != EOF)
-    nodes.push_back(
-        {line(), line(), !line().empty(), {std::ssize(nodes), line(), line(), {line(), line()}, {line(), line()}}});
+    nodes.push_back({line(),
+                     line(),
+                     !line().empty(),
+                     {std::ssize(nodes), line(), line(), line(), {line(), line()}, {line(), line()}}});
   return nodes;
 }
 

@@ -10,11 +10,16 @@
 namespace weft {
 
 struct TapeTable {
+  struct Excerpt {      // of a tensor
+    std::string brief;  // "256x128 a3f9 0.5 -1.25 ...": shape, digest, first values
+    std::string whole;  // "[[1, 2], [3, 4]]"; empty if there are many values
+  };
   struct Cell {  // a node of one rank
     int64_t number = 0;
     std::string inputs;     // "(3, const)"
     std::string placement;  // "R", or "RV": a letter for each group that the tape knows, in the order it met them
-    TapeLog::Excerpt value, cotangent;
+    std::string dtype;      // "f32"
+    Excerpt value, cotangent;
   };
   struct Line {
     std::string op, place;  // as in a log

@@ -33,21 +33,22 @@ def complaints_of_tape(lines, ranks):
     numbers = [0] * ranks
     for line in lines:
         nodes = [(rank, node) for rank, node in enumerate(line["ranks"]) if node]
-        for rank, (number, inputs, placement, value, *_) in nodes:
+        for rank, (number, inputs, placement, dtype, value, *_) in nodes:
             if number != numbers[rank]:
                 yield f"rank {rank} has node {number} after {numbers[rank] - 1}"
             numbers[rank] += 1
             if any(int(each) >= number for each in re.findall(r"\d+", inputs)):
                 yield f"node {number} of rank {rank} has inputs {inputs}"
-            if not set(placement) <= set("RIVPC?") or not re.match(r"(scalar|\d+(x\d+)*)( |$)", value):
-                yield f"node {number} of rank {rank} is {placement}, {value}"
+            known = set(placement) <= set("RIVPC?") and dtype in ("f32", "f64", "bf16")
+            if not known or not re.match(r"(scalar|\d+(x\d+)*)( |$)", value):
+                yield f"node {number} of rank {rank} is {placement}, {dtype}, {value}"
         if line["collective"] and line["place"]:
             if len(nodes) != ranks:
                 yield f"{line['op']} is on {len(nodes)} ranks"
             file, _, number = line["place"].rpartition(":")
             if not (root / file).is_file() or not 0 < int(number) <= len((root / file).read_text().splitlines()):
                 yield f"{line['op']} is said to be at {line['place']}"
-        for part, letters in (3, "RI"), (5, "IP"):
+        for part, letters in (4, "RI"), (6, "IP"):
             if len({node[part] for _, node in nodes if node[2] in list(letters)}) > 1:
                 yield f"{line['op']}, {nodes[0][1][2]}, differs between ranks"
     if not any("conv" in line["op"] or line["op"] == "matmul" for line in lines) or min(numbers) == 0:
@@ -61,7 +62,7 @@ def complaints(tapes, program, ranks):
         yield from complaints_of_tape(lines, ranks)
         parameters = [line for line in lines if line["op"].startswith("parameter ")]
         for line in parameters:
-            if not all(node and node[5] for node in line["ranks"]):
+            if not all(node and node[6] for node in line["ranks"]):
                 yield f"{line['op']} has no gradient"
     if program in ("train_contrastive", "train_clip") and not any(line["place"] for lines in tapes["tapes"] for line in lines):
         yield "no line is a collective's with its place"

@@ -2,11 +2,13 @@
 // What is printed of tapes: every rank's nodes, values, placements and cotangents, in lines that ranks share.
 #include "weft/collectives/checks/print_tapes.h"
 
+#include <set>
 #include <sstream>
 
 #include "tests/support/on_ranks.h"
 #include "weft/collectives/checks/tape_table.h"
 #include "weft/collectives/collectives.h"
+#include "weft/collectives/placement_conversions.h"
 #include "weft/engine/ops/activation_checkpoint.h"
 #include "weft/engine/ops/elementwise.h"
 #include "weft/engine/ops/matmul.h"
@@ -164,15 +166,47 @@ TEST_CASE("many values are printed as shape, digest and the first of them") {
   on_ranks({1}, [](Communicator& comm) {
     Tape tape;
     TapeLog log(tape);
-    Tensor values = Tensor::uniform({30, 40}, {.seed = 1});
+    Tensor values = Tensor::uniform({30, 30}, {.seed = 1});
     tape.watch(values);
     values = values.clone();
-    values.mutate<float>()[1199] += 1;
+    values.mutate<float>()[899] += 1;
     tape.watch(values);
     expect_text(text(tape, comm), R"(node                          rank 0
-0 leaf                      V 30x40 718d 0.890259 0.894685 0.585726 0.711268
-1 leaf                      V 30x40 264b 0.890259 0.894685 0.585726 0.711268
+0 leaf                      V 30x30 9f3a 0.890259 0.894685 0.585726 0.711268
+1 leaf                      V 30x30 ba91 0.890259 0.894685 0.585726 0.711268
 )");
+  });
+}
+
+// How many different digests the ranks have in a line of 4000 x 40 values, such as "4000x40 718d 1 1 1 1".
+size_t digests(const TapeTable& table, size_t line, TapeTable::Excerpt TapeTable::Cell::*which) {
+  std::set<std::string> different;
+  for (const auto& cell : table.lines.at(line).ranks) different.insert(((*cell).*which).brief.substr(8, 4));
+  return different.size();
+}
+
+TEST_CASE("one value that differs is seen where ranks should have equal ones, and a fortieth of all elsewhere") {
+  on_ranks({2, 3, 5}, [](Communicator& comm) {
+    // Ones, but for some values of the last rank.
+    const auto ones_but = [&](int64_t begin, int64_t count) {
+      Tensor x = Tensor::full({4000, 40}, 1);
+      if (number(comm) == comm.size() - 1) std::fill_n(x.mutate<float>() + begin, count, 2.F);
+      return x;
+    };
+    const Parameter same("same", ones_but(0, 0)), one("one", ones_but(123'457, 1)), row("row", ones_but(40 * 17, 40));
+    Tape tape;
+    TapeLog log(tape);
+    for (const Parameter* each : {&same, &one, &row}) tape.watch(*each);
+    const Var some = tape.watch(ones_but(101'000, 4000));
+    with_placements(square(tape.watch(ones_but(159'999, 1))), Placements(Placement::replicated));
+    tape.gradient(as_partial(some, comm), ones_but(77'777, 1), {some});
+    const TapeTable table = table_of(TapeLog::notes(tape), comm);
+    const auto values = &TapeTable::Cell::value, cotangents = &TapeTable::Cell::cotangent;
+    expect(digests(table, 0, values) == 1, "equal parameters");
+    expect(digests(table, 1, values) == 2 && digests(table, 2, values) == 2, "parameters that differ");
+    expect(digests(table, 3, values) == 2, "a fortieth of a leaf");
+    expect(digests(table, 5, values) == 2, "a result that is said to be Replicated");
+    expect(digests(table, 6, cotangents) == 2, "the cotangent of a Partial value");
   });
 }
 

@@ -8,11 +8,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Of a node its number, inputs and placement, and of its value and cotangent the brief and the whole text.
+// Of a node its number, inputs, placement and type, and of its value and cotangent the brief and the whole text.
 Json json(const std::optional<TapeTable::Cell>& cell) {
   if (!cell) return nullptr;
-  const auto& [number, inputs, placement, value, cotangent] = *cell;
-  return {number, inputs, placement, value.brief, value.whole, cotangent.brief, cotangent.whole};
+  const auto& [number, inputs, placement, dtype, value, cotangent] = *cell;
+  return {number, inputs, placement, dtype, value.brief, value.whole, cotangent.brief, cotangent.whole};
 }
 
 Json json(const TapeTable& table) {

@@ -11,8 +11,8 @@ const placements = {
 const equal_values = "RIC", equal_cotangents = "IP";
 
 // A node of one rank, as tapes.json has it.
-const node_of = fields => fields && {number: fields[0], inputs: fields[1], placement: fields[2],
-  value: {brief: fields[3], whole: fields[4]}, cotangent: {brief: fields[5], whole: fields[6]}};
+const node_of = fields => fields && {number: fields[0], inputs: fields[1], placement: fields[2], type: fields[3],
+  value: {brief: fields[4], whole: fields[5]}, cotangent: {brief: fields[6], whole: fields[7]}};
 let tapes = [];
 let moved = () => {};
 let lines = [];    // of the tape that is shown

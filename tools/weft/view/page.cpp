@@ -14,7 +14,7 @@ using Json = nlohmann::json;
 
 bool is_node(const Json& node) {
   if (node.is_null()) return true;
-  if (!node.is_array() || node.size() != 7 || !node[0].is_number_unsigned()) return false;
+  if (!node.is_array() || node.size() != 8 || !node[0].is_number_unsigned()) return false;
   return std::all_of(node.begin() + 1, node.end(), [](const Json& each) { return each.is_string(); });
 }
 
