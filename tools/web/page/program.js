@@ -102,6 +102,7 @@ function editor({text, ranks, right = null, label, judged = () => {}}) {
   return {made, run, field};
 }
 let mistake_names = [];
+formulas["defined"] = formulas["defined collective"] = ["y and its pullbacks are as the program defines them"];
 
 const first_program = `x = leaf {[1] | [2] | [3]}
 y = all_gather(x)

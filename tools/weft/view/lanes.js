@@ -1,4 +1,5 @@
 // The tapes of all ranks side by side (lanes.html), shown by show_record; moved(tape, moment) is called at each move.
+// formulas.js and figure.js come before this.
 const element = id => document.getElementById(id);
 const placements = {
   R: "Replicated: equal values; the cotangents are terms of a sum",
@@ -9,6 +10,7 @@ const placements = {
   "?": "unknown",
 };
 const equal_values = "RIC", equal_cotangents = "IP";
+const bytes_of_type = {f64: 8, f32: 4, bf16: 2};
 
 // A node of one rank, as tapes.json has it.
 const node_of = fields => fields && {number: fields[0], inputs: fields[1], placement: fields[2], type: fields[3],
@@ -38,9 +40,21 @@ function differs(line, part, letters) {
 
 function text_of(excerpt) { return excerpt.whole.length > 0 && excerpt.whole.length < 32 ? excerpt.whole : excerpt.brief; }
 
+// "f32, 98,304 bytes"
+function type_and_bytes(node) {
+  const extents = node.value.brief.split(" ")[0].split("x").map(each => each === "scalar" ? 1 : Number(each));
+  const bytes = extents.reduce((product, each) => product * each, bytes_of_type[node.type]);
+  return `${node.type}, ${bytes.toLocaleString("en")} bytes`;
+}
+
+function name_of(line) {
+  const node = first_of(line);
+  return `${node.number} ${line.op}${node.inputs}`;
+}
+
 function row_of(line, index) {
   const row = make("tr", "", line.collective ? "collective" : ""), node = first_of(line), name = make("td");
-  name.append(make("span", `${node.number} ${line.op}${node.inputs} `, "node"), ...chips(node.placement));
+  name.append(make("span", `${name_of(line)} `, "node"), ...chips(node.placement));
   row.append(name);
   const odd_value = differs(line, "value", equal_values), odd_cotangent = differs(line, "cotangent", equal_cotangents);
   for (const node of line.ranks) {
@@ -90,6 +104,21 @@ function go(moment) {
   show_details();
 }
 
+function save_moment() {
+  if (moments.length === 0) return;
+  const here = moments.slice(0, now + 1), back = new Set(here.filter(each => each.backward).map(each => each.line));
+  const seen = [...new Set(here.map(each => each.line))].map(index => {
+    const line = lines[index], value_differs = differs(line, "value", equal_values);
+    const cotangent_differs = differs(line, "cotangent", equal_cotangents);
+    const cells = line.ranks.map(node => node && {value: text_of(node.value), value_differs, cotangent_differs,
+      cotangent: back.has(index) && node.cotangent.brief ? `← ${text_of(node.cotangent)}` : ""});
+    return {line, name: name_of(line), placement: first_of(line).placement, cells};
+  });
+  const tape = choice.selectedIndex + 1, which = tapes.length > 1 ? `tape ${tape}, ` : "";
+  const title = `${document.title}; ${which}${document.querySelector("output").textContent}`;
+  save_figure(figure_of(seen, lines[0].ranks.length, title), `tape-${tape}-${now + 1}.svg`);
+}
+
 function link_to(number, rank) {
   const link = make("a", number);
   link.href = "#";
@@ -121,13 +150,15 @@ function show_details() {
   const line = lines[moment.line], node = first_of(line), rank = line.ranks.indexOf(node), head = make("h2");
   head.append(`${node.number} ${line.op}`, inputs_of(node, rank), " ", ...chips(node.placement));
   const about = make("p", [...new Set(node.placement)].map(letter => placements[letter]).join(". ") + ".", "soft");
-  const list = make("dl");
+  const list = make("dl"), formula = (formulas[line.op] ?? []).map(each => make("p", each, "formula"));
   line.ranks.forEach((each, r) => {
     if (!each) return;
-    list.append(make("dt", `rank ${r}`), make("dd", each.value.whole || each.value.brief));
+    const value = make("dd", `${each.value.whole || each.value.brief} `);
+    value.append(make("span", type_and_bytes(each), "soft"));
+    list.append(make("dt", `rank ${r}`), value);
     if (moment.backward) list.append(make("dd", "cotangent " + (each.cotangent.whole || each.cotangent.brief)));
   });
-  details.replaceChildren(head, about);
+  details.replaceChildren(head, about, ...formula);
   if (line.collective) details.append(make("p", "All ranks run this together" + (line.place ? `, at ${line.place}.` : ".")));
   details.append(list);
 }
@@ -154,6 +185,7 @@ element("time").addEventListener("input", event => { go(Number(event.target.valu
 element("before").addEventListener("click", () => step(-1));
 element("after").addEventListener("click", () => step(1));
 element("play").addEventListener("click", play);
+element("figure").addEventListener("click", save_moment);
 element("collectives").addEventListener("change", filter);
 element("search").addEventListener("input", filter);
 document.addEventListener("keydown", event => {
