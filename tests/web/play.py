@@ -173,7 +173,8 @@ def play_programs(page, pictures):
     own = page.element("own-program")
     expect("666" in own.text and "those of the objective" in own.text, f"the first program: {own.text}")
     Select(own.find_element(By.TAG_NAME, "select")).select_by_value("own slot")
-    expect("not the gradients of the objective" in own.text, f"a broken gather: {own.text}")
+    for said in ("not the gradients of the objective", "weft verify calls it S2", "dist.all_gather"):
+        expect(said in own.text, f"a broken gather: {own.text}")
     expect(page.browser.find_elements(By.CSS_SELECTOR, ".lanes tr.changed"), "nothing is marked as changed")
     page.picture(pictures, "program")
     address = page.browser.current_url
@@ -237,6 +238,8 @@ def play_matrix(page, pictures):
             expect(option in text.split("\n")[0], f"{option} is called {text.splitlines()[0]}")
     expect(len(named) >= 12, f"only {len(named)} mistakes are named: {named}")
     print(f"{len(named)} mistakes are named")
+    missing = page.browser.execute_script("return mistakes.slice(1).filter(({name}) => !made_by[name]).map(({name}) => name)")
+    expect(not missing, f"these are not there in PyTorch: {missing}")
 
     page.open("#collective=drawn&ranks=3")
     page.picture(pictures, "drawn")

@@ -61,7 +61,7 @@ def main():
     parser.add_argument("web")
     parser.add_argument("--seeds", type=int, default=50)
     options = parser.parse_args()
-    mistakes = json.loads(replies([options.native], ["{}"])[0])["mistakes"][1:]
+    mistakes = [mistake["name"] for mistake in json.loads(replies([options.native], ["{}"])[0])["mistakes"][1:]]
     lines = [json.dumps(request) for asked in (requests(options.seeds, mistakes), programs(options.seeds)) for request in asked]
     native = replies([options.native], lines)
     web = replies(["node", here / "in_node.js", options.web], lines)

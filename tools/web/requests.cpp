@@ -52,16 +52,18 @@ Json json(const Blocks& blocks) {
   return cells;
 }
 
-Json names_of_mistakes() {
-  Json names = Json::array();
-  for (const Mistake& mistake : mistakes()) names.push_back(mistake.name);
-  return names;
+Json json(const Mistake& mistake) {
+  return {{"name", mistake.name}, {"signature", mistake.signature}, {"what", mistake.what}};
+}
+Json all_mistakes() {
+  Json all = Json::array();
+  for (const Mistake& mistake : mistakes()) all.push_back(json(mistake));
+  return all;
 }
 
 Json json(const Verdict& verdict) {
   Json names = Json::array();
-  for (const Mistake* mistake : verdict.names)
-    names.push_back({{"name", mistake->name}, {"signature", mistake->signature}, {"what", mistake->what}});
+  for (const Mistake* mistake : verdict.names) names.push_back(json(*mistake));
   return {{"correct", verdict.correct},
           {"products", {verdict.forward, verdict.backward}},
           {"names", names},
@@ -76,7 +78,7 @@ Json reply_to_exercise(const Json& request) {
   return {
       {"inputs", answer.forward.inputs},  {"forward", json(answer.forward)}, {"backward", json(answer.backward.blocks)},
       {"factor", answer.backward.factor}, {"cotangents", answer.cotangents}, {"verdict", json(answer.verdict)},
-      {"mistakes", names_of_mistakes()},  {"printed", answer.printed},       {"record", Json::parse(weft::json(step))}};
+      {"mistakes", all_mistakes()},       {"printed", answer.printed},       {"record", Json::parse(weft::json(step))}};
 }
 
 Json json(const Comparison& comparison) {

@@ -53,7 +53,7 @@ function prepare_contrast() {
     ["temperature", slider("temperature", 0.05, 1, 0.05)],
     ["noise of the views", slider("noise", 0, 1, 0.05)],
     ["steps of training", choice_of(steps_of_contrast.map(n => [n, n]), contrast.steps, value => set("steps", Number(value)))],
-    ["mistake", choice_of(mistake_names.filter(name => name !== "none").map(name => [name, name]), contrast.mistake, value => set("mistake", value))],
+    ["mistake", choice_of(mistakes.slice(1).map(({name}) => [name, name]), contrast.mistake, value => set("mistake", value))],
   ];
   const set = (name, value) => { contrast[name] = value; show_contrast(); };
   function slider(name, least, most, step) {
@@ -71,7 +71,7 @@ function prepare_contrast() {
 
 function open_contrast(given) {
   for (const name of ["ranks", "temperature", "noise", "steps"]) if (given.get(name) && Number(given.get(name)) >= 0) contrast[name] = Number(given.get(name));
-  if (mistake_names.includes(given.get("mistake"))) contrast.mistake = given.get("mistake");
+  if (mistakes.some(({name}) => name === given.get("mistake"))) contrast.mistake = given.get("mistake");
   if (contrast_at(contrast.steps).error || !steps_of_contrast.includes(contrast.steps)) Object.assign(contrast, {ranks: 4, temperature: 0.2, noise: 0.2, steps: 0});
   prepare_contrast();
   hide_tapes();

@@ -112,7 +112,7 @@ function words_of_verdict({correct, products, names, differences, shows}) {
   const title = "Not the adjoint" + (names.length ? `: ${names.map(each => each.name).join(", or ")}` : "");
   const parts = [make("h2", title, "off"),
     make("p", `For random x and g, summed over ranks: ⟨g, F x⟩ = ${there}, but this backward gives ⟨B g, x⟩ = ${back}.`)];
-  for (const each of names) parts.push(make("p", each.what + (each.signature ? ` weft verify calls it ${each.signature}.` : "")));
+  parts.push(...names.map(about_mistake));
   if (names.length === 0) {
     const list = make("ul"), more = differences.length - 6;
     list.append(...differences.slice(0, 6).map(each => make("li", each)));
@@ -120,9 +120,7 @@ function words_of_verdict({correct, products, names, differences, shows}) {
     parts.push(list);
   }
   if (!shows) parts.push(make("p", "The values of this exercise cannot show it: what comes back is equal all the same. Take other values."));
-  const code = names.map(each => made_by[each.name]).find(each => each);
-  if (code) parts.push(make("p", "In PyTorch this is, for example:"), make("pre", code));
-  return parts;
+  return [...parts, ...in_pytorch(names)];
 }
 
 function begin_matrix() {
@@ -137,7 +135,7 @@ function prepare_matrix() {
   fill(element("ranks"), [1, 2, 3, 4, 5].map(n => [n, `${n}`]));
   fill(element("seed"), [[0, "digits"], ...[1, 2, 3].map(seed => [seed, `random ${seed}`])]);
   fill(element("mistake"), [["filled in", "as I fill it in"], ["none", "the adjoint"],
-    ...ask({}).mistakes.filter(name => name !== "none").map(name => [name, name])]);
+    ...mistakes.slice(1).map(({name}) => [name, name])]);
   const take = {collective: value => value, ranks: Number, root: Number, seed: Number};
   for (const [name, read] of Object.entries(take)) element(name).addEventListener("change", event => {
     exercise[name] = read(event.target.value);

@@ -16,7 +16,7 @@ function show_view() {
 }
 
 load_weft().then(() => {
-  mistake_names = ask({}).mistakes;
+  mistakes = ask({}).mistakes;
   prepare_matrix();
   addEventListener("hashchange", show_view);
   show_view();

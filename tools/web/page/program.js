@@ -26,6 +26,12 @@ function show_program_tapes(reply, text, place_for_line = null) {
   moved();
 }
 
+// Of the mistakes that a program has in brackets.
+function words_of_breaks(text) {
+  const named = [...text.matchAll(collectives_of_programs)].flatMap(([, , broken]) => mistakes.filter(({name}) => broken === `[${name}]`));
+  return [...named.map(about_mistake), ...in_pytorch(named)];
+}
+
 // What is said of a program that ran: the gradients of its leaves, and whether they belong to its objective.
 function words_of_program(reply) {
   const parts = [];
@@ -52,9 +58,7 @@ function words_of_comparison({equal, equal_here, names, says}) {
   list.append(...says.map(each => make("li", each)));
   if (says.length) parts.push(list);
   if (equal_here) parts.push(make("p", "On the values of this program nothing shows; on random values it does."));
-  const code = Object.keys(made_by).find(name => names.some(each => each.startsWith(name)));
-  if (code) parts.push(make("p", "In PyTorch this is, for example:"), make("pre", made_by[code]));
-  return parts;
+  return [...parts, ...in_pytorch(mistakes.filter(({name}) => names.some(each => each.replace(/( \(S\d+\))? in .*/, "") === name)))];
 }
 
 // A field for a program, and a button; judged(reply) is called with what Weft says. Where no other program is the right one, a
@@ -69,7 +73,7 @@ function editor({text, ranks, right = null, label, judged = () => {}}) {
   function show_breaks() {
     const calls = [...field.value.matchAll(collectives_of_programs)];
     breaks.replaceChildren(...calls.map(([, name, mistake], number) => labelled(`backward of ${name}`,
-      choice_of(mistake_names.map(each => [each, each === "none" ? "its adjoint" : each]), mistake?.slice(1, -1) ?? "none", chosen => {
+      choice_of(mistakes.map(({name}) => [name, name === "none" ? "its adjoint" : name]), mistake?.slice(1, -1) ?? "none", chosen => {
         let at = 0;
         field.value = field.value.replace(collectives_of_programs, (all, call) => at++ !== number ? all : call + (chosen === "none" ? "" : `[${chosen}]`));
         run();
@@ -83,7 +87,8 @@ function editor({text, ranks, right = null, label, judged = () => {}}) {
       hide_tapes();
       verdict.replaceChildren(make("h2", "Refused", "off"), make("p", reply.error));
     } else {
-      verdict.replaceChildren(...(reply.comparison ? words_of_comparison(reply.comparison) : []), ...words_of_program(reply));
+      verdict.replaceChildren(...(reply.comparison ? words_of_comparison(reply.comparison) : []), ...words_of_program(reply),
+        ...words_of_breaks(field.value));
       show_program_tapes(reply, field.value);
     }
     judged(reply, field.value);
@@ -101,7 +106,6 @@ function editor({text, ranks, right = null, label, judged = () => {}}) {
   made.append(field, breaks, controls, verdict);
   return {made, run, field};
 }
-let mistake_names = [];
 formulas["defined"] = formulas["defined collective"] = ["y and its pullbacks are as the program defines them"];
 
 const first_program = `x = leaf {[1] | [2] | [3]}

@@ -34,16 +34,13 @@ function choice_of(entries, chosen, act) {
 }
 const brief = number => number === null ? "NaN" : String(Number(number.toPrecision(6)));
 
-// Programs for PyTorch that make a mistake.
-const made_by = {
-  "own slot": "rows = [torch.empty_like(x) for _ in range(W)]\ndist.all_gather(rows, x)   # has no gradient\nrows[rank] = x             # so only the own slot has one",
-  "nothing": "rows = [torch.empty_like(x) for _ in range(W)]\ndist.all_gather(rows, x)   # has no gradient\ny = torch.cat(rows)",
-  "mean": "def backward(ctx, g):\n    dist.all_reduce(g, op=dist.ReduceOp.AVG)   # of a sum, the adjoint is a sum",
-  "reduced twice": "y = torch.distributed.nn.functional.all_reduce(x)   # sums gradients in backward\n...\ndist.all_reduce(x.grad)                             # and here again",
-  "counted twice": "parameter.register_hook(reduce)   # fires for each of two losses\nfirst.backward(retain_graph=True)\nsecond.backward()",
-  "own slot times W": "def backward(ctx, g):\n    return g[rank] * W   # right only if all ranks have the same loss",
-  "sum of own slots": "def backward(ctx, g):\n    mine = g[rank].clone()\n    dist.all_reduce(mine)   # adds the slots of different ranks",
-};
+// The usual mistakes of a backward, the adjoint first. made_by has a program for PyTorch that makes each.
+let mistakes = [];
+const about_mistake = ({what, signature}) => make("p", what + (signature ? ` weft verify calls it ${signature}.` : ""));
+function in_pytorch(named) {
+  const code = named.map(({name}) => made_by[name]).find(each => each);
+  return code ? [make("p", "In PyTorch this is, for example:"), make("pre", code)] : [];
+}
 
 function show_tapes(record) {
   element("tape").hidden = false;
