@@ -18,6 +18,7 @@ import tempfile
 
 from blocks import all_documents, is_made, where
 from course import edit_of
+from reading import terms_in_order
 
 small = {"--steps": 2, "--batch": 24, "--width": 2}  # unless the command sets them
 
@@ -26,11 +27,6 @@ foreign = {"PascalCase", "snake_case", "MPI_ABORT", "num_codebooks", "--oversubs
            "subprojects/weft", "run/step-000120.safetensors"}
 other_letter = re.compile(r"\b[Nn] (\*?ranks|times)\b|\bfactor (of )?[Nn]\b|_\([Nn] ?- ?1\)")
 braces = re.compile("[{}]")
-# What the course must tell before it uses it, beside the glossary's terms; and what in the glossary is also plain English.
-terms_of_the_field = {"rank", "node", "backward", "collective", "objective", "own slot"}
-plain_english = {"block", "board", "call", "case", "constant", "division", "exact", "expose", "fault", "fold", "movement",
-                 "observer", "origin", "part", "pass", "place", "portion", "present", "query", "site", "slice", "started",
-                 "subtree", "term", "unit", "unknown", "walk"}
 # Data sets that the documents name, and what tests/apps/picture_sets.py calls them.
 sets = {"photos": "png", "unlabelled_photos": "unlabelled", "cifar-10-batches-bin": "cifar", "pictures.npy": "set.npy",
         "pictures.npz": "set.npz", "emnist": "idx", "captions.csv": "captions.csv"}
@@ -134,20 +130,11 @@ class Checker:
             at = found + len(piece.strip())
         self.count("quotations")
 
-    def check_terms(self, document):
-        """Whether the course tells every term before it uses it: the first place is in italics, or a row of a table."""
-        glossary = (self.tree.root / "docs/architecture.md").read_text().partition("## Glossary")[2].partition("\n## ")[0]
-        terms = {term.lower() for term in re.findall(r"^\| ([\w ]+) \|", glossary, re.M)} - plain_english | terms_of_the_field
-        lines = ["" if line.startswith("#") else line for line in document.text]
-        begin = next(i for i, line in enumerate(document.text) if line.startswith("## 1"))
-        text = "\n".join(lines[begin:])
-        for term in sorted(terms):
-            used = re.search(rf"\b{term}s?\b", text, re.I)
-            told = re.search(rf"(?<!\*)\*{term}s?\*(?!\*)|^\| \w \| {term} ", text, re.I | re.M)
-            if used:
-                place = document.name, begin + 1 + text.count("\n", 0, used.start())
-                self.expect(place, told and told.start() <= used.start(), f"'{term}' is used before it is told")
-                self.count("terms that the course tells first")
+    def check_terms(self):
+        """Whether the pages for learners tell every term before they use it, in the order in which they are read."""
+        for name, line, term, told in terms_in_order(self.tree.root):
+            self.expect((name, line), told, f"'{term}' is used before it is told")
+            self.count("terms that learners are told first")
 
     def check_tree(self, block):
         for folder in re.findall(r"[\w/]+/(?=[\s)]|$)", "\n".join(block.lines)):
@@ -285,8 +272,6 @@ class Checker:
         self.check_links(document)
         self.check_tables(document)
         self.check_letter(document)
-        if document.name == "docs/course.md":
-            self.check_terms(document)
         for inline in document.inline():
             self.check_inline(*inline)
         for block in document.blocks:
@@ -320,6 +305,7 @@ def main():
         for document in all_documents(options.root):
             checker.check(document)
         checker.check_signatures()
+        checker.check_terms()
         checker.check_program(options.program)
     for what, count in sorted(checker.done.items()):
         print(f"{count:4} {what}")
