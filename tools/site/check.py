@@ -11,7 +11,7 @@ import re
 import sys
 import urllib.parse
 
-loaded = {("img", "src"), ("script", "src"), ("iframe", "src"), ("link", "href"), ("source", "src")}
+loaded = {("img", "src"), ("script", "src"), ("iframe", "src"), ("iframe", "data-src"), ("link", "href"), ("source", "src")}
 leading = loaded | {("a", "href"), ("form", "action")}
 network = re.compile(r"(https?:)?//")
 

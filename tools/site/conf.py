@@ -24,5 +24,6 @@ smartquotes = False
 html_theme = "furo"
 html_static_path = ["style.css"]
 html_css_files = ["style.css"]
-html_copy_source = html_show_sphinx = html_use_index = False
+html_show_search_summary = False  # which a browser may not read from files
+html_copy_source = html_show_copyright = html_show_sphinx = html_use_index = False
 html_theme_options = {"footer_icons": [], "top_of_page_buttons": []}

@@ -33,8 +33,9 @@ def addresses(picture):
 
 
 def exercise(name, address):
-    return (f'<details class="exercise"><summary>Try it: what comes back through <code>{name}</code>?</summary>'
-            f'<iframe loading="lazy" title="An exercise: {name}" src="../{html.escape(address)}"></iframe></details>')
+    return (f'<details class="exercise" ontoggle="const page = this.lastChild; page.src ||= page.dataset.src">'
+            f'<summary>Try it: what comes back through <code>{name}</code>?</summary>'
+            f'<iframe title="An exercise: {name}" data-src="../{html.escape(address)}"></iframe></details>')
 
 
 def add_exercises(app, doctree, document):
