@@ -2,8 +2,8 @@
 #pragma once
 // The interface of a device: it holds memory, and runs kernels on contiguous tensors of one dtype.
 //
-// The caller has checked shapes and allocated outputs. Outputs are never aliased with inputs unless a comment says so.
-// A backend does not know ops or gradients. Sums have a fixed order, so the same inputs give the same bits.
+// The caller has checked shapes and allocated outputs, which are no inputs unless a comment says so. A backend knows no
+// tape: derivatives are formulas like others. Sums have a fixed order, so the same inputs give the same bits.
 #include <functional>
 #include <memory>
 #include <string>

@@ -49,8 +49,8 @@ class Gradients {
   // that has been started can go on there.
   HookHandle between_pullbacks(std::function<void()> hook) { return between_hooks_.add(std::move(hook)); }
 
-  // Sets where the sum of a parameter is kept, such as in flat memory. The function is called when the first
-  // contribution arrives; if it returns an empty tensor, the sum has a tensor of its own.
+  // For trainers, like the next two: sets where the sum of a parameter is kept, such as in flat memory. It is called
+  // when the first contribution arrives; if it returns an empty tensor, the sum has a tensor of its own.
   using Place = std::function<Tensor(const Parameter&)>;
   void keep_in(Place place) { place_ = std::move(place); }
 

@@ -57,7 +57,7 @@ template <class... Input> Var record(const Op& op, Tensor value, Input... inputs
   return node.finish();
 }
 
-// A pullback of g alone, or of g and the op's own output.
+// A pullback of g alone, or of g and the op's own output: `add` sees which, by how it can be called.
 template <class F> struct Recording::Plain final : Tape::Pullback {
   F pullback;
   Plain(int input, F&& f) : Pullback(input), pullback(std::move(f)) {}

@@ -38,7 +38,7 @@ class Tape {
   // group decides the seed, so that the objective is the same for all placements: 1 on every rank if the ranks' losses
   // are terms of the objective (Partial, Varying) or have equal gradients (Invariant), 1 / size if every rank holds the
   // whole objective (Replicated). Only groups that the program has used on this tape, or declared, count. Of nested
-  // groups the largest counts, and the axes of a grid count together.
+  // groups the largest counts, of a grid all axes: docs/collectives.md, "Several groups on one tape".
   void backward(const Var& loss, Gradients& into, Keep keep = Keep::nothing);
   void backward(const Var& of, const Tensor& seed, Gradients& into, Keep keep = Keep::nothing);
 
@@ -140,8 +140,8 @@ class Tape {
     Device device = Device::cpu;
     Shape shape;
   };
-  // The function that a checkpoint runs again. Its results are consecutive nodes, and the first of them has the Piece,
-  // because the walk reaches that node last, when the cotangents of all results are complete.
+  // A checkpoint's function, to be run again. The first of its results has it, since a walk comes to that node last,
+  // when all their cotangents are complete. It has no input (-1) and hands out nothing: the walk visits `results`.
   struct Piece final : Pullback {
     PooledFunction<Vars(std::span<const Var>)> run;
     Vars inputs;

@@ -43,7 +43,7 @@ class Var {
   bool tracked() const { return id_ >= 0; }  // whether gradients can flow to it
 
  private:
-  // A Var's place on its tape is theirs: they record nodes, walk them, or find the gradient of a leaf.
+  // They need a Var's node: to record it, walk it, run it again, find a leaf's gradient, or place a result on ranks.
   friend class Tape;
   friend class Recording;
   friend class Walk;
@@ -76,9 +76,9 @@ Var with_placements(Var x, Placements placements);
 Var replicated_constant(Tensor value);  // a constant with equal values on all ranks
 Var constant_like(Tensor value,
                   const Var& source);  // a constant made from source's values, such as a mask: placed alike
-// The same value, through which no gradient flows. Values that are exchanged outside the tape are taken through it:
-// comm.all_gather(detach(x).value()) says that no gradient is wanted. Without detach it may be a gradient that was
-// forgotten, and is an Error where the result meets tracked values.
+// The same value, through which no gradient flows. Methods of a Communicator exchange tensors, and no gradient comes
+// back: comm.all_gather(detach(x).value()) says that none is wanted. Without detach it may have been forgotten, and is
+// an Error where the result meets tracked values.
 Var detach(const Var& x);
 
 // A trainable tensor. Its address is its identity.
