@@ -17,7 +17,7 @@ in_order = {
 learning = [*in_order["Learning and teaching"], "docs/tour.md", "docs/training.md", "docs/losses.md"]
 glossary = "docs/architecture.md"
 # What learners must be told beside the glossary's terms, and what in the glossary is also plain English.
-of_the_field = {"rank", "node", "backward", "collective", "objective", "own slot"}
+of_the_field = {"rank", "node", "backward"}
 plain_english = {"block", "board", "call", "case", "constant", "division", "exact", "expose", "fault", "fold", "movement",
                  "observer", "origin", "part", "pass", "place", "portion", "present", "query", "site", "slice", "started",
                  "subtree", "term", "unit", "unknown", "walk"}

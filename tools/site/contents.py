@@ -22,7 +22,7 @@ def show_titles(app, doctree, document):
     for link in list(doctree.findall(nodes.reference)):
         if link.get("internal") and re.fullmatch(r"[\w/]+\.md", link.astext()):
             target = posixpath.normpath(posixpath.join(posixpath.dirname(document), link["refuri"].partition("#")[0]))
-            link.children = [nodes.Text(app.env.titles[target.removesuffix(".html")].astext())]
+            link[:] = [nodes.Text(app.env.titles[target.removesuffix(".html")].astext())]
 
 
 def copy_front(app, error):
