@@ -17,7 +17,7 @@ def anchor(term):
 def pattern(term):
     """Names of placements begin with a capital letter; other terms may begin a sentence. Ranks also share memory."""
     first = term[0] if term[0].isupper() else f"[{term[0].upper()}{term[0]}]"
-    noun = r"(?:(?<=\ba )|(?<=\bits )|(?<='s )|(?<=\bthe ))" if term == "share" else ""
+    noun = r"(?:^|(?<=\ba )|(?<=\bits )|(?<='s )|(?<=\bthe ))" if term == "share" else ""
     return re.compile(rf"\b{noun}{first}{re.escape(term[1:])}s?\b")
 
 
