@@ -16,7 +16,7 @@ derivations = "docs/collectives"
 
 def collectives():
     """Those that the page of exercises has, and those of them with a root."""
-    script = (pages.root / "tools/web/exercises.js").read_text()
+    script = (pages.root / "tools/web/page/matrix.js").read_text()
     listed = re.search(r"what_forward_does = \{(.*?)\};", script, re.S)[1]
     return re.findall(r"^  (\w+):", listed, re.M), re.findall(r'"(\w+)"', re.search(r"rooted = (.*)", script)[1])
 
