@@ -10,6 +10,7 @@
 #include "weft/data/batches.h"
 #include "weft/engine/ops/index.h"
 #include "weft/engine/ops/matmul.h"
+#include "weft/engine/ops/reduce.h"
 
 namespace weft {
 namespace {
