@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "tools/web/task.h"
+#include "tools/web/with_backward.h"
 #include "weft/collectives/placement_conversions.h"
 #include "weft/collectives/share.h"
 #include "weft/engine/ops/elementwise.h"

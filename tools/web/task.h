@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// A collective with the rows of all ranks' tensors, and how it runs on the tape with a backward that need not be its
-// adjoint.
+// A collective with the rows of all ranks' tensors.
 #include <variant>
 
-#include "tools/web/mistakes.h"
-#include "weft/collectives/linear_collective.h"
-#include "weft/engine/ops/shape_ops.h"
+#include "tools/web/blocks.h"
 
 namespace weft::web {
 
@@ -22,21 +19,5 @@ struct Task {
     return std::visit([&](const auto& verb) { return blocks_of(verb, inputs); }, verb);
   }
 };
-
-// What a rank's input of this shape gets back.
-inline Tensor applied(const Backward& backward, const Tensor& g, const Shape& input, Communicator& comm) {
-  const bool rows = g.shape().rank() > 0;  // a scalar counts as a row
-  const Tensor result = comm.run(backward.blocks, rows ? g : g.reshape({1}));
-  const Var back = as_gradient(Var(result), rows ? input : Shape{1}) * backward.factor;
-  return rows ? back.value() : back.value().reshape({});
-}
-
-template <LinearCollective C>
-Var with_backward(const C& collective, const Backward& backward, const Var& x, Communicator& comm) {
-  const auto pullback = [backward, &comm, shape = x.shape()](const Var& g) {
-    return Var(applied(backward, g.value(), shape, comm));
-  };
-  return collective_result(record(linear_op<C>, comm.run(collective, x.value()), from(x, pullback)), comm, C::result);
-}
 
 }  // namespace weft::web
