@@ -9,6 +9,7 @@
 
 #include "tools/weft/dump/roles.h"
 #include "tools/weft/dump/tensor_files.h"
+#include "tools/weft/grade/commands.h"
 #include "tools/weft/launch/commands.h"
 #include "tools/weft/plan/commands.h"
 #include "tools/weft/printable.h"
@@ -256,6 +257,7 @@ int run(int argc, char** argv) {
   weft::launch::add_launch(app, code);
   weft::runs::add_runs(app, code);
   weft::view::add_view(app, code);
+  weft::grader::add_grade(app, code);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
