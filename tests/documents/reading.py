@@ -7,7 +7,8 @@ from blocks import Document, documents
 
 front = "README.md"
 in_order = {
-    "Learning and teaching": ["docs/course.md", "docs/collectives.md", "docs/teaching.md", "examples/README.md"],
+    "Learning and teaching": ["docs/course.md", "docs/collectives.md", "docs/teaching.md", "examples/README.md",
+                              "exercises/README.md"],
     "Training": ["docs/tour.md", "docs/training.md", "docs/losses.md", "docs/data.md", "docs/results.md",
                  "docs/checkpoints.md", "docs/export.md", "docs/manifest.md", "docs/clusters.md", "docs/faults.md"],
     "Another framework": ["docs/python.md", "docs/verify.md", "docs/debugging.md"],

@@ -91,7 +91,8 @@ function show_end() {
   next.textContent = has_next ? heading(lesson_number + 1, all_lessons[lesson_number + 1]) : "All lessons";
   next.href = has_next ? `#lesson=${lesson_number + 2}` : "#lessons";
   card.id = "end";
-  card.append(make("h2", "What to keep"), ...paragraphs(all_lessons[lesson_number].keep), next);
+  card.append(make("h2", "What to keep"), ...paragraphs([...all_lessons[lesson_number].keep,
+    `To go on in C++: the repository's exercises have a function for this lesson, and \`weft grade ${lesson_number + 1}\` judges it.`]), next);
   element("steps").append(card);
   next.focus();
 }
