@@ -123,7 +123,10 @@ TapeTable table_of(const TapeLog::Notes& mine, Communicator& comm, Site site) {
 
 void TapeRecord::add(Tape& tape) {
   if (!on) return;
-  if (auto notes = TapeLog::keep(tape)) tapes_.push_back(std::move(notes));
+  auto notes = TapeLog::keep(tape);
+  if (!notes) return;
+  tapes_.push_back(std::move(notes));
+  if (observe) observe(tape);
 }
 
 std::vector<TapeTable> TapeRecord::take(Communicator& comm, Site site) {

@@ -3,6 +3,7 @@
 // The tapes of all ranks side by side. Each line is a node, in the order in which nodes came: what ranks do by
 // themselves, until all have come to a collective. Ranks share the line of a collective, and those of nodes that are
 // alike.
+#include <functional>
 #include <optional>
 
 #include "weft/collectives/checks/tape_log.h"
@@ -36,8 +37,9 @@ TapeTable table_of(const TapeLog::Notes& mine, Communicator& comm, Site site = S
 // The tapes of a step, in the order in which they began.
 class TapeRecord {
  public:
-  bool on = false;       // whether tapes are added
-  void add(Tape& tape);  // before its first op
+  bool on = false;                          // whether tapes are added
+  std::function<void(Tape& tape)> observe;  // called with each tape that is added, if set
+  void add(Tape& tape);                     // before its first op
   // Equal on all ranks, which all call it. The record is empty then.
   std::vector<TapeTable> take(Communicator& comm, Site site = Site::here());
 

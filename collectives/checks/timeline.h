@@ -25,7 +25,9 @@ struct Clock {
 
 class Timeline {
  public:
-  enum class Kind : uint8_t { part, whole, first_half, second_half, send, receive };  // of a program, or of a call
+  // Of a program, of a tape's ops, or of a call.
+  enum class Kind : uint8_t { part, forward, backward, whole, first_half, second_half, send, receive };
+  static bool is_call(Kind kind) { return kind >= Kind::whole; }
   // Of a collective's event `group` and `number` are the same on all its ranks, and on no others'; of a message's they
   // are the same on both.
   struct Event {
@@ -33,7 +35,7 @@ class Timeline {
     Kind kind = Kind::part;
     uint64_t group = 0;
     int64_t number = 0, bytes = 0;  // bytes of the rank's own input
-    Call call;                      // of a part only its name
+    Call call;                      // of a part, and of an op, only its name
   };
   using Events = std::vector<Event>;
 

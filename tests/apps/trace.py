@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Checks the traces of trainings: every rank's steps, every collective on all its ranks, arrows between ranks that lie
-in calls, the same weights as without a trace, and a file for each rank in a folder.
+in calls, the ops of the step that is recorded and of no other, the same weights as without a trace, and a file for each rank
+in a folder.
 
     tests/apps/trace.py PROGRAM [--mpiexec NAME]
 """
@@ -14,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 
-steps = 3
+steps, recorded = 3, 2
 
 
 def weights(command):
@@ -60,7 +61,7 @@ def complaints(trace, ranks):
         for part, times in [(f"step {step + 1}", 1) for step in range(steps)] + [("data", steps), ("after the last step", 1)]:
             if names.count(part) != times:
                 yield f"rank {rank} has {part} {names.count(part)} times"
-    calls = [event for event in slices if event["cat"] != "part"]
+    calls = [event for event in slices if event["cat"] in ("collective", "message")]
     places = collections.defaultdict(set)
     for call in calls:
         places[call["args"]["id"], call["args"]["ranks"], call["args"]["call"].split()[0]].add(call["pid"])
@@ -74,6 +75,27 @@ def complaints(trace, ranks):
     if (len(arrows) > 0) != (ranks > 1):
         yield f"{len(arrows)} arrows between {ranks} ranks"
     yield from complaints_of_arrows(trace, calls)
+
+
+def complaints_of_ops(trace, tapes):
+    """Every node of the recorded step is an op of forward, and of backward if it has a cotangent, one after the other."""
+    slices = events_of(trace, "X")
+    for rank in range(tapes["ranks"]):
+        mine = [event for event in slices if event["pid"] == rank]
+        step = next(event for event in mine if event["name"] == f"step {recorded}")
+        ops = sorted((event for event in mine if event["cat"] in ("forward", "backward")), key=lambda event: event["ts"])
+        for op, later in zip(ops, [*ops[1:], {"ts": step["ts"] + step["dur"]}]):
+            if op["ts"] < step["ts"] or op["ts"] + op["dur"] > later["ts"] + 2e-3:
+                yield f"rank {rank}: {op} is not within the step, or not before {later}"
+        nodes = [(line["op"], line["ranks"][rank]) for tape in tapes["tapes"] for line in tape if line["ranks"][rank]]
+        forward, backward = ([op["name"] for op in ops if op["cat"] == kind] for kind in ("forward", "backward"))
+        of_tape = [op for op, _ in nodes if op != "leaf" and not op.startswith("parameter ")]
+        if collections.Counter(of_tape) - collections.Counter(forward):
+            yield f"rank {rank} lacks {collections.Counter(of_tape) - collections.Counter(forward)}"
+        if len(backward) != sum(node[6] != "" for _, node in nodes):
+            yield f"rank {rank} has {len(backward)} ops of backward for {len(nodes)} nodes"
+        if any(op["ts"] < max(each["ts"] for each in ops if each["cat"] == "forward") for op in ops if op["cat"] == "backward"):
+            yield f"rank {rank} is in backward before forward has ended"
 
 
 def main():
@@ -99,6 +121,8 @@ def main():
                 if {weights([*command, "--trace", place]) for place in (file, each)} != {expected}:
                     found.append(f"{ranks} {way}: a trace changes the weights")
                 trace = json.loads(file.read_text())
+                if {event["cat"] for event in events_of(trace, "X")} & {"forward", "backward"}:
+                    found.append(f"{ranks} {way}: ops without a recorded step")
                 found += [f"{ranks} {way}: {complaint}" for complaint in complaints(trace, ranks)]
                 files = {path.name: json.loads(path.read_text()) for path in each.iterdir()}
                 if set(files) != {f"rank-{rank}.json" for rank in range(ranks)}:
@@ -107,6 +131,12 @@ def main():
                     of_rank = files[f"rank-{rank}.json"]
                     if of_rank["distributedInfo"]["rank"] != rank or {event["pid"] for event in of_rank["traceEvents"]} != {rank}:
                         found.append(f"{ranks} {way}: rank-{rank}.json is of other ranks")
+                if weights([*command, "--trace", file, "--record-step", str(recorded)]) != expected:
+                    found.append(f"{ranks} {way}: a trace of ops changes the weights")
+                of_ops = json.loads(file.read_text())
+                found += [f"{ranks} {way}, ops: {complaint}" for complaint in complaints(of_ops, ranks)]
+                found += [f"{ranks} {way}, ops: {complaint}"
+                          for complaint in complaints_of_ops(of_ops, json.loads((folder / "run/tapes.json").read_text()))]
                 print(f"{ranks} {way}: {len(events_of(trace, 'X'))} events, {len(events_of(trace, 's'))} arrows")
     print("\n".join(found))
     return 1 if found else 0

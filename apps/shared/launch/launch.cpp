@@ -14,6 +14,7 @@
 
 #include "apps/shared/launch/cores.h"
 #include "apps/shared/report/trace_file.h"
+#include "apps/shared/run/op_times.h"
 #include "apps/shared/run/output.h"
 #include "apps/shared/run/run_folder.h"
 #include "weft/collectives/busy.h"
@@ -158,6 +159,7 @@ void run_rank(std::unique_ptr<Transport> transport, const CommandLine& line, Dev
                     line.options().fast_reductions ? Reductions::fast : Reductions::ordered);
   RunFolder* const own = comm.rank().value == 0 ? folder : nullptr;
   TapeRecord* const recorded = line.options().record_step > 0 ? &tapes : nullptr;
+  if (noted) tapes.observe = [&](Tape& tape) { tape.own(std::make_unique<OpTimes>(tape, timeline)); };
   const std::string about = description + ", " + text_of(device, comm);
   const Launch launch{comm, traffic, noted, recorded, device, about, own, output, line};
   try {

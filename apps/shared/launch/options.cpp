@@ -211,7 +211,7 @@ void CommandLine::add_common() {
       "is "
       "a folder, each rank has a file in it, for HTA");
   add("--record-step", options_.record_step,
-      "a step whose tapes, of all ranks, are kept in --out, to be seen with weft view; 0: none", {0, most});
+      "a step whose tapes, of all ranks, are kept in --out for weft view, and its ops in --trace; 0: none", {0, most});
   add("--dry-run", options_.dry_run, "make one step, print its shapes, memory and traffic, and end");
   add("--quiet", options_.quiet, "print the last line only");
   add("--json", options_.json, "print one JSON object per line");

@@ -121,7 +121,7 @@ class Trace {
     std::map<std::pair<uint64_t, int64_t>, std::vector<Place>> calls;
     for (size_t r = 0; r < ranks_.size(); ++r)
       for (const Event& event : ranks_[r])
-        if (event.kind != Kind::part) calls[{event.group, event.number}].push_back({r, &event});
+        if (Timeline::is_call(event.kind)) calls[{event.group, event.number}].push_back({r, &event});
     return calls;
   }
 
@@ -136,6 +136,8 @@ class Trace {
       return std::string(R"(, "cat": ")") + category + R"(", "name": )" + in_quotes(name);
     };
     if (event.kind == Kind::part) return named("part", event.call.name);
+    if (event.kind == Kind::forward) return named("forward", event.call.name);
+    if (event.kind == Kind::backward) return named("backward", event.call.name);
     const std::string verb = text(event.call.verb);
     std::string words = event.kind == Kind::send || event.kind == Kind::receive ? named("message", verb)
                         : event.kind == Kind::first_half                        ? named("collective", "start " + verb)
