@@ -180,10 +180,10 @@ auto Communicator::with_plan(const C& requested, Tensor x, Site site, const Body
       const auto reads = [&](int reader, int source) {
         return Slicing<C> || collective.portion(reader, source).count > 0;
       };
-      const auto slices = this->slices(collective, x);
+      const auto ranges = slices(collective, x);
       const bool to_all = std::is_same_v<C, AllReduce>;
-      const bool in_any_order = reductions_ == Reductions::fast && (to_all || of_one_size(slices));
-      const Transport::Terms terms{reads, slices, to_all, in_any_order};
+      const bool in_any_order = reductions_ == Reductions::fast && (to_all || of_one_size(ranges));
+      const Transport::Terms terms{reads, ranges, to_all, in_any_order};
       return body(reduction(collective, call, std::move(x)), &terms);
     }
   }
@@ -192,16 +192,16 @@ auto Communicator::with_plan(const C& requested, Tensor x, Site site, const Body
 
 template <LinearCollective C>
 CollectiveCall::List<Transport::Range> Communicator::slices(const C& collective, const Tensor& x) const {
-  CollectiveCall::List<Transport::Range> slices;
+  CollectiveCall::List<Transport::Range> ranges;
   if constexpr (Slicing<C>) {
     const auto row = static_cast<size_t>(x.shape().product(1, x.shape().rank())) * size_of(x.dtype());
     for (int reader = 0; reader < size(); ++reader) {
       const Portion portion = collective.portion(reader, 0);
-      slices.push_back(
+      ranges.push_back(
           {static_cast<size_t>(portion.from) * row, static_cast<size_t>(portion.from + portion.count) * row});
     }
   }
-  return slices;
+  return ranges;
 }
 
 template <LinearCollective C>

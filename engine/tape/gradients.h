@@ -38,15 +38,15 @@ class Gradients {
   // If a hook adds another, that one fires from the next parameter on, or from the next backward.
   HookHandle after_accumulate(Hook hook) { return hooks_.add(std::move(hook)); }
 
-  // The hook fires at the beginning of every backward without a seed, which depends on the groups that the tape knows.
+  // For trainers: the hook fires when a backward without a seed begins; that seed depends on the tape's groups.
   HookHandle before_backward(std::function<void(Tape&)> hook) { return begin_hooks_.add(std::move(hook)); }
 
   // The hook fires at the end of every backward, after the hooks of its parameters, and after backward has consumed the
   // tape, if it does.
   HookHandle after_backward(std::function<void()> hook) { return end_hooks_.add(std::move(hook)); }
 
-  // The hook fires during every backward, between the pullbacks of one operation and those of the next. Communication
-  // that has been started can go on there.
+  // For trainers: the hook fires during every backward, between the pullbacks of one operation and those of the next.
+  // Communication that has been started can go on there.
   HookHandle between_pullbacks(std::function<void()> hook) { return between_hooks_.add(std::move(hook)); }
 
   // For trainers, like the next two: sets where the sum of a parameter is kept, such as in flat memory. It is called

@@ -7,61 +7,30 @@ pictures there.
     tests/web/play.py build-web/exercises.html [--pictures FOLDER]
 """
 import argparse
-import base64
 import json
 import pathlib
-import shutil
 import sys
 import time
 
-try:
-    from selenium import webdriver
-    from selenium.webdriver.common.by import By
-    from selenium.webdriver.common.keys import Keys
-    from selenium.webdriver.support.ui import Select
-except ImportError:
-    sys.exit(77)
+here = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(here.parent / "support"))
+from browser import Browser, By, exit_with_complaints, expect
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import Select
 
 most_bytes, most_seconds = 4_000_000, 2
-complaints = []
 
 
-def expect(holds, what):
-    if not holds:
-        complaints.append(what)
-
-
-class Page:
-    def __init__(self, file, width=1200, dark=False):
-        options = webdriver.ChromeOptions()
-        for argument in ("--headless=new", "--no-sandbox", f"--window-size={width},1400", "--host-resolver-rules=MAP * ~NOTFOUND",
-                         *(["--blink-settings=preferredColorScheme=0"] if dark else [])):
-            options.add_argument(argument)
-        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-        driver = shutil.which("chromedriver")  # else Selenium looks for one on the network
-        self.browser = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver) if driver else None)
-        if dark:
-            self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": "dark"}]})
-        if width < 500:
-            self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {"width": width, "height": 1400, "deviceScaleFactor": 1, "mobile": True})
+class Page(Browser):
+    def __init__(self, file, **given):
+        super().__init__(**given)
         self.address = pathlib.Path(file).resolve().as_uri()
 
-    def open(self, exercise=""):
-        self.browser.get("about:blank")
+    def open(self, view=""):
         begin = time.monotonic()
-        self.browser.get(self.address + exercise)
+        self.go(self.address + view)
         self.wait_for("document.documentElement.dataset.ready")
         return time.monotonic() - begin
-
-    def wait_for(self, script):
-        begin = time.monotonic()
-        while not self.browser.execute_script("return " + script):
-            if time.monotonic() - begin > 30:
-                sys.exit(f"this does not become true: {script}")
-            time.sleep(0.01)
-
-    def element(self, name):
-        return self.browser.find_element(By.ID, name)
 
     def choose(self, name, value):
         Select(self.element(name)).select_by_value(value)
@@ -74,7 +43,7 @@ class Page:
 
     def fill_in(self, cells):
         """Sets the cells of the backward by the keyboard: the first has the focus, arrows move it, and space turns a cell."""
-        self.browser.execute_script("document.querySelector('#backward button').focus()")
+        self.script("document.querySelector('#backward button').focus()")
         for r, row in enumerate(cells):
             for s, on in enumerate(row):
                 if on:
@@ -97,21 +66,12 @@ class Page:
         return self.element("verdict").text
 
     def answer(self, **exercise):
-        return self.browser.execute_script("return ask(arguments[0])", exercise)
-
-    def picture(self, folder, name):
-        if not folder:
-            return
-        height = self.browser.execute_script("return document.documentElement.scrollHeight")
-        width = self.browser.execute_script("return window.innerWidth")
-        shot = self.browser.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": True,
-                                            "clip": {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}})
-        (pathlib.Path(folder) / f"{name}.png").write_bytes(base64.b64decode(shot["data"]))
+        return self.script("return ask(arguments[0])", exercise)
 
 
 def play_lessons(page, pictures):
     """Every step of every lesson: wrong answers, then the right ones."""
-    lessons = json.loads((pathlib.Path(__file__).resolve().parents[2] / "tools/web/lessons.json").read_text())
+    lessons = json.loads((here.parents[1] / "tools/web/lessons.json").read_text())
     expect(len(lessons) == 10, f"{len(lessons)} lessons")
     for number, lesson in enumerate(lessons, 1):
         if number == 1:
@@ -195,10 +155,9 @@ def play(page, file, pictures):
     play_lessons(page, pictures)
     play_matrix(page, pictures)
     play_programs(page, pictures)
-    loaded = page.browser.execute_script("return performance.getEntriesByType('resource').map(each => each.name)")
+    loaded = page.script("return performance.getEntriesByType('resource').map(each => each.name)")
     expect(not [each for each in loaded if not each.startswith(("data:", "blob:"))], f"the page loads {loaded}")
-    errors = [each for each in page.browser.get_log("browser") if each["level"] == "SEVERE"]
-    expect(not errors, f"errors: {errors}")
+    page.expect_no_errors()
 
 
 def play_matrix(page, pictures):
@@ -238,7 +197,7 @@ def play_matrix(page, pictures):
             expect(option in text.split("\n")[0], f"{option} is called {text.splitlines()[0]}")
     expect(len(named) >= 12, f"only {len(named)} mistakes are named: {named}")
     print(f"{len(named)} mistakes are named")
-    missing = page.browser.execute_script("return mistakes.slice(1).filter(({name}) => !made_by[name]).map(({name}) => name)")
+    missing = page.script("return mistakes.slice(1).filter(({name}) => !made_by[name]).map(({name}) => name)")
     expect(not missing, f"these are not there in PyTorch: {missing}")
 
     page.open("#collective=drawn&ranks=3")
@@ -252,11 +211,7 @@ def main():
     options = parser.parse_args()
     if options.pictures:
         pathlib.Path(options.pictures).mkdir(exist_ok=True)
-    try:
-        page = Page(options.page)
-    except Exception as error:  # Selenium's are many
-        print(f"no browser: {error}".splitlines()[0])
-        return 77
+    page = Page(options.page)
     play(page, options.page, options.pictures)
     for name, given in (("dark", {"dark": True}), ("narrow", {"width": 400})) if options.pictures else ():
         other = Page(options.page, **given)
@@ -264,14 +219,12 @@ def main():
             other.open("#" + view)
             if view == "matrix":
                 other.choose("mistake", "off by a rank")
-            expect(other.browser.execute_script("return document.documentElement.scrollWidth <= window.innerWidth"), f"{view}, {name}: wider than the window")
+            other.expect_to_fit(f"{view}, {name}")
             other.picture(options.pictures, f"{view.replace('=', '_')}_{name}")
-        other.browser.quit()
-    page.browser.quit()
-    for complaint in complaints:
-        print("wrong:", complaint)
-    return 1 if complaints else 0
+        other.quit()
+    page.quit()
+    exit_with_complaints()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
