@@ -151,6 +151,19 @@ TEST_CASE("a program that is none is refused, with its line") {
         "backward of defined collective: f: the pullback gives (2) where the input has (1)");
 }
 
+TEST_CASE("a program of other leaves or ranks is not compared") {
+  const std::string right = "x = leaf {1 | 2 | 3}\nloss = x * x";
+  CHECK(ask("x = leaf {1 | 2 | 3 | 4 | 5}\nloss = x * x", right)["error"] ==
+        "there are values for 5 ranks; this lesson has 3");
+  CHECK(ask("x = leaf 1\nloss = x * x", right)["error"] == "there are values for 1 ranks; this lesson has 3");
+  CHECK(ask("y = leaf {1 | 2 | 3}\nloss = y * y", right)["error"] == "the leaf 'x' is missing");
+  CHECK(ask("x = leaf {1 | 2 | 3}\nz = leaf 2\nloss = x * z", right)["error"] == "there is no leaf 'z' in this lesson");
+  CHECK(ask("x = leaf {1 | 2 | 3}", right)["error"] == "nothing is differentiated: there is no loss, and no backward");
+  const Json longer = ask("x = leaf {[1 1] | [2 2] | [3 3]}\nloss = sum(x * x)", right)["comparison"];
+  CHECK(longer["says"][0] == "the objective is 28 where 14 is right");
+  CHECK(longer["says"][1] == "the gradient of x has 4 numbers where 2 are right, on every rank");
+}
+
 TEST_CASE("lessons: the answer is right, and what is there at first is named") {
   for (const Writing& answer : writings()) {
     CAPTURE(answer.start, answer.right);
@@ -245,6 +258,16 @@ TEST_CASE("programs of random characters do no harm") {
   }
   CHECK(error("x = " + most_nested) == "line 1: there are too many parentheses");
   CHECK(error("x = " + std::string(5000, '-') + "1") == "line 1: there are too many signs");
+  std::string doubled = "x0 = leaf [1 2 3]\n";
+  for (int i = 1; i < 60; ++i)
+    doubled += "x" + std::to_string(i) + " = concat(x" + std::to_string(i - 1) + ", x" + std::to_string(i - 1) + ")\n";
+  CHECK(error(doubled) == "line 10: concat: more than 1000 values on a rank");
+  CHECK(error("x = [1]\ny = one_hot(x, 1000000)") == "line 2: one_hot: 1000000 classes, not 1 to 100");
+  std::string calls = "define f0(a) = a + a\n";
+  for (int i = 1; i < 18; ++i)
+    calls += "define f" + std::to_string(i) + "(a) = f" + std::to_string(i - 1) + "(a) + f" + std::to_string(i - 1) +
+             "(a)\n";
+  CHECK(error(calls + "x = f17(1)") == "line 19: the program has more than 2000 calls");
   CHECK(error("x = leaf 1" + std::string(9000, ' ')) == "a program has at most 8000 characters");
 }
 

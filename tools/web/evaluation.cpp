@@ -14,7 +14,7 @@ namespace {
 const Op defined_op{"defined", {}};
 const CollectiveOp defined_collective{"defined collective"};
 
-constexpr int most_nested_calls = 20;
+constexpr int most_nested_calls = 20, most_calls = 2000;
 
 Tensor sum_of(const Tensor& a, const Tensor& b) { return a.defined() ? (Var(a) + Var(b)).value() : b; }
 
@@ -106,6 +106,7 @@ Value Evaluation::evaluate(const Expression& expression, const Scope& scope) {
 }
 
 Value Evaluation::call(const Expression& expression, const Scope& scope) {
+  require(++calls_ <= most_calls, "the program has more than ", most_calls, " calls");
   const std::string& name = expression.text;
   if (name == "leaf" || name == "parameter") return leaf(name, expression.arguments[0]);
   std::vector<Value> arguments;
@@ -118,7 +119,10 @@ Value Evaluation::call(const Expression& expression, const Scope& scope) {
   require(arguments.size() >= function.least && arguments.size() <= function.most, name, ": ", arguments.size(),
           " arguments, not ", function.least, function.most > function.least ? " or more" : "");
   require(expression.mistake.empty() || function.collective, name, ": only a collective takes a mistake in brackets");
-  return function.compute({name, expression.mistake, arguments, *tape_, comm_});
+  Value result = function.compute({name, expression.mistake, arguments, *tape_, comm_});
+  if (const Var* x = std::get_if<Var>(&result))
+    require(x->size() <= most_values, name, ": more than ", most_values, " values on a rank");
+  return result;
 }
 
 Value Evaluation::apply(const Definition& definition, const std::vector<Value>& arguments) {

@@ -65,7 +65,7 @@ class Evaluation {
   std::vector<int> lines_of_nodes_;
   const std::string* assigned_ = nullptr;  // the name that is about to get its value
   double objective_ = 0;
-  int nested_ = 0;
+  int nested_ = 0, calls_ = 0;
   bool walked_ = false;
 };
 

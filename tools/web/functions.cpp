@@ -72,6 +72,12 @@ Value concat_of(const Call& call) {
   return concat(parts, 0);
 }
 
+Value one_hot_of(const Call& call) {
+  const int64_t classes = call.whole_number(1);
+  require(classes >= 1 && classes <= 100, "one_hot: ", classes, " classes, not 1 to 100");
+  return one_hot(call.var(0), classes, DType::f64);
+}
+
 int64_t rows_of(const Var& x) { return x.shape().rank() == 0 ? 1 : x.shape()[0]; }
 
 GroupRank rank_of(const Call& call, size_t i) {
@@ -190,7 +196,7 @@ const std::vector<Function>& functions() {
       {"concat", 1, any, concat_of},
       {"slice", 3, 3, [](const Call& c) -> Value { return slice(c.var(0), 0, c.whole_number(1), c.whole_number(2)); }},
       {"nearest", 2, 2, [](const Call& c) -> Value { return Var(nearest_rows(c.var(0).value(), c.var(1).value())); }},
-      {"one_hot", 2, 2, [](const Call& c) -> Value { return one_hot(c.var(0), c.whole_number(1), DType::f64); }},
+      {"one_hot", 2, 2, one_hot_of},
       {"rows", 1, 1, [](const Call& c) -> Value { return own_number(rows_of(c.var(0))); }},
       {"rows_before", 1, 1,
        [](const Call& c) -> Value { return own_number(Division(rows_of(c.var(0)), c.comm).first); }},

@@ -10,7 +10,7 @@
 namespace weft::web {
 namespace {
 
-constexpr size_t most_characters = 8000, most_values = 1000;
+constexpr size_t most_characters = 8000;
 constexpr int most_nested = 60;
 
 class Line {
@@ -163,7 +163,7 @@ class Line {
     made.shape = {0};
     while (!take(']')) {
       if (made.shape[0]++ > 0) take(',');
-      require(made.values.size() < most_values, "more than ", most_values, " values");
+      require(std::ssize(made.values) < most_values, "more than ", most_values, " values");
       if (!next_is('[')) {
         require(made.shape.size() == 1, "rows beside numbers");
         made.values.push_back(signed_number());

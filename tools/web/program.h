@@ -11,10 +11,13 @@
 //     to a: g * a / y                           a pullback: g is the cotangent of the result y
 //   backward loss                               is done at the end for `loss` if no line says it
 //   sum gradients                               over ranks, as a trainer does after backward
+#include <cstdint>
 #include <string>
 #include <vector>
 
 namespace weft::web {
+
+inline constexpr int64_t most_values = 1000;  // of a tensor on a rank
 
 struct Literal {  // a number, or a list, or a list of lists
   std::vector<int64_t> shape;
