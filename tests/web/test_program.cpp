@@ -80,6 +80,8 @@ TEST_CASE("a program: what comes back is what one would compute by hand") {
   CHECK(part(gather, "x", "cotangents") == Lists{{222, 444}, {}, {666}});
   CHECK(gather["objective"] == 14 * 111);
 
+  CHECK(part(ask("x = leaf {1 | 2 | 3}\ny = shift(x, 1)"), "y", "values") == Lists{{3}, {1}, {2}});
+
   const Json broken = ask("x = leaf {[1 2] | [] | [3]}\ny = all_gather[own slot](x)\nloss = sum(y * y) * 10 ^ rank");
   CHECK(part(broken, "x", "cotangents") == Lists{{2, 4}, {}, {600}});
   CHECK_FALSE(agree(broken["slopes"]));
@@ -162,6 +164,19 @@ TEST_CASE("a program of other leaves or ranks is not compared") {
   const Json longer = ask("x = leaf {[1 1] | [2 2] | [3 3]}\nloss = sum(x * x)", right)["comparison"];
   CHECK(longer["says"][0] == "the objective is 28 where 14 is right");
   CHECK(longer["says"][1] == "the gradient of x has 4 numbers where 2 are right, on every rank");
+}
+
+TEST_CASE("a comparison tries other values, and names what is wrong alone") {
+  const Json here = ask("x = leaf {2 | 2}\nloss = x * 4 - 4", "x = leaf {2 | 2}\nloss = x * x")["comparison"];
+  CHECK(here["equal_here"] == true);
+  CHECK(here["equal"] == false);
+  const Json one =
+      ask("a = leaf 3\nb = leaf 4\nloss = a * b + 5 * a", "a = leaf 3\nb = leaf 4\nloss = a * b")["comparison"];
+  CHECK(one["names"].empty());
+  const std::string x = "w = parameter 2\nx = {[1] | [2 3] | [4 5 6]}\n";
+  const Json names =
+      ask(x + "loss = share(sum(x) * w, 6 * W)", x + "loss = share(sum(x) * w, 6)")["comparison"]["names"];
+  CHECK(names == Json{"divided by the number of ranks once more (S9)"});
 }
 
 TEST_CASE("lessons: the answer is right, and what is there at first is named") {
@@ -289,6 +304,7 @@ TEST_CASE("a contrast: what is left of the gradient adds up") {
       CHECK(own.ratio * own.cosine + others.ratio * others.cosine == Approx(1).epsilon(1e-5));
       if (ranks == 1) CHECK(own.ratio == Approx(1));
       if (ranks > 1) CHECK(own.ratio < 0.99);
+      if (ranks > 1) CHECK(left("off by a rank").cosine < 0.9);  // other rows' gradients
     }
   CHECK(Json::parse(reply(R"({"contrast": {"ranks": 7}})"))["error"] ==
         "ranks: 7 do not divide 120 pairs, or are more than 12");
