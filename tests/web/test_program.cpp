@@ -8,7 +8,6 @@
 #include <random>
 #include <sstream>
 
-#include "tools/web/contrast.h"
 #include "tools/web/outcome.h"
 #include "tools/web/requests.h"
 #include "tools/web/variants.h"
@@ -156,8 +155,8 @@ TEST_CASE("a program that is none is refused, with its line") {
 TEST_CASE("a program of other leaves or ranks is not compared") {
   const std::string right = "x = leaf {1 | 2 | 3}\nloss = x * x";
   CHECK(ask("x = leaf {1 | 2 | 3 | 4 | 5}\nloss = x * x", right)["error"] ==
-        "there are values for 5 ranks; this lesson has 3");
-  CHECK(ask("x = leaf 1\nloss = x * x", right)["error"] == "there are values for 1 ranks; this lesson has 3");
+        "this lesson is for 3 ranks, the program for 5");
+  CHECK(ask("x = leaf 1\nloss = x * x", right)["error"] == "this lesson is for 3 ranks, the program for 1");
   CHECK(ask("y = leaf {1 | 2 | 3}\nloss = y * y", right)["error"] == "the leaf 'x' is missing");
   CHECK(ask("x = leaf {1 | 2 | 3}\nz = leaf 2\nloss = x * z", right)["error"] == "there is no leaf 'z' in this lesson");
   CHECK(ask("x = leaf {1 | 2 | 3}", right)["error"] == "nothing is differentiated: there is no loss, and no backward");
@@ -284,29 +283,4 @@ TEST_CASE("programs of random characters do no harm") {
              "(a)\n";
   CHECK(error(calls + "x = f17(1)") == "line 19: the program has more than 2000 calls");
   CHECK(error("x = leaf 1" + std::string(9000, ' ')) == "a program has at most 8000 characters");
-}
-
-TEST_CASE("a contrast: what is left of the gradient adds up") {
-  for (const int ranks : {1, 2, 3, 5})
-    for (const int steps : {0, 20}) {
-      CAPTURE(ranks, steps);
-      const ContrastOutcome outcome = contrast({.ranks = ranks, .steps = steps});
-      const auto left = [&](const std::string& name) {
-        for (const Left& each : outcome.left)
-          if (each.mistake->name == name) return each;
-        throw Error("there is no '" + name + "'");
-      };
-      CHECK(left("none").ratio == Approx(1));
-      CHECK(left("mean").ratio == Approx(1.0 / ranks));
-      CHECK(left("mean").cosine == Approx(1));
-      // The two parts are all of it.
-      const Left own = left("own slot"), others = left("without its own");
-      CHECK(own.ratio * own.cosine + others.ratio * others.cosine == Approx(1).epsilon(1e-5));
-      if (ranks == 1) CHECK(own.ratio == Approx(1));
-      if (ranks > 1) CHECK(own.ratio < 0.99);
-      if (ranks > 1) CHECK(left("off by a rank").cosine < 0.9);  // other rows' gradients
-    }
-  CHECK(Json::parse(reply(R"({"contrast": {"ranks": 7}})"))["error"] ==
-        "ranks: 7 do not divide 120 pairs, or are more than 12");
-  CHECK(Json::parse(reply(R"({"contrast": {"rank": 7}})"))["error"] == "a contrast has no 'rank'");
 }

@@ -141,15 +141,17 @@ Value Evaluation::apply(const Definition& definition, const std::vector<Value>& 
   return result;
 }
 
-// The value is computed on a tape of its own, with the arguments as constants of their placements.
-Var Evaluation::recorded(const Definition& definition, const std::vector<Value>& arguments) {
-  Tape apart;
-  declare_group(apart, comm_);
-  Scope constants, plain;
-  std::vector<const Var*> inputs;
+// The arguments in the order of a Recording: those with a pullback first.
+struct Evaluation::Inputs {
+  std::vector<const Var*> vars;
   std::vector<const Expression*> pullbacks;
-  bool exchanges = communicates(definition.value);
-  for (const bool with_pullback : {true, false})  // inputs without one come last
+  Scope constants, plain;  // of their values: placed as they are, and without a placement
+};
+
+Evaluation::Inputs Evaluation::inputs_of(const Definition& definition, const std::vector<Value>& arguments,
+                                         Tape& tape) const {
+  Inputs inputs;
+  for (const bool with_pullback : {true, false})
     for (size_t i = 0; i < arguments.size(); ++i) {
       const std::string& name = definition.arguments[i];
       const auto found = std::find_if(definition.pullbacks.begin(), definition.pullbacks.end(),
@@ -157,39 +159,53 @@ Var Evaluation::recorded(const Definition& definition, const std::vector<Value>&
       if ((found != definition.pullbacks.end()) != with_pullback) continue;
       const Var* x = std::get_if<Var>(&arguments[i]);
       require(x || !with_pullback, definition.name, ": argument '", name, "' is a number, which has no pullback");
-      constants[name] = plain[name] = arguments[i];
+      inputs.constants[name] = inputs.plain[name] = arguments[i];
       if (!x) continue;
       const Placement placement = placement_of(*x, comm_);
       const bool equal = placement == Placement::replicated || placement == Placement::constant;
-      constants[name] = equal ? replicated_constant(x->value()) : apart.constant(x->value());
-      plain[name] = Var(x->value());
-      inputs.push_back(x);
-      if (with_pullback) pullbacks.push_back(&found->second), exchanges |= communicates(found->second);
+      inputs.constants[name] = equal ? replicated_constant(x->value()) : tape.constant(x->value());
+      inputs.plain[name] = Var(x->value());
+      inputs.vars.push_back(x);
+      if (with_pullback) inputs.pullbacks.push_back(&found->second);
     }
-  Tape* const before = std::exchange(tape_, &apart);
-  const Value computed = evaluate(definition.value, constants);
-  tape_ = before;
-  require(!std::holds_alternative<Number>(computed), definition.name, ": its value is a number");
-  const Var value = std::get<Var>(computed);
+  return inputs;
+}
 
+// The value is computed on a tape of its own, where the arguments are constants.
+Var Evaluation::recorded(const Definition& definition, const std::vector<Value>& arguments) {
+  Tape apart;
+  declare_group(apart, comm_);
+  Inputs inputs = inputs_of(definition, arguments, apart);
+  Tape* const before = std::exchange(tape_, &apart);
+  const Var value = tensor_of(definition.value, inputs.constants, definition.name + ": its value");
+  tape_ = before;
+
+  const bool exchanges = communicates(definition.value) ||
+                         std::any_of(inputs.pullbacks.begin(), inputs.pullbacks.end(),
+                                     [&](const Expression* pullback) { return communicates(*pullback); });
   const Op& op = exchanges ? static_cast<const Op&>(defined_collective) : defined_op;
-  Recording recording(op, value.value(), inputs, pullbacks.size());
-  plain["y"] = Var(value.value());
-  for (size_t i = 0; i < pullbacks.size(); ++i)
-    recording.add(from(*inputs[i], [this, plain, name = definition.name, pullback = pullbacks[i],
-                                    shape = inputs[i]->shape()](const Var& g) mutable {
-      plain["g"] = Var(g.value());
-      const Value result = evaluate(*pullback, plain);
-      require(!std::holds_alternative<Number>(result), name, ": the pullback is a number; a tensor is needed");
-      const Var back = std::get<Var>(result);
-      require(back.shape() == shape, name, ": the pullback gives ", back.shape(), " where the input has ", shape);
-      return Var(back.value());
-    }));
+  Recording recording(op, value.value(), inputs.vars, inputs.pullbacks.size());
+  inputs.plain["y"] = Var(value.value());
+  for (size_t i = 0; i < inputs.pullbacks.size(); ++i)
+    recording.add(
+        from(*inputs.vars[i], [this, scope = inputs.plain, name = definition.name, pullback = inputs.pullbacks[i],
+                               shape = inputs.vars[i]->shape()](const Var& g) mutable {
+          scope["g"] = Var(g.value());
+          const Var back = tensor_of(*pullback, scope, name + ": the pullback");
+          require(back.shape() == shape, name, ": the pullback gives ", back.shape(), " where the input has ", shape);
+          return Var(back.value());
+        }));
   const Var result = recording.finish();
   if (!exchanges) return result;
   const Placement placement = placement_of(value, comm_);
   return collective_result(result, comm_,
                            placement == Placement::constant ? Placement::replicated : Placement::varying);
+}
+
+Var Evaluation::tensor_of(const Expression& expression, const Scope& scope, const std::string& what) {
+  const Value value = evaluate(expression, scope);
+  require(!std::holds_alternative<Number>(value), what, " is a number; a tensor is needed");
+  return std::get<Var>(value);
 }
 
 Var Evaluation::leaf(const std::string& kind, const Expression& literal) {

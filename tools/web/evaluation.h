@@ -47,6 +47,9 @@ class Evaluation {
   Value call(const Expression& expression, const Scope& scope);
   Value apply(const Definition& definition, const std::vector<Value>& arguments);
   Var recorded(const Definition& definition, const std::vector<Value>& arguments);
+  struct Inputs;
+  Inputs inputs_of(const Definition& definition, const std::vector<Value>& arguments, Tape& tape) const;
+  Var tensor_of(const Expression& expression, const Scope& scope, const std::string& what);
   Var leaf(const std::string& kind, const Expression& literal);
   enum class Values { given, drawn_equal, drawn };  // with a seed
   Tensor tensor(const Expression& literal, Values values);

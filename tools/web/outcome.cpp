@@ -189,8 +189,8 @@ std::optional<double> slope_by_differences(const Program& program, int ranks, ui
 }
 
 Comparison compare(const Program& program, const Program& right, int ranks) {
-  require(right.ranks == 0 || right.ranks == ranks, "there are values for ", ranks, " ranks; this lesson has ",
-          right.ranks);
+  require(right.ranks == 0 || right.ranks == ranks, "this lesson is for ", right.ranks, " ranks, the program for ",
+          ranks);
   const Outcome here = run(program, ranks), right_here = run(right, ranks);
   const auto mine = leaves(here), others = leaves(right_here);
   for (const NamedValues* leaf : others)
