@@ -1,26 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Is this distributed gradient right, and if not, which mistake does it have?
+"""Is this distributed gradient right, and if not, which mistake does it have? And an engine whose gradients are.
 
     import weft
     found = weft.verify(dump, loss="clip")   # a folder, or a dictionary of arrays for each rank
     print(found)                             # which tensors are off by how much, and why
     found.raise_if_wrong()
 
-What a dump holds: docs/manifest.md. What a verdict means: docs/verify.md.
+What a dump holds: docs/manifest.md. What a verdict means: docs/verify.md. The engine: docs/python.md.
 """
-from . import _weft
+from . import _weft, collectives, losses, ops, quantizers
+from ._weft import Fault, Gradients, Init, Parameter, Pass, Random, Tape, Tensor, Var, checkpoint, print_tapes, run_ranks
 from .dumps import file_of, folder_of, write_manifest, write_rank
 from .verdicts import Cause, DifferentTensors, Differences, Verdict, Verdicts, WrongGradient
 
-__all__ = ["Cause", "DifferentTensors", "Differences", "Verdict", "Verdicts", "WrongGradient", "certify", "compare", "losses", "power",
-           "signatures", "verify", "write_manifest", "write_rank"]
+__all__ = ["Cause", "DifferentTensors", "Differences", "Fault", "Gradients", "Init", "Parameter", "Pass", "Random", "Tape", "Tensor", "Var",
+           "Verdict", "Verdicts", "WrongGradient", "certify", "checkpoint", "collectives", "compare", "known_losses", "losses", "ops", "power", "print_tapes",
+           "quantizers", "run_ranks", "signatures", "verify", "write_manifest", "write_rank"]
 
 
 def verify(dump, loss=None, options=None, **manifest):
     """Compares the gradients of all ranks with those of one process that has the whole batch.
 
     `dump` is a folder with manifest.json, or a list with a dictionary of arrays for each rank: NumPy's, PyTorch's, JAX's.
-    `loss` names one of `losses()`, whose features and their gradients the arrays are; `options` are its numbers, such as
+    `loss` names one of `known_losses()`, whose features and their gradients the arrays are; `options` are its numbers, such as
     {"normalize": 0}. Other entries of a manifest can be given, too: reducer="sum", rows=[3, 2, 4], mesh=..., parameters=....
     Raises ValueError if the dump is malformed, and FileNotFoundError if a file is missing.
     """
@@ -51,6 +53,6 @@ def signatures():
     return _weft.signatures()
 
 
-def losses():
+def known_losses():
     """The losses whose truth is known, and their formulas."""
-    return _weft.losses()
+    return _weft.known_losses()

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The verifier for Python. Verdicts cross as JSON, which the program weft prints, too, so both say the same.
+#include "python/verifier.h"
+
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/map.h>
@@ -134,23 +136,18 @@ uint64_t fingerprint(const Array& array) { return weft::checksum(array.data(), a
 
 }  // namespace
 
-NB_MODULE(_weft, module) {
-  nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
-    try {
-      std::rethrow_exception(thrown);
-    } catch (const weft::MissingInput& error) {
-      PyErr_SetString(PyExc_FileNotFoundError, error.what());
-    } catch (const weft::Error& error) {
-      PyErr_SetString(PyExc_ValueError, error.what());
-    }
-  });
+namespace weft::python {
+
+void add_verifier(nb::module_& module) {
   const nb::call_guard<nb::gil_scoped_release> aside;
   module.def("verify", &told_verdicts, aside);
   module.def("compare", &told_differences, aside);
   module.def("certify", &told_certificate, aside);
   module.def("signatures", &all_signatures);
-  module.def("losses", &all_losses);
+  module.def("known_losses", &all_losses);
   module.def("distance", &told_distance, aside);
   module.def("cause", &told_cause);
   module.def("fingerprint", &fingerprint, aside);
 }
+
+}  // namespace weft::python
