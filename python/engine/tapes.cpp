@@ -3,6 +3,9 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/function.h>
 
+#include <map>
+#include <mutex>
+
 #include "python/engine/casters.h"
 #include "python/engine/engine.h"
 #include "python/engine/rank_scope.h"
@@ -12,6 +15,7 @@
 #include "weft/engine/ops/elementwise.h"
 #include "weft/engine/tape/gradients.h"
 #include "weft/engine/tape/op.h"
+#include "weft/engine/tape/record.h"
 
 namespace weft::python {
 namespace {
@@ -39,6 +43,25 @@ void add_operators(nb::class_<Var>& var) {
       "__pow__", [](const Var& a, double b) { return pow(a, b); }, nb::is_operator());
   var.def(
       "__pow__", [](const Var& a, const Var& b) { return pow(a, b); }, nb::is_operator());
+}
+
+// An Op by its name, for good: tapes refer to it. Its pullbacks may have collectives, so they always run.
+const Op& op_named(const std::string& name) {
+  static std::mutex mutex;
+  static std::map<std::string, Op> ops;
+  const std::lock_guard lock(mutex);
+  return ops.try_emplace(name, name, std::vector<Sample>(), Algebra::nonlinear, Replay::always).first->second;
+}
+
+using Pullbacks = std::vector<std::function<Var(Var)>>;
+
+Var recorded(const std::string& name, const Tensor& value, const Vars& inputs, const Pullbacks& pullbacks) {
+  require(pullbacks.size() <= inputs.size(), name, ": ", pullbacks.size(), " pullbacks of ", inputs.size(), " inputs");
+  std::vector<const Var*> all;
+  for (const Var& input : inputs) all.push_back(&input);
+  Recording node(op_named(name), value, all, pullbacks.size());
+  for (size_t i = 0; i < pullbacks.size(); ++i) node.add(inputs[i], std::function(pullbacks[i]));
+  return node.finish();
 }
 
 void add_vars(nb::module_& module) {
@@ -159,6 +182,10 @@ void add_tapes(nb::module_& module) {
           "the results are on the tape, too, and can be differentiated again.")
       .def("__len__", &Tape::size)
       .def("__str__", [](const Tape& t) { return text(t); });
+  module.def(
+      "record", &recorded, nb::arg("name"), nb::arg("value"), nb::arg("inputs"), nb::arg("pullbacks"),
+      "An op of your own: records `value`, computed of `inputs`, with pullbacks that map its cotangent to those of "
+      "the first inputs; of the others no gradient is taken. Written with ops, a pullback can be differentiated.");
   module.def(
       "checkpoint",
       [](std::function<Var(std::vector<Var>)> f, const Vars& inputs) {

@@ -191,6 +191,21 @@ def test_second_order_and_checkpoints():
     assert again[a].numpy() == pytest.approx(np.exp([1, 2]) * [2, 3])
 
 
+def test_an_op_of_ones_own():
+    def cube(a):
+        return weft.record("cube", ops.pow(a.value, 3.0).value, [a], [lambda g: g * 3.0 * a * a])
+    tape = weft.Tape()
+    a = tape.watch(np.array([1.0, 2.0]))
+    (first,) = tape.gradient(ops.sum(cube(a)), [a], create=True)
+    assert first.numpy().tolist() == [3, 12] and tape.gradient(ops.sum(first), [a])[0].numpy().tolist() == [6, 12]
+    assert "cube(0)" in str(tape)
+    for pullback, error in ((lambda g: 1 / 0, ZeroDivisionError), (lambda g: ops.flatten(g, 0) * g.numpy()[:1], ValueError)):
+        with pytest.raises(error):
+            tape.gradient(weft.record("wrong", a.value, [a], [pullback]), [a], seed=np.ones(2))
+    with pytest.raises(ValueError, match="2 pullbacks of 1 inputs"):
+        weft.record("wrong", a.value, [a], [lambda g: g] * 2)
+
+
 def test_an_error_within_a_hook_is_raised():
     def hook(parameter, total):
         raise KeyError("mine")

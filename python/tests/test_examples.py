@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The examples of the engine: each prints what it shows, and checks it itself."""
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -17,4 +18,12 @@ def test_examples(example):
 
 
 def test_there_are_examples():
-    assert len(examples) >= 8
+    assert len(examples) >= 9
+
+
+def test_the_example_of_the_page(capfd):
+    page = (pathlib.Path(__file__).parents[2] / "docs/python.md").read_text()
+    (code,) = [block for block in re.findall(r"```python\n(.*?)```", page, re.S) if "run_ranks" in block]
+    exec(code, {})
+    expected = re.search(r"run_ranks.*# (\[.*\])", code)[1]
+    assert capfd.readouterr().out.splitlines()[-1] == expected
