@@ -34,6 +34,7 @@ NB_MODULE(_weft, module) {
   };
   within("collectives", add_collectives,
          "Collectives on plain tensors and on tapes, and the conversions between placements.");
+  add_tapes_page(module);
   add_ranks(module);
   within("ops", add_ops, "Every op of the engine.");
   within("losses", add_losses, "Losses and metrics over the samples of all ranks.");

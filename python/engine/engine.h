@@ -15,6 +15,7 @@ namespace nb = nanobind;
 
 void add_tensors(nb::module_& module);
 void add_tapes(nb::module_& module);
+void add_tapes_page(nb::module_& module);
 void add_ranks(nb::module_& module);
 void add_modules(nb::module_& module);
 

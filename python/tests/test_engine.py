@@ -151,6 +151,13 @@ def test_ops_without_a_gradient():
     assert passed.numpy().tolist() == np.ones_like(x).tolist()
 
 
+def test_options_arrive():
+    w, b = drawn(4, 2), drawn(2)
+    assert ops.linear(x, w, b, activation="tanh").numpy() == pytest.approx(np.tanh(x @ w + b))
+    assert ops.matmul(x, y, transpose_b=True).numpy() == pytest.approx(x @ y.T)
+    assert ops.max_pool2d(picture, (2, 1), ops.Sliding(stride=(3, 2))).shape == (2, 2, 3, 3)
+
+
 def test_operators_take_numbers_on_both_sides():
     tape = weft.Tape()
     a = tape.watch(np.array([2.0, 3.0]))

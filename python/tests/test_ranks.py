@@ -155,6 +155,18 @@ def test_groups():
     assert weft.run_ranks(5, on_rank) == [(2, 3), (2, 3), (2, 7), (2, 7), (1, 5)]
 
 
+def test_the_page_of_all_tapes():
+    def on_rank(comm):
+        tape = weft.Tape()
+        x = tape.watch(np.full((1, 1), comm.rank() + 1.0))
+        tape.gradient(ops.sum(collectives.all_gather(x, comm)) * tape.constant(np.array(10.0**comm.rank())), [x])
+        return weft.tapes_page(tape, comm, "a gather"), tape._repr_html_()
+    (page, frame), *others = weft.run_ranks(3, on_rank)
+    assert all(other == page for other, _ in others)
+    assert page.startswith("<!doctype html>") and "a gather" in page and "[[111]]" in page and "test_ranks.py" in page
+    assert frame.startswith("<iframe") and "&quot;[[111]]&quot;" in frame
+
+
 # Losses: shares add up to the loss of one process, and so do gradients.
 
 labels = np.array([0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1])
@@ -324,6 +336,22 @@ def test_different_calls_are_told_with_their_lines():
     x = pair[0]
     with pytest.raises(weft.Fault, match=r"rank 0 is in .*all_gather f64 \(.*\) at test_ranks.py:\d+"):
         weft.run_ranks(2, on_rank)
+
+
+def test_options_arrive():
+    def with_schedule(comm):
+        losses.nt_xent(*pair, comm, schedule="ring" if comm.rank() else ("chunked", 2))
+    with pytest.raises(weft.Fault, match="(?s)chunks of 2.*ring"):
+        weft.run_ranks(2, with_schedule)
+
+    def diversity(groups):
+        quantizer = quantizers.BinarySpherical(bits=6, groups=groups, temperature=2.0, dtype="f64")
+        return weft.run_ranks(1, lambda comm: quantizer(pair[0], weft.Pass(training=True), comm).loss.item())[0]
+    assert diversity(6) == diversity(None) != diversity(2)
+    (indices,) = weft.run_ranks(1, lambda comm: vector_quantize()(pair[0], weft.Pass(), comm, mask=(np.arange(11) % 2).astype("uint8")).indices.numpy())
+    assert np.array_equal(indices == -1, np.arange(11) % 2 == 0)
+    with pytest.raises(TypeError, match="'gather', 'ring'"):
+        weft.run_ranks(1, lambda comm: losses.nt_xent(*pair, comm, schedule="rign"))
 
 
 def test_a_rank_that_does_not_come_is_an_error():
