@@ -104,13 +104,22 @@ std::vector<Matrix> matrices_of(const std::vector<Array>& arrays) {
 // Name, local gradients by rank and pass, reduced ones, the truth and inexact ones.
 using GivenParameter =
     std::tuple<std::string, std::vector<std::vector<Array>>, std::vector<Array>, Array, std::vector<Array>>;
+using Table = std::vector<std::vector<double>>;
+using Counts = std::map<std::string, Table>;  // by name, rank and micro-batch
+Matrix table_of(const Table& rows) {
+  Matrix all(rows.size(), rows.at(0).size());
+  for (size_t r = 0; r < rows.size(); ++r)
+    all.row(static_cast<Eigen::Index>(r)) = Eigen::Map<const Eigen::RowVectorXd>(rows[r].data(), all.cols());
+  return all;
+}
 // Signature, name, variant, error, repair.
 using ToldCause = std::tuple<std::string, std::string, std::string, double, std::string>;
 
 std::optional<ToldCause> told_cause(const std::vector<GivenParameter>& parameters, const std::vector<int64_t>& rows,
-                                    bool others_right) {
+                                    const Counts& counts, bool others_right) {
   Step step;
   step.rows = rows;
+  for (const auto& [name, table] : counts) step.counts.push_back({name, table_of(table)});
   step.others_right = others_right;
   for (const auto& [name, local, reduced, truth, inexact] : parameters) {
     StepParameter& each = step.parameters.emplace_back();

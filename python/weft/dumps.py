@@ -18,7 +18,7 @@ def write_rank(folder, rank, tensors):
 
 def write_manifest(folder, ranks, loss=None, options=None, **entries):
     """Writes what the files of a folder are. One rank calls it. `entries` are those of docs/manifest.md: reducer, rows,
-    micro_batches, tensors, mesh, parameters, scale, hashes."""
+    counts, micro_batches, tensors, mesh, parameters, scale, hashes."""
     manifest = {"weft_manifest": 1, "files": [f"rank{rank}.safetensors" for rank in range(ranks)], **entries}
     if loss is not None:
         manifest["loss"] = {"name": loss, "options": options or {}}

@@ -112,7 +112,7 @@ TEST_CASE("gradients of a step that were clipped before the reduction are told",
             std::vector<Matrix> clipped = local;
             for (size_t r = 0; r < local.size(); ++r) clipped[r] *= std::min(1.0, most / std::sqrt(squares[r]));
             return mean(clipped);
-          })) == "clipped before the reduction");
+          })).starts_with("clipped to 1"));
   }
 }
 

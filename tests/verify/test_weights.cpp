@@ -82,7 +82,8 @@ TEST_CASE("micro-batches that weigh differently are described") {
           "the gradients of micro-batches 0 to 1 weigh 3/2 and 3/4 times what they should");
   for (const Reduced& reduced : all(3))
     CHECK(described(reduced.by([](int, int, int pass) { return std::pow(0.5, pass); })) ==
-          "the gradients of micro-batches 0 to 2 weigh 1, 1/2 and 1/4 times what they should");
+          "the gradients of micro-batches 0 to 2 weigh 1, 1/2 and 1/4 times what they should (each is 2 times the one "
+          "after it)");
   for (const Reduced& reduced : all(2))
     CHECK_THAT(described(reduced.by([](int, int rank, int pass) { return rank == 1 && pass == 1 ? 3 : 1; })),
                Catch::Contains("weigh 1 and 1 times what they should on rank 0; 1 and 3 on rank 1; 1 and 1 on rank 2"));
@@ -114,10 +115,14 @@ TEST_CASE("what many weights explain has no description") {
   verify::ParameterEvidence p;
   p.name = "weight";
   p.precision = {"f32", 0x1p-23};
-  const Matrix ones = Matrix::Ones(1, 100);
+  const auto drawn = [](uint64_t number) {
+    const Tensor x = Tensor::uniform({100}, Random{1, number}, -1, 1, DType::f64);
+    return Matrix(Eigen::Map<const Matrix>(x.data<double>(), 1, 100).cast<float>().cast<double>());
+  };
+  const Matrix one = drawn(1), two = drawn(2);
   for (int r = 0; r < 3; ++r) {
-    p.local.push_back({ones});
-    p.reduced.push_back(2.7 * ones);
+    p.local.push_back({r == 0 ? one : two});
+    p.reduced.push_back(0.5 * one + 1.7 * two);
   }
   CHECK_FALSE(verify::verdict(p, dump).described.has_value());
 }

@@ -15,6 +15,7 @@ import torch.distributed as dist
 from .. import _weft
 from .batches import joined, rows_of
 from .comparison import row_of, squares_of
+from .counts import joined_counts, own_counts
 from .evidence import Evidence, evidence_of, plain, weights_of
 from .found import Found
 from .judgement import blindness, cause_of_wrong, refuse_unknown, wrong_ones
@@ -77,8 +78,8 @@ class _Comparison:
     """Of what every rank has with the truth, which rank 0 has, and of which the rank `second` knows how far it moves. All methods
     are collective."""
 
-    def __init__(self, own, exact, inexact, second, rows):
-        self.own, self.exact, self.inexact, self.second, self.rows = own, exact, inexact, second, rows
+    def __init__(self, own, exact, inexact, second, rows, counts):
+        self.own, self.exact, self.inexact, self.second, self.rows, self.counts = own, exact, inexact, second, rows, counts
         self.rank, self.ranks = dist.get_rank(), dist.get_world_size()
         self.group = dist.new_group(backend="gloo")  # tensors are on the host, whatever the job's backend
         self.marks = _gathered(_marks(own.reduced))
@@ -155,7 +156,7 @@ class _Comparison:
         expected = {name: self._expected(name) for name in sought_in}
         evidences = _gathered(Evidence(*({name: x for name, x in of.items() if name in sought_in} for of in
                                          (self.own.local, self.own.reduced))))
-        return _from_rank_0(lambda: cause_of_wrong(expected, evidences, some_right, self.rows)), sought_in
+        return _from_rank_0(lambda: cause_of_wrong(expected, evidences, some_right, self.rows, self.counts)), sought_in
 
     def blind(self):
         """Rank 0 asks for the parameters that it wants to see, and at last for none."""
@@ -189,13 +190,14 @@ def _told(model, rows, second):
           f"parameters ({size / 1e6:.0f} MB) beside these samples", file=sys.stderr)
 
 
-def check(model, step, batch, whole=None, parts=None, truth=None, quiet=False):
+def check(model, step, batch, whole=None, parts=None, truth=None, quiet=False, counts=None):
     """Collective: every rank calls it with its model and its own samples, in place of a step, and gets the verdict.
 
     `step(model, batch)` returns the loss of this rank, or calls backward itself. `whole()` makes the model on one process, where
     the model of the job is divided among ranks (FSDP2, tensor parallel). Consecutive ranks share the samples of each of `parts`,
     if fewer than the ranks have samples of their own. Groups that the step has made itself are as they were on one process, too:
-    let it make them in the step. `truth` is as for run. Gradients are gone afterwards; parameters are as before.
+    let it make them in the step. `truth` is as for run. `counts` are those of this rank, {"tokens": 96} or
+    {"tokens": [48, 48]} by micro-batch, or a function of its samples. Gradients are gone afterwards; parameters are as before.
     """
     if whole is None and any(type(p) is not torch.nn.Parameter for p in model.parameters()):
         raise ValueError("the model is divided among ranks: give whole=, a function that makes it on one process")
@@ -207,6 +209,8 @@ def check(model, step, batch, whole=None, parts=None, truth=None, quiet=False):
     batches = [each for on in sorted({0, second}) for each in _gathered(batch, on)]
     batches = batches and [batches[next(r for r in range(ranks) if r * parts // ranks == part)] for part in range(parts)]
     rows = _from_rank_0(lambda: [rows_of(each) for each in batches])
+    of_each = _gathered(own_counts(counts, batch))
+    all_counts = _from_rank_0(lambda: joined_counts(of_each))
     exact, inexact = OneProcess(0, share=1 + shared), OneProcess(second, Inexact(0), share=1 + shared)
     own_roles = [one for one in (exact, inexact) if one.member == rank]
     if rank == 0 and not quiet:
@@ -217,7 +221,7 @@ def check(model, step, batch, whole=None, parts=None, truth=None, quiet=False):
     step_seconds = time.perf_counter() - before_step
     _on_all(lambda: _refuse_changes(versions, model))
     _on_all(lambda: [one.differentiate(truth or step, joined(batches), random_numbers) for one in own_roles])
-    comparison = _Comparison(own, exact.gradients, inexact.gradients, second, rows)
+    comparison = _Comparison(own, exact.gradients, inexact.gradients, second, rows, all_counts)
     errors = comparison.errors()
     (cause, sought_in), blind = comparison.cause(errors), comparison.blind()
     for p in model.parameters():

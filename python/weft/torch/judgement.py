@@ -53,7 +53,7 @@ def wrong_ones(errors, exact):
     return sought_in, any(name not in wrong and x.any() for name, x in exact.items())
 
 
-def cause_of_wrong(expected, evidences, some_right, rows):
+def cause_of_wrong(expected, evidences, some_right, rows, counts):
     """As the verifier sees it. `expected` has the truth of each parameter, and inexact ones."""
     parameters = []
     for name, (truth, inexact, *_) in expected.items():
@@ -61,7 +61,7 @@ def cause_of_wrong(expected, evidences, some_right, rows):
         parameters.append((name, [as_truth(each.local.get(name, [])) for each in evidences],
                            as_truth(each.reduced[name] for each in evidences if name in each.reduced), *as_truth([truth]),
                            as_truth(inexact)))
-    told = _weft.cause(parameters, rows, some_right)
+    told = _weft.cause(parameters, rows, counts, some_right)
     return Cause(*told) if told else None
 
 
@@ -71,8 +71,8 @@ def refuse_unknown(names, exact):
         raise ValueError(f"on one process the model has no parameter {min(missing)}")
 
 
-def judged(evidences, exact, inexact, rows):
-    """`evidences` of all ranks; `rows` of each part of the batch."""
+def judged(evidences, exact, inexact, rows, counts):
+    """`evidences` of all ranks; `rows` of each part of the batch; `counts` by name, rank and micro-batch."""
     refuse_unknown({name for each in evidences for name in each.reduced}, exact)
     errors, expected = [], {}
     for name, x in exact.items():
@@ -81,7 +81,7 @@ def judged(evidences, exact, inexact, rows):
         errors += [row_of(name, rank, each.reduced[name], *expected[name])
                    for rank, each in enumerate(evidences) if name in each.reduced]
     sought_in, some_right = wrong_ones(errors, exact)
-    cause = cause_of_wrong({name: expected[name] for name in sought_in}, evidences, some_right, rows) if sought_in else None
+    cause = cause_of_wrong({name: expected[name] for name in sought_in}, evidences, some_right, rows, counts) if sought_in else None
     sizes = {name: x.numel() for name, x in exact.items() if all(each.local.get(name) for each in evidences)}
     shared = len(evidences) == 1 or len(rows) < len(evidences)
     blind = [] if shared else blindness(sizes, lambda names: [{name: each.local[name] for name in names} for each in evidences], rows)

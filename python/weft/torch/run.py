@@ -3,25 +3,30 @@
 import torch
 
 from .batches import divided, rows_of
+from .counts import joined_counts, own_counts, table_of
 from .evidence import evidence_of, weights_of
 from .judgement import judged
 from .ranks import on_ranks
 from .truth import truth_of
 
 
-def run(step, model, batch, ranks=3, uneven=True, parts=None, truth=None, seed=0):
+def run(step, model, batch, ranks=3, uneven=True, parts=None, truth=None, seed=0, counts=None):
     """Runs a step on `ranks` gloo processes of this machine, and once more on one, and compares every gradient.
 
     `model()` makes the model, wrapped as it is trained, and `step(model, batch)` returns its loss, or calls backward itself.
     `batch` has the samples of all ranks, and is divided among them: unevenly, unless told otherwise, and into `parts` of which
     consecutive ranks share each, if fewer than the ranks have samples of their own, as with tensor or pipeline parallelism.
     `truth(model, batch)` is the step on one process, if that is another: a step that accumulates micro-batches wrongly does so
-    on one process, too, and its truth is the loss of the whole batch.
+    on one process, too, and its truth is the loss of the whole batch. `counts` are numbers by which a step may divide, such as
+    {"tokens": [96, 64, 128]} by rank, or [[48, 48], ...] by rank and micro-batch; or a function that returns those of a rank,
+    {"tokens": 96}, from its samples. Wrong weights are told by them.
     """
     parts = parts or ranks
     if parts > ranks:
         raise ValueError(f"{ranks} ranks cannot have {parts} parts of a batch")
     shares = divided(batch, parts, uneven)
+    told = {name: table_of(name, of_ranks) for name, of_ranks in (counts or {}).items()} if not callable(counts) else joined_counts(
+        [own_counts(counts, shares[rank * parts // ranks]) for rank in range(ranks)])
 
     def on_rank(rank):
         torch.manual_seed(seed)
@@ -37,4 +42,4 @@ def run(step, model, batch, ranks=3, uneven=True, parts=None, truth=None, seed=0
         return truth_of(model(), truth or step, batch, weights, passes=4)
 
     (expected,) = on_ranks(on_one, 1)
-    return judged(evidences, *expected, [rows_of(share) for share in shares])
+    return judged(evidences, *expected, [rows_of(share) for share in shares], told)

@@ -52,6 +52,9 @@ void DumpReader::read(const std::vector<std::filesystem::path>& files) {
     require(std::ranges::find(dump.parameters, name, &ParameterEvidence::name) != dump.parameters.end(),
             "verify: the manifest places the parameter '", name, "', of which there are no gradients");
   for (ParameterEvidence& p : dump.parameters) check_parameter(p);
+  for (const auto& [name, values] : dump.counts)
+    require(values.cols() == 1 || values.cols() == dump.micro_batches, "verify: the count '", name, "' is of ",
+            values.cols(), " micro-batches, but there are ", dump.micro_batches);
   check_layers(dump);
 }
 
@@ -60,6 +63,9 @@ void DumpReader::check_counts() const {
           mesh_of(dump).ranks(), " ranks, but there are files of ", dump.ranks);
   require(dump.rows.empty() || dump.rows.size() == dump.files.size(), "verify: there are rows of ", dump.rows.size(),
           " ranks, but files of ", dump.ranks);
+  for (const auto& [name, values] : dump.counts)
+    require(values.size() == 1 || values.rows() == dump.ranks, "verify: the count '", name, "' is of ", values.rows(),
+            " ranks, but there are files of ", dump.ranks);
   for (const auto& [name, of_ranks] : hashes)
     require(of_ranks.size() == dump.files.size(), "verify: there are hashes of '", name, "' on ", of_ranks.size(),
             " ranks, but files of ", dump.ranks);

@@ -21,6 +21,15 @@ std::vector<Shape> ParameterEvidence::shapes_of_reduced() const {
   return shapes;
 }
 
+std::vector<Matrix> ParameterEvidence::through(const Reduction& reduction, const std::vector<Matrix>& of_ranks,
+                                               const Reduction::Lapse& lapse) const {
+  std::vector<Block> blocks;
+  for (size_t r = 0; r < of_ranks.size(); ++r) blocks.push_back(local_block(r, of_ranks[r]));
+  std::vector<Matrix> result;
+  for (Block& each : reduction(std::move(blocks), lapse)) result.push_back(std::move(each.values));
+  return result;
+}
+
 Mesh mesh_of(const Dump& dump) { return dump.mesh.value_or(Mesh{{{"", dump.ranks}}}); }
 
 Layout layout_of(const ParameterEvidence& parameter, const Dump& dump) {

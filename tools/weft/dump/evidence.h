@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "tools/weft/dump/counts.h"
 #include "tools/weft/dump/mesh.h"
 #include "tools/weft/dump/scale_evidence.h"
 
@@ -47,6 +48,12 @@ struct ParameterEvidence {
   bool has_local() const;
   Block local_block(size_t rank, Matrix values) const;
   std::vector<Shape> shapes_of_reduced() const;
+  // What a reduction makes of gradients of all ranks that have the shapes of the local ones.
+  std::vector<Matrix> through(const Reduction& reduction, const std::vector<Matrix>& of_ranks,
+                              const Reduction::Lapse& lapse) const;
+  std::vector<Matrix> through(const Reduction& reduction, const std::vector<Matrix>& of_ranks) const {
+    return through(reduction, of_ranks, Reduction::Lapse());
+  }
 };
 
 // The norm of all reduced gradients that the job clips by.
@@ -70,6 +77,7 @@ struct Dump {
   Reducer reducer = Reducer::mean;
   int ranks = 0, micro_batches = 1;
   std::vector<int64_t> rows;  // samples of each rank, over all micro-batches; empty if unknown
+  std::vector<Count> counts;
   std::optional<SeamEvidence> seam;
   std::vector<ParameterEvidence> parameters;
   std::optional<ScaleEvidence> scale;

@@ -68,6 +68,29 @@ ScaleReader scale_reader(const Json& section, const std::vector<std::filesystem:
   return {step, {files.begin(), files.end()}};
 }
 
+double count_in(const Json& value, const std::string& name) {
+  constexpr double most = 1e15;
+  require(value.is_number() && value.get<double>() >= 0 && value.get<double>() <= most, "the count '", name,
+          "' is of numbers from 0 to 1e15, not ", value.dump());
+  return value.get<double>();
+}
+
+// A number, one for each rank, or for each rank those of its micro-batches.
+Count named_count(const Json& value, const std::string& name) {
+  const Json of_ranks = value.is_array() ? value : Json::array({value});
+  const auto passes = [&](const Json& of_rank) { return of_rank.is_array() ? of_rank.size() : 1; };
+  require(!of_ranks.empty() && passes(of_ranks[0]) > 0, "the count '", name, "' has no numbers");
+  Count count{name, Matrix(of_ranks.size(), passes(of_ranks[0]))};
+  for (size_t r = 0; r < of_ranks.size(); ++r) {
+    require(passes(of_ranks[r]) == passes(of_ranks[0]), "the count '", name, "' has ", passes(of_ranks[r]),
+            " micro-batches of rank ", r, ", of rank 0 ", passes(of_ranks[0]));
+    for (size_t k = 0; k < passes(of_ranks[r]); ++k)
+      count.values(static_cast<Eigen::Index>(r), static_cast<Eigen::Index>(k)) =
+          count_in(of_ranks[r].is_array() ? of_ranks[r][k] : of_ranks[r], name);
+  }
+  return count;
+}
+
 void read_counts(const Json& manifest, Dump& dump) {
   if (manifest.contains("micro_batches"))
     dump.micro_batches = static_cast<int>(
@@ -76,6 +99,8 @@ void read_counts(const Json& manifest, Dump& dump) {
   if (manifest.contains("rows"))
     for (const Json& each : manifest.at("rows"))
       dump.rows.push_back(whole_number(each, 0, most_rows, "the number of rows of a rank"));
+  if (manifest.contains("counts"))
+    for (const auto& [name, value] : manifest.at("counts").items()) dump.counts.push_back(named_count(value, name));
 }
 
 void read_loss(const Json& loss, DumpReader& reader) {
@@ -98,9 +123,9 @@ Role role_in(const Json& tensor, const std::string& name) {
 }
 
 // "case", "seed" and "dtype" are what `weft case` wrote.
-const std::vector<std::string> entries = {"weft_manifest", "reducer", "loss",  "files", "rows",
-                                          "micro_batches", "tensors", "scale", "mesh",  "parameters",
-                                          "hashes",        "case",    "seed",  "dtype"};
+const std::vector<std::string> entries = {"weft_manifest", "reducer",       "loss",    "files", "rows",
+                                          "counts",        "micro_batches", "tensors", "scale", "mesh",
+                                          "parameters",    "hashes",        "case",    "seed",  "dtype"};
 
 void read_entries(const Json& manifest, DumpReader& reader) {
   check_entries(manifest, "the manifest", entries);

@@ -175,14 +175,7 @@ class ReducerModel {
   }
 
   ByRank reduced(const ByRank& of_ranks, const Reduction::Lapse& lapse = {}) const {
-    return by(reduction_, of_ranks, lapse);
-  }
-  ByRank by(const Reduction& reduction, const ByRank& of_ranks, const Reduction::Lapse& lapse) const {
-    std::vector<Block> blocks;
-    for (size_t r = 0; r < of_ranks.size(); ++r) blocks.push_back(parameter_.local_block(r, of_ranks[r]));
-    ByRank result;
-    for (Block& each : reduction(std::move(blocks), lapse)) result.push_back(std::move(each.values));
-    return result;
+    return parameter_.through(reduction_, of_ranks, lapse);
   }
 
   bool acts(size_t axis) const {
@@ -196,7 +189,7 @@ class ReducerModel {
                                      layout_.local[right].pending() ? std::vector<size_t>() : std::vector{wrong}};
     try {
       add("S34", over(wrong) + " instead of " + mesh_.axes[right].name,
-          by(Reduction(mesh_, layout, parameter_.shapes_of_reduced()), whole_, lapse));
+          parameter_.through(Reduction(mesh_, layout, parameter_.shapes_of_reduced()), whole_, lapse));
     } catch (const Error&) {  // slices do not fit, so this would not have gone unnoticed
     }
   }

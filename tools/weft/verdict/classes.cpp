@@ -60,6 +60,7 @@ void compare_classes(std::vector<Classified>& parameters) {
     if (!others_differ || !each.verdict.factor || !may_be_of_a_class(each.verdict)) continue;
     const double error = each.verdict.best ? each.verdict.best->error : 0;
     each.verdict.best = Explained{&signature("S30"), text(factors), error};
+    each.verdict.described.reset();
     each.verdict.runner_up.reset();
     each.verdict.same_as_best.clear();
   }

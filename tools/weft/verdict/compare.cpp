@@ -23,7 +23,7 @@ double epsilon_of(DType dtype) {
 }
 
 // `theirs` is what is told as dumped, `ours` as expected.
-Comparison distance(const std::string& name, const Tensor& ours, const Tensor& theirs) {
+Comparison distance_of(const std::string& name, const Tensor& ours, const Tensor& theirs) {
   Comparison result{name, ours.size()};
   const Tensor a = ours.to(DType::f64), b = theirs.to(DType::f64);
   const auto *x = a.data<double>(), *y = b.data<double>();
@@ -52,7 +52,7 @@ Pair pair_of(const std::string& name, const Tensors& ours, const Tensors& theirs
   if (mine == ours.end()) return {{name}, "only in THEIRS"};
   const Tensor x = mine->second(), y = other->second();
   if (x.shape() != y.shape()) return {{name}, "shapes " + text(x.shape()) + " and " + text(y.shape())};
-  return {distance(name, x, y), ""};
+  return {distance_of(name, x, y), ""};
 }
 
 }  // namespace

@@ -79,6 +79,10 @@ double ExpectedRounding::largest_part(const Matrix& difference) const {
                    largest(squares.colwise().sum(), squares_.colwise().sum())});
 }
 
+double ExpectedRounding::of_element(Eigen::Index i) const {
+  return caution(samples_, squares_.size(), 1) * std::sqrt(squares_.reshaped<Eigen::RowMajor>()(i));
+}
+
 double ExpectedRounding::error(const Matrix& dumped, const Matrix& predicted, double scale) const {
   if (!dumped.allFinite() || !predicted.allFinite()) return std::numeric_limits<double>::infinity();
   const Matrix difference = dumped - predicted;

@@ -18,6 +18,7 @@ class ExpectedRounding {
   // The largest multiple of what is expected that another tensor is off; `scale` times as much is expected.
   double error(const Matrix& dumped, const Matrix& predicted, double scale = 1) const;
   double whole() const { return whole_; }
+  double of_element(Eigen::Index i) const;  // of many, which of them is off by most
 
   // The smallest relative mistakes that show: a factor, and what a row is off by, in whichever it shows least.
   double factor_shown(double limit) const;

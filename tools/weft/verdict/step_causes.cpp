@@ -5,10 +5,9 @@
 #include <cmath>
 #include <numeric>
 
+#include "tools/weft/explain/fraction.h"
+#include "tools/weft/explain/weights.h"
 #include "tools/weft/verdict/distance.h"
-#include "tools/weft/verdict/fraction.h"
-#include "tools/weft/verdict/terms.h"
-#include "tools/weft/verdict/weights.h"
 
 namespace weft::verify {
 namespace {
@@ -67,7 +66,6 @@ class Locals {
   }
 
   bool complete() const { return complete_; }
-  bool tell() const { return terms_ && terms_->tell(); }
   Eigen::Index count() const { return step_.ranks * passes_; }
   Eigen::Index passes() const { return passes_; }
   Matrix term(const StepParameter& parameter, Eigen::Index t) const {
@@ -80,26 +78,27 @@ class Locals {
     for (Eigen::Index t = 0; t < count(); ++t) all += weights(t) * term(parameter, t);
     return all;
   }
-  double norm(Eigen::Index t) const {
-    double squares = 0;
-    for (const StepParameter& each : step_.parameters) squares += term(each, t).squaredNorm();
-    return std::sqrt(squares);
-  }
 
+  // What they weigh in the truth, as multiples of `unit`; none if they do not explain it.
   struct Fit {
-    Weights weights;  // as multiples of `unit`
+    Weights weights;
     double error;
   };
-  // Of what `target` has of each parameter.
-  template <class Target> Fit fit(double unit, Target target) const {
-    const Eigen::VectorXd weights = terms_->fitted(joined(target), unit);
+  std::optional<Fit> fit(double unit) const {
+    if (!terms_ || !terms_->tell()) return std::nullopt;
+    double epsilon = 0;
+    for (const StepParameter& each : step_.parameters) epsilon = std::max(epsilon, each.precision.epsilon);
+    const auto [values, known_to] =
+        terms_->fitted(joined([](const StepParameter& each) { return each.truth; }), epsilon);
+    const Weights weights = weights_of({values / unit, known_to / unit}, step_.ranks);
     double worst = 0;
     for (const StepParameter& each : step_.parameters) {
+      const Eigen::VectorXd of_terms = unit * weights.values.reshaped<Eigen::RowMajor>();
       // Rounding is that of the parameter, which has the sum's size.
-      const Matrix made = sum(each, unit * weights), wanted = target(each);
-      worst = std::max(worst, error_of(each, each.truth + (wanted - made)));
+      worst = std::max(worst, error_of(each, 2 * each.truth - sum(each, of_terms)));
     }
-    return {weights.reshaped<Eigen::RowMajor>(step_.ranks, passes_), worst};
+    if (!(worst <= limit)) return std::nullopt;
+    return Fit{weights, worst};
   }
 
  private:
@@ -151,6 +150,7 @@ Dump dump_of(const Step& step, const Locals& locals, Reducer reducer) {
   dump.ranks = step.ranks;
   dump.micro_batches = static_cast<int>(locals.passes());
   if (std::ssize(step.rows) == step.ranks) dump.rows = step.rows;
+  dump.counts = step.counts;
   for (const StepParameter& each : step.parameters) {
     ParameterEvidence& parameter = dump.parameters.emplace_back();
     parameter.name = each.name;
@@ -171,40 +171,14 @@ struct OfReducer {
   bool right;
   std::optional<StepCause> cause;
 };
-OfReducer of_reducer(const Step& step, const Locals& locals, Reducer reducer) {
-  const std::vector<Verdict> all = verdicts(dump_of(step, locals, reducer));
+OfReducer of_reducer(const Dump& dump) {
+  const std::vector<Verdict> all = verdicts(dump);
   for (const Verdict& each : all)
     if (each.outcome == Outcome::wrong && each.best)
       return {false, named(each.best->signature->id, each.best->variant, each.best->error)};
+  for (const Verdict& each : all)
+    if (each.outcome == Outcome::wrong && each.described) return {false, told(*each.described)};
   return {overall(all) != Outcome::wrong, std::nullopt};
-}
-
-// How the reducer makes the gradients of each rank of the local ones.
-struct Fits {
-  std::vector<Weights> of_ranks;
-  double error = 0;
-};
-Fits fits(const Step& step, const Locals& locals, double unit) {
-  Fits all;
-  for (int r = 0; r < step.ranks; ++r) {
-    const auto fit = locals.fit(unit, [&](const StepParameter& each) { return each.reduced[static_cast<size_t>(r)]; });
-    all.of_ranks.push_back(fit.weights);
-    all.error = std::max(all.error, fit.error);
-  }
-  return all;
-}
-
-// Gradients of ranks that were longer than others have been shortened to one length.
-bool clipped(const Weights& weights, const Locals& locals) {
-  if (locals.passes() > 1) return false;
-  double longest = 0;
-  std::vector<double> of_shortened;
-  for (Eigen::Index r = 0; r < weights.rows(); ++r) {
-    const double length = weights(r, 0) * locals.norm(r);
-    longest = std::max(longest, length);
-    if (weights(r, 0) < (1 - as_good_as_equal) * weights.maxCoeff()) of_shortened.push_back(length);
-  }
-  return !of_shortened.empty() && std::ranges::all_of(of_shortened, [&](double x) { return near(x, longest); });
 }
 
 // Whether the sum of all local gradients times this is the truth.
@@ -215,17 +189,19 @@ bool right(const Step& step, const Locals& locals, double unit) {
 }
 
 // The local gradients are wrong by weights: of ranks, micro-batches, or both.
-std::optional<StepCause> wrong_weights(const Step& step, const Locals& locals, double unit) {
-  const auto fit = locals.fit(unit, [](const StepParameter& each) { return each.truth; });
-  const Weights has = fit.weights.cwiseInverse();  // instead of 1
-  if (!(fit.error <= limit) || !has.allFinite()) return std::nullopt;
-  const auto all_rows = static_cast<double>(std::accumulate(step.rows.begin(), step.rows.end(), int64_t{0}));
-  bool mean_of_means = std::ssize(step.rows) == step.ranks;
-  for (Eigen::Index r = 0; mean_of_means && r < has.rows(); ++r)
-    for (const double weight : has.row(r))
-      mean_of_means &= near(weight * static_cast<double>(step.rows[static_cast<size_t>(r)]) * step.ranks, all_rows);
-  if (mean_of_means) return named("S12", weights_text(has), fit.error);
-  return told({weights_text(has), fit.error});
+std::optional<StepCause> wrong_weights(const Dump& dump, const Locals& locals, double unit) {
+  const auto fit = locals.fit(unit);
+  if (!fit) return std::nullopt;
+  const Weights has{fit->weights.values.cwiseInverse(),  // instead of 1
+                    fit->weights.known_to.array() / fit->weights.values.array().square()};
+  if (!has.values.allFinite()) return std::nullopt;
+  const auto all_rows = static_cast<double>(std::accumulate(dump.rows.begin(), dump.rows.end(), int64_t{0}));
+  bool mean_of_means = std::ssize(dump.rows) == dump.ranks;
+  for (Eigen::Index r = 0; mean_of_means && r < has.values.rows(); ++r)
+    for (const double weight : has.values.row(r))
+      mean_of_means &= near(weight * static_cast<double>(dump.rows[static_cast<size_t>(r)]) * dump.ranks, all_rows);
+  if (mean_of_means) return named("S12", weights_text(has, dump), fit->error);
+  return told({weights_text(has, dump), fit->error});
 }
 
 StepCause wrong_before_reduction(bool reducer_right) {
@@ -244,25 +220,15 @@ std::optional<StepCause> cause_of(const Step& step) {
       }))
     return std::nullopt;
   const double mean = 1.0 / step.ranks;
-  std::optional<Fits> made;
-  if (locals.tell()) made = fits(step, locals, mean);
-  if (made && made->error <= limit &&
-      std::ranges::all_of(made->of_ranks, [&](const Weights& each) { return clipped(each, locals); }))
-    return told(
-        {"clipped before the reduction", made->error, "reduce first, and clip by the norm of what was reduced"});
+  for (const auto& [reducer, unit] : {std::pair{Reducer::mean, mean}, std::pair{Reducer::sum, 1.0}})
+    if (right(step, locals, unit)) return of_reducer(dump_of(step, locals, reducer)).cause;
   for (const auto& [reducer, unit] : {std::pair{Reducer::mean, mean}, std::pair{Reducer::sum, 1.0}}) {
-    if (!right(step, locals, unit)) continue;
-    if (auto cause = of_reducer(step, locals, reducer).cause) return cause;
-    if (!made || !(made->error <= limit)) return std::nullopt;
-    for (Weights& each : made->of_ranks) each *= mean / unit;
-    return told(described(made->of_ranks, made->error));
-  }
-  for (const auto& [reducer, unit] : {std::pair{Reducer::mean, mean}, std::pair{Reducer::sum, 1.0}}) {
-    if (!of_reducer(step, locals, reducer).right) continue;
-    auto cause = locals.tell() ? wrong_weights(step, locals, unit) : std::nullopt;
+    const Dump dump = dump_of(step, locals, reducer);
+    if (!of_reducer(dump).right) continue;
+    auto cause = wrong_weights(dump, locals, unit);
     return cause ? cause : wrong_before_reduction(true);
   }
-  auto cause = locals.tell() ? wrong_weights(step, locals, mean) : std::nullopt;
+  auto cause = wrong_weights(dump_of(step, locals, Reducer::mean), locals, mean);
   return cause ? cause : wrong_before_reduction(false);
 }
 

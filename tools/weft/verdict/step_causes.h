@@ -23,6 +23,7 @@ struct Step {
   std::vector<StepParameter> parameters;  // that are wrong
   int ranks = 0;
   std::vector<int64_t> rows;  // of the samples, by rank; fewer if ranks share some
+  std::vector<Count> counts;
   bool others_right = false;  // whether other parameters are
 };
 

@@ -7,7 +7,7 @@
 #include <set>
 #include <sstream>
 
-#include "tools/weft/verdict/fraction.h"
+#include "tools/weft/explain/fraction.h"
 
 namespace weft::verify {
 namespace {

@@ -19,13 +19,13 @@ struct Chain {
 
 // What the reducer should make of the local gradients; the same of their absolute values, which no sum of terms
 // exceeds, in whatever order it is taken.
-class Sums {
+class ReducerSums {
  public:
   ByRank truth, bound;
   std::vector<Chain> chains;
   double copies = 1;  // that equal ranks have of each element
 
-  Sums(const ParameterEvidence& parameter, const Dump& dump)
+  ReducerSums(const ParameterEvidence& parameter, const Dump& dump)
       : parameter_(parameter), reduction_(mesh_of(dump), layout_of(parameter, dump), parameter.shapes_of_reduced()) {
     const Mesh mesh = mesh_of(dump);
     const Layout layout = layout_of(parameter, dump);
@@ -62,13 +62,7 @@ class Sums {
     for (const Matrix& m : like) all.push_back(Matrix::Zero(1, m.size()));
     return all;
   }
-  ByRank reduced(const ByRank& of_ranks) const {
-    std::vector<Block> blocks;
-    for (size_t r = 0; r < of_ranks.size(); ++r) blocks.push_back(parameter_.local_block(r, of_ranks[r]));
-    ByRank result;
-    for (Block& each : reduction_(std::move(blocks))) result.push_back(std::move(each.values));
-    return result;
-  }
+  ByRank reduced(const ByRank& of_ranks) const { return parameter_.through(reduction_, of_ranks); }
   const ParameterEvidence& parameter_;
   const Reduction reduction_;
 };
@@ -85,7 +79,7 @@ bool is_absurd(const Matrix& dumped, const Matrix& bound) {
   return dumped.size() > 0 && (!dumped.allFinite() || dumped.cwiseAbs().maxCoeff() > far_off * bound.maxCoeff());
 }
 
-void explain_by_repetition(Verdict& verdict, const ParameterEvidence& parameter, const Sums& sums) {
+void explain_by_repetition(Verdict& verdict, const ParameterEvidence& parameter, const ReducerSums& sums) {
   bool absurd = false, repeated = !parameter.again.empty(), different = false;
   for (size_t r = 0; r < parameter.reduced.size(); ++r) {
     absurd |= is_absurd(parameter.reduced[r], sums.bound[r]);
@@ -117,7 +111,7 @@ struct Difference {
   double largest = 0;  // as a multiple of the bound
   double sum = 0, square = 0, usual_square = 0, along_truth = 0, truth_square = 0;
 
-  Difference(const ByRank& dumped, const Sums& sums, const Chain& chain) : copies(sums.copies) {
+  Difference(const ByRank& dumped, const ReducerSums& sums, const Chain& chain) : copies(sums.copies) {
     for (size_t r = 0; r < dumped.size(); ++r)
       for (Eigen::Index i = 0; i < dumped[r].size(); ++i)
         add(dumped[r](i), sums.truth[r](i), sums.bound[r](i), chain.squares[r](i));
@@ -168,7 +162,7 @@ std::optional<double> explained_by(const LowPrecision& low, const Chain& chain, 
   return largest;
 }
 
-void explain_by_precision(Verdict& verdict, const ParameterEvidence& parameter, const Sums& sums) {
+void explain_by_precision(Verdict& verdict, const ParameterEvidence& parameter, const ReducerSums& sums) {
   for (const Chain& chain : sums.chains) {
     const Difference difference(parameter.reduced, sums, chain);
     for (const LowPrecision& low : {LowPrecision{"f16", 0x1p-11}, LowPrecision{"bf16", 0x1p-8}}) {
@@ -189,7 +183,7 @@ void explain_without_formula(Verdict& verdict, const ParameterEvidence& paramete
   for (const auto& of_rank : parameter.local)
     for (const Matrix& m : of_rank)
       if (!m.allFinite()) return;
-  const Sums sums(parameter, dump);
+  const ReducerSums sums(parameter, dump);
   explain_by_repetition(verdict, parameter, sums);
   const bool finite = std::ranges::all_of(parameter.reduced, [](const Matrix& m) { return m.allFinite(); });
   if (!verdict.best && finite) explain_by_precision(verdict, parameter, sums);

@@ -4,10 +4,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tools/weft/explain/explain.h"
+#include "tools/weft/explain/norms.h"
 #include "tools/weft/verdict/classes.h"
 #include "tools/weft/verdict/expected_rounding.h"
 #include "tools/weft/verdict/unexplained.h"
-#include "tools/weft/verdict/weights.h"
 
 namespace weft::verify {
 namespace {
@@ -189,8 +190,7 @@ Verdict verdict(const LayerEvidence& layer) {
 Verdict verdict(const ParameterEvidence& parameter, const Dump& dump) {
   Verdict result = judge("parameter '" + parameter.name + "'", observed(parameter), parameter.precision, 4,
                          [&](const Rounding& rounding) { return hypotheses(parameter, dump, rounding); });
-  if (result.outcome == Outcome::wrong && !result.best) explain_without_formula(result, parameter, dump);
-  if (result.outcome == Outcome::wrong && !result.best) result.described = explained_by_weights(parameter, dump);
+  if (result.outcome == Outcome::wrong && !result.best) explain(result, parameter, dump);
   for (const std::string& hash : parameter.hashes)
     if (hash != parameter.hashes[0]) {
       result.outcome = Outcome::wrong;
@@ -202,8 +202,10 @@ Verdict verdict(const ParameterEvidence& parameter, const Dump& dump) {
 }
 
 Verdict verdict(const NormEvidence& norm, const Dump& dump) {
-  return judge("the norm of all gradients", observed(norm), norm.precision, 4,
-               [&](const Rounding& rounding) { return hypotheses(norm, dump, rounding); });
+  Verdict result = judge("the norm of all gradients", observed(norm), norm.precision, 4,
+                         [&](const Rounding& rounding) { return hypotheses(norm, dump, rounding); });
+  if (result.outcome == Outcome::wrong && !result.best) result.described = described(norm, dump);
+  return result;
 }
 
 std::vector<Verdict> verdicts(const Dump& dump) {

@@ -8,6 +8,11 @@
 
 namespace weft::verify {
 
+// Numbers, and how far off they may be.
+struct Fitted {
+  Eigen::VectorXd values, known_to;
+};
+
 class Terms {
  public:
   explicit Terms(std::vector<const Matrix*> terms);  // (1, n) each
@@ -18,8 +23,8 @@ class Terms {
   bool tell() const { return elements() >= 4 * count() && solver_.rank() == count(); }
 
   Matrix sum(const Eigen::VectorXd& weights) const;
-  // The weights of a sum, by least squares, as short fractions of a unit where these are as near as the fit can tell.
-  Eigen::VectorXd fitted(const Matrix& sum, double unit) const;
+  // The weights of a sum that is stored with this precision, by least squares.
+  Fitted fitted(const Matrix& sum, double epsilon) const;
 
  private:
   Eigen::Index elements() const { return (*this)[0].size(); }

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/weft/verdict/terms.h"
+#include "tools/weft/explain/terms.h"
 
 #include <algorithm>
-
-#include "tools/weft/verdict/fraction.h"
 
 namespace weft::verify {
 
@@ -20,9 +18,8 @@ Matrix Terms::sum(const Eigen::VectorXd& weights) const {
   return all;
 }
 
-Eigen::VectorXd Terms::fitted(const Matrix& sum, double unit) const {
+Fitted Terms::fitted(const Matrix& sum, double epsilon) const {
   constexpr double far = 4;  // standard errors
-  constexpr double exact = 1e-9;
   Eigen::VectorXd weights = Eigen::VectorXd::Zero(count());
   Matrix left = sum;
   for (int pass = 0; pass < 3; ++pass) {  // what is left of a solution of the squared problem is fitted again
@@ -31,11 +28,9 @@ Eigen::VectorXd Terms::fitted(const Matrix& sum, double unit) const {
     weights += solver_.solve(products);
     left = sum - this->sum(weights);
   }
-  const Eigen::ArrayXd errors =
-      (solver_.inverse().diagonal().array() * left.squaredNorm() / static_cast<double>(elements())).sqrt();
-  for (Eigen::Index i = 0; i < count(); ++i)
-    weights(i) = as_fraction(weights(i) / unit, std::max(exact, far * errors(i) / unit));
-  return weights;
+  const Eigen::VectorXd variances = solver_.inverse().diagonal() * left.squaredNorm() / static_cast<double>(elements());
+  // A number that is stored, such as one over the ranks, may have been a factor of all of it.
+  return {weights, far * variances.cwiseMax(0).cwiseSqrt() + epsilon / 2 * weights.cwiseAbs()};
 }
 
 }  // namespace weft::verify
