@@ -141,5 +141,5 @@ right_steps = [right, right_accumulation, right_clipping, right_sum]
 # Each with the beginning of what is said of it, on three ranks.
 wrong_steps = [(missing_all_reduce, "S22"), (sum_for_mean, "S8"), (mean_of_unequal_batches, "S12"), (two_losses_reduce_twice, "S14"),
                (one_parameter_not_reduced, "S22"), (divided_by_local_world, "S33"), (last_micro_batch_only, "S15"),
-               (unequal_micro_batches, "the gradients of micro-batches 0 to 1 weigh 3/4 and 3/2 times"), (clip_before_reduction, "clipped before"),
+               (unequal_micro_batches, "the gradients of micro-batches 0 to 1 weigh 3/4 and 3/2 times"), (clip_before_reduction, "clipped to 0.3 before"),
                (wrong_group, "reduced in groups of their own: ranks 0, 1; 2")]

@@ -23,7 +23,8 @@ def verify(dump, loss=None, options=None, **manifest):
 
     `dump` is a folder with manifest.json, or a list with a dictionary of arrays for each rank: NumPy's, PyTorch's, JAX's.
     `loss` names one of `known_losses()`, whose features and their gradients the arrays are; `options` are its numbers, such as
-    {"normalize": 0}. Other entries of a manifest can be given, too: reducer="sum", rows=[3, 2, 4], mesh=..., parameters=....
+    {"normalize": 0}. Other entries of a manifest can be given, too: reducer="sum", rows=[3, 2, 4],
+    counts={"tokens": [96, 64, 128]}, mesh=..., parameters=....
     Raises ValueError if the dump is malformed, and FileNotFoundError if a file is missing.
     """
     given = {name: value for name, value in {"loss": loss, "options": options, **manifest}.items() if value is not None}

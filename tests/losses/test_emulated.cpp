@@ -38,7 +38,7 @@ planted::Dumped dump_of(const Mode& mode, const planted::Features& features) {
 // The loss of the whole batch by the verifier, which shares no code with the engine.
 double truth_of(const verify::SeamEvidence& seam) {
   double sum = 0;
-  for (const auto& part : seam.loss->parts(seam.batch, {}, verify::Labels::global)) sum += part.value;
+  for (const auto& part : seam.loss->parts(seam.batch, {}, verify::right_labels)) sum += part.value;
   return sum;
 }
 

@@ -163,6 +163,67 @@ TEST_CASE("means of uneven shards, counted padding and labels without an offset 
   }
 }
 
+TEST_CASE("labels of other ranks, features that are not gathered and slots in another order are named") {
+  using Labels = std::function<int64_t(const verify::Batch&, int rank)>;
+  const std::pair<const char*, Labels> first_labels[] = {
+      {"labels of the next rank",
+       [](const verify::Batch& batch, int r) { return batch.first_row((r + 1) % batch.ranks()); }},
+      {"offsets of equal shards", [](const verify::Batch& batch, int r) { return r * batch.rows(r); }},
+  };
+  for (const int ranks : {3, 5})
+    for (const DType dtype : {DType::f64, DType::f32}) {
+      // The shorter shards come last, so that no label is beyond the batch.
+      std::vector<int64_t> rows;
+      for (int r = 0; r < ranks; ++r) rows.push_back(r == 0 ? 7 : 4);
+      const Features features(rows, 6, dtype, 8),
+          even(std::vector<int64_t>(static_cast<size_t>(ranks), 4), 6, dtype, 8);
+      const auto planted = [&](const Features& of, auto first_label) {
+        verify::SeamEvidence seam = evidence("clip", of);
+        std::vector<Slots> slots;
+        for (int q = 0; q < ranks; ++q)
+          slots.push_back(
+              slots_of_clip(of, q, ranks / static_cast<double>(seam.batch.all_rows()), first_label(seam.batch, q)));
+        return std::pair{seam, slots};
+      };
+      const auto judged = [&](verify::SeamEvidence seam, const std::vector<Slots>& slots, auto whose) {
+        for (int r = 0; r < ranks; ++r) {
+          for (size_t tower = 0; tower < 2; ++tower) {
+            verify::Matrix g = matrix_of(slots[static_cast<size_t>(r)].direct[tower]);
+            for (const Slots& each : slots) g += matrix_of(each.gathered[tower][static_cast<size_t>(whose(r))]);
+            seam.gradients[tower][static_cast<size_t>(r)] = g;
+          }
+          seam.scalars["scale"].push_back(slots[static_cast<size_t>(r)].scale);
+        }
+        const Verdict verdict = verdict_of(seam);
+        return verdict.best ? verify::title(*verdict.best->signature, verdict.best->variant) : "unknown";
+      };
+      const auto own = [](int r) { return r; };
+      for (const auto& [name, first_label] : first_labels) {
+        if (std::string(name) == "labels of the next rank" && ranks == 3)
+          continue;  // rank 2's rows are fewer than rank 0's
+        const auto [seam, slots] = planted(features, first_label);
+        CHECK(judged(seam, slots, own) == "S25 (" + std::string(name) + ")");
+      }
+      const auto right = [](const verify::Batch& batch, int r) { return batch.first_row(r); };
+      const auto [seam, slots] = planted(even, right);
+      CHECK(judged(seam, slots, own) == "S0");
+      CHECK(judged(seam, slots, [=](int r) { return ranks - 1 - r; }) == "S36 (reversed)");
+      CHECK(judged(seam, slots, [=](int r) { return (r + 1) % ranks; }) == "S36 (of the next rank)");
+      // Each rank alone, whose reducer averages.
+      verify::SeamEvidence alone = evidence("clip", features);
+      for (int r = 0; r < ranks; ++r) {
+        Features one = features;
+        for (auto& tower : one.towers) tower = {tower[static_cast<size_t>(r)]};
+        const Slots of_one = slots_of_clip(one, 0, 1.0 / static_cast<double>(rows[static_cast<size_t>(r)]), 0);
+        for (size_t tower = 0; tower < 2; ++tower)
+          alone.gradients[tower][static_cast<size_t>(r)] =
+              matrix_of(of_one.direct[tower]) + matrix_of(of_one.gathered[tower][0]);
+        alone.scalars["scale"].push_back(of_one.scale);
+      }
+      CHECK(found(verdict_of(alone)) == "S35");
+    }
+}
+
 TEST_CASE("scalars that accumulate in every pass over cached features are named, if the number of passes is known") {
   for (const int ranks : {3, 5})
     for (const int passes : {2, 4}) {

@@ -107,6 +107,12 @@ TEST_CASE("ranks that reduce in groups of their own are described by whose gradi
 TEST_CASE("what no weights explain stays unknown") {
   const auto weight = [](int, int rank, int) { return rank == 0 ? 0.5 : 1; };
   for (const Reduced& reduced : all(1)) CHECK(described(reduced.by(weight, true)) == "unknown");
+  const auto right = [](int, int, int) { return 1; };
+  for (const Reduced& reduced : all(1)) {
+    const verify::Verdict found = reduced.by(right, true);
+    INFO(described(found));
+    CHECK(found.remarks == std::vector<std::string>{"element 7 alone: all before and after are right"});
+  }
 }
 
 TEST_CASE("what many weights explain has no description") {

@@ -51,6 +51,11 @@ void explain(Verdict& verdict, const ParameterEvidence& parameter, const Dump& d
   if (!verdict.best) explain_without_formula(verdict, parameter, dump);
   if (verdict.best || !finite(parameter)) return;
   verdict.described = described(parameter, dump);
+  if (verdict.described) return;
+  const Given given(parameter, dump);
+  const auto range = wrong_range(given);
+  if (range && range->size() < given.made.tensors[0].size())
+    verdict.remarks.push_back(range_text(*range, given.made.columns[0]) + " alone: all before and after are right");
 }
 
 }  // namespace weft::verify

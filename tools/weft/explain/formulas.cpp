@@ -13,6 +13,7 @@ using Cells = Eigen::ArrayXXd;  // by rank and micro-batch
 struct Quantity {
   std::string name;
   Cells logs;
+  size_t length = 1;  // in a formula; of what is seldom meant, 2
 };
 
 // What weights are made of. None of them is zero; those that are equal are one.
@@ -22,7 +23,7 @@ class Quantities {
 
   Quantities(Eigen::Index ranks, Eigen::Index passes) : ranks_(ranks), passes_(passes) {}
 
-  void add(const std::string& name, const Cells& values) {
+  void add(const std::string& name, const Cells& values, size_t length = 1) {
     if ((values == 1).all() || (values <= 0).any()) return;
     const Cells logs = values.log();
     for (Quantity& each : all) {
@@ -30,9 +31,11 @@ class Quantities {
       if (each.name != name) each.name += " (or " + name + ")";
       return;
     }
-    all.push_back({name, logs});
+    all.push_back({name, logs, length});
   }
-  void add_number(const std::string& name, double value) { add(name, Cells::Constant(ranks_, passes_, value)); }
+  void add_number(const std::string& name, double value, size_t length = 1) {
+    add(name, Cells::Constant(ranks_, passes_, value), length);
+  }
 
   void add_numbers(const Dump& dump) {
     add_number("ranks", static_cast<double>(ranks_));
@@ -50,17 +53,18 @@ class Quantities {
     if (values.cols() == 1 && (values == values(0, 0)).all()) add_number(name, values(0, 0));
     add_number("all " + name, of_ranks.sum());
     add("own " + name, of_ranks.replicate(1, passes_));
-    add_number("most " + name + " of a rank", of_ranks.maxCoeff());
-    add("the next rank's " + name, turned(of_ranks, 1).replicate(1, passes_));
-    add("the last rank's " + name, turned(of_ranks, ranks_ - 1).replicate(1, passes_));
-    add(name + " in reverse order of ranks", of_ranks.reverse().replicate(1, passes_));
+    add_number("most " + name + " of a rank", of_ranks.maxCoeff(), seldom);
+    add("the next rank's " + name, turned(of_ranks, 1).replicate(1, passes_), seldom);
+    add("the last rank's " + name, turned(of_ranks, ranks_ - 1).replicate(1, passes_), seldom);
+    add(name + " in reverse order of ranks", of_ranks.reverse().replicate(1, passes_), seldom);
     if (values.cols() != passes_ || passes_ == 1) return;
     add("the micro-batch's " + name, values);
     add("the micro-batch's " + name + " of all ranks", values.colwise().sum().replicate(ranks_, 1));
-    add_number("most " + name + " of a micro-batch", values.maxCoeff());
+    add_number("most " + name + " of a micro-batch", values.maxCoeff(), seldom);
   }
 
  private:
+  static constexpr size_t seldom = 2;
   Eigen::ArrayXd turned(const Eigen::ArrayXd& of_ranks, Eigen::Index by) const {
     Eigen::ArrayXd result(ranks_);
     for (Eigen::Index r = 0; r < ranks_; ++r) result(r) = of_ranks((r + by) % ranks_);
@@ -69,7 +73,7 @@ class Quantities {
   Eigen::Index ranks_, passes_;
 };
 
-// Tries products and quotients of quantities, one factor more at a time.
+// Tries products and quotients of quantities, from the shortest on.
 class Search {
  public:
   Search(const Weights& weights, std::vector<Quantity> quantities)
@@ -90,7 +94,10 @@ class Search {
     left_.assign(most_factors + 1, logs_);
     chosen_.assign(most_factors, 0);
     for (size_t factors = 1; factors <= most_factors && names_.empty(); ++factors) {
-      for (below_ = 0; below_ <= factors; ++below_) extend(0, 0, factors - below_, below_);
+      for (size_t below = 0; below <= factors; ++below) {
+        above_ = 0;
+        extend(0, 0, factors - below, below);
+      }
       if (tried_ * chance_ > unlikely) return {};
     }
     return names_;
@@ -99,28 +106,30 @@ class Search {
  private:
   static constexpr double exact = 1e-9;
 
-  bool is_above(size_t quantity, size_t count) const {
-    const auto end = chosen_.begin() + static_cast<std::ptrdiff_t>(count);
+  bool is_above(size_t quantity) const {
+    const auto end = chosen_.begin() + static_cast<std::ptrdiff_t>(above_);
     return std::find(chosen_.begin(), end, quantity) != end;
   }
 
-  // So many factors are left above and below the line. Those above come first, each not before the last one.
+  // So much is left to be chosen above and below the line. What is above comes first, each not before the last one.
   void extend(size_t depth, size_t next, size_t above, size_t below) {
     const Cells& left = left_[depth];
     if (above + below == 0) {
       ++tried_;
-      if ((left.abs() <= known_to_).all()) names_.push_back(formula(depth - below_));
+      if ((left.abs() <= known_to_).all()) names_.push_back(formula(depth));
       return;
     }
     for (size_t i = next; i < quantities_.size(); ++i) {
-      if (above == 0 && is_above(i, depth - (below_ - below))) continue;
+      const auto& [name, logs, length] = quantities_[i];
+      if (length > (above > 0 ? above : below) || (above == 0 && is_above(i))) continue;
       chosen_[depth] = i;
       if (above > 0) {
-        left_[depth + 1] = left - quantities_[i].logs;
-        extend(depth + 1, above == 1 ? 0 : i, above - 1, below);
+        above_ = depth + 1;
+        left_[depth + 1] = left - logs;
+        extend(depth + 1, above == length ? 0 : i, above - length, below);
       } else {
-        left_[depth + 1] = left + quantities_[i].logs;
-        extend(depth + 1, i, 0, below - 1);
+        left_[depth + 1] = left + logs;
+        extend(depth + 1, i, 0, below - length);
       }
     }
   }
@@ -130,17 +139,17 @@ class Search {
     for (size_t i = begin; i < end; ++i) all += (i == begin ? "" : " x ") + quantities_[chosen_[i]].name;
     return begin == end ? "1" : all;
   }
-  // Of the chosen quantities, of which so many are above the line.
-  std::string formula(size_t above) const {
-    const std::string over = product(0, above), under = product(above, above + below_);
-    return below_ == 0 ? over : over + " / " + (below_ == 1 ? under : "(" + under + ")");
+  // Of the chosen quantities.
+  std::string formula(size_t count) const {
+    const std::string over = product(0, above_), under = product(above_, count);
+    return above_ == count ? over : over + " / " + (above_ + 1 == count ? under : "(" + under + ")");
   }
 
   Cells logs_, known_to_;
   std::vector<Quantity> quantities_;
   double chance_;  // that a formula gives the weights by chance
   double tried_ = 0;
-  size_t below_ = 0;            // factors below the line
+  size_t above_ = 0;            // so many of the chosen quantities are above the line
   std::vector<size_t> chosen_;  // quantities, and what they leave of the weights
   std::vector<Cells> left_;
   std::vector<std::string> names_;

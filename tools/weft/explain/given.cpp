@@ -2,6 +2,7 @@
 #include "tools/weft/explain/given.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 namespace weft::verify {
@@ -73,6 +74,19 @@ double Given::error(const Predicted& predicted) const {
   double worst = 0;
   for (size_t r = 0; r < ranks(); ++r) worst = std::max(worst, expected[r].error(made.tensors[r], exact[r]));
   return worst;
+}
+
+double share_alike(const Matrix& truth, const ExpectedRounding& expected) {
+  constexpr Eigen::Index enough = 64;
+  const Eigen::Index step = std::max<Eigen::Index>(1, truth.size() / enough);
+  double alike = 0, pairs = 0;
+  for (Eigen::Index i = 0; i < truth.size(); i += step)
+    for (Eigen::Index j = 0; j < truth.size(); j += step)
+      if (i != j) {
+        ++pairs;
+        alike += std::abs(truth(i) - truth(j)) <= limit * expected.of_element(j);
+      }
+  return (alike + 1) / (pairs + 1);
 }
 
 }  // namespace weft::verify

@@ -28,6 +28,9 @@ struct Given {
 // How far off what was predicted may be by rounding, by rank.
 std::vector<ExpectedRounding> expected_rounding(const Given& given, const Given::Predicted& predicted);
 
+// How often an element fits in the place of another one by chance.
+double share_alike(const Matrix& truth, const ExpectedRounding& expected);
+
 // What the reducer should have made, by rank.
 std::vector<Matrix> should_be(const ParameterEvidence& parameter, const Dump& dump);
 // What the gradient of each rank and micro-batch should have added to it on one rank, in this order.

@@ -2,6 +2,7 @@
 #include "tools/weft/explain/parts.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "tools/weft/explain/lists.h"
 
@@ -75,6 +76,10 @@ std::vector<Described> by_part(const Given& given) {
   const auto wrong = wrong_range(given);
   const Eigen::Index elements = given.made.tensors[0].size(), columns = given.made.columns[0];
   if (!wrong || wrong->size() == elements) return {};
+  const auto should = [&](const ParameterEvidence& of) { return should_be(of, given.dump); };
+  const double alike = share_alike(should(given.parameter)[0], expected_rounding(given, should)[0]);
+  constexpr double explanations = 32, unlikely = 0.01;
+  if (explanations * std::pow(alike, static_cast<double>(wrong->size())) > unlikely) return {};  // one fits by chance
   Range range = *wrong;
   auto cause = cause_of_part(given, range);
   const Range rows = in_whole_rows(range, columns);

@@ -19,9 +19,11 @@ struct Run {
 };
 using Runs = std::vector<Run>;
 
-// The longest runs of which a gradient consists; none if they are many.
+// The longest runs of which a gradient consists; none if they are many, or so short that they may fit by chance.
 std::optional<Runs> runs_of(const Matrix& made, const Matrix& truth, const ExpectedRounding& expected) {
   constexpr Eigen::Index fewest_of_each = 6;  // on average
+  constexpr double unlikely = 0.01;
+  const double alike = share_alike(truth, expected);
   const Eigen::Index elements = made.size();
   const auto fits = [&](Eigen::Index to, Eigen::Index from) {
     if (from < 0) return made(to) == 0;
@@ -39,6 +41,8 @@ std::optional<Runs> runs_of(const Matrix& made, const Matrix& truth, const Expec
     try_from(to);
     for (Eigen::Index from = -1; from < elements; ++from) try_from(from);
     if (longest.to.size() == 0) return std::nullopt;
+    const double by_chance = static_cast<double>(elements) * std::pow(alike, static_cast<double>(longest.to.size()));
+    if (longest.from >= 0 && longest.from != to && by_chance > unlikely) return std::nullopt;
     runs.push_back(longest);
     if (std::ssize(runs) * fewest_of_each > elements) return std::nullopt;
     to = longest.to.end;
@@ -59,8 +63,10 @@ std::string text_of(const Runs& runs, Eigen::Index columns) {
   for (const auto& [to, from] : runs) {
     if (from == to.begin) continue;
     const Range there{from, from + to.size()};
-    all.push_back(range_text(to, columns) +
-                  (from < 0 ? " are zero" : " have what belongs to " + range_text(there, columns)));
+    const bool one = to.size() == 1 || (of_whole_rows(to, columns) && to.size() == columns);
+    all.push_back(range_text(to, columns) + (from < 0 ? (one ? " is zero" : " are zero")
+                                                      : (one ? " has" : " have") + std::string(" what belongs to ") +
+                                                            range_text(there, columns)));
   }
   if (all.size() > most) return std::to_string(all.size()) + " blocks have what belongs to others, " + all[0];
   return listed(all);

@@ -9,6 +9,24 @@ namespace {
 
 double factor_of(Reducer reducer, int ranks) { return reducer == Reducer::mean ? ranks : 1; }
 
+// Labels of ranks that count otherwise.
+Eigen::Index kept_in(const Batch& batch, Eigen::Index row) { return row % batch.all_rows(); }
+std::vector<Eigen::Index> labels_from(const Batch& batch, int rank, Eigen::Index first) {
+  std::vector<Eigen::Index> labels;
+  for (Eigen::Index i = 0; i < batch.rows(rank); ++i) labels.push_back(kept_in(batch, first + i));
+  return labels;
+}
+std::vector<Eigen::Index> without_offset(const Batch& batch, int rank) { return labels_from(batch, rank, 0); }
+std::vector<Eigen::Index> of_next_rank(const Batch& batch, int rank) {
+  return labels_from(batch, rank, batch.first_row((rank + 1) % batch.ranks()));
+}
+std::vector<Eigen::Index> as_if_even(const Batch& batch, int rank) {
+  return labels_from(batch, rank, rank * batch.rows(rank));
+}
+std::vector<Eigen::Index> as_if_reversed(const Batch& batch, int rank) {
+  return labels_from(batch, rank, batch.all_rows() - batch.first_row(rank) - batch.rows(rank));
+}
+
 // How much of each part of the gradient reaches a feature.
 struct Shares {
   double direct = 1, own_slot = 1, other_slots = 1, others_own_slots = 0, scalars = 1;
@@ -67,6 +85,38 @@ struct SeamModel {
     }
     return result;
   }
+  // Of a reducer that averages the means that ranks take of their own samples.
+  Prediction of_own_batches(const Rounding& rounding) const {
+    std::vector<Part> alone;
+    for (int r = 0; r < ranks(); ++r) {
+      Batch own = seam.batch;
+      for (auto& tower : own.features) tower = {tower[static_cast<size_t>(r)]};
+      if (own.all_rows() < seam.loss->min_rows) return {{}, false};
+      alone.push_back(seam.loss->parts(own, rounding, right_labels)[0]);
+    }
+    Prediction result;
+    for (size_t tower = 0; tower < towers(); ++tower)
+      for (const Part& part : alone) result.tensors.push_back(factor / ranks() * (part.own[tower] + part.keys[tower]));
+    for (const auto& name : seam.loss->scalars) {
+      if (!seam.scalars.contains(name)) continue;
+      double sum = 0;
+      for (const Part& part : alone) sum += part.scalars.at(name) / ranks();
+      result.tensors.push_back(Matrix::Constant(1, 1, sum));
+    }
+    return result;
+  }
+  // What goes back to rank r is what belongs to another one.
+  Prediction slots_of(const std::function<int(int)>& whose) const {
+    Prediction result = predict(Shares());
+    for (size_t tower = 0; tower < towers(); ++tower)
+      for (int r = 0; r < ranks(); ++r) {
+        if (seam.batch.rows(whose(r)) != seam.batch.rows(r)) return {{}, false};
+        Matrix g = parts[static_cast<size_t>(r)].own[tower];
+        for (const Part& part : parts) g += part.slot(seam.batch, tower, whose(r));
+        result.tensors[tower * static_cast<size_t>(ranks()) + static_cast<size_t>(r)] = factor * g;
+      }
+    return result;
+  }
   bool has_keys(size_t tower) const {
     return std::any_of(parts.begin(), parts.end(), [&](const Part& part) { return !part.keys[tower].isZero(0); });
   }
@@ -95,6 +145,9 @@ void add_adjoints(std::vector<Hypothesis>& all, const SeamModel& model) {
   add(all, "S7", whole_loss, model.predict({w, w, w}));
   add(all, "S8", "", model.predict({w, w, w, 0, w}));
   add(all, "S9", "", model.predict({1 / w, 1 / w, 1 / w, 0, 1 / w}));
+  add(all, "S1", "of the own slot only", model.predict({.own_slot = 0}));
+  add(all, "S36", "reversed", model.slots_of([&](int r) { return model.ranks() - 1 - r; }));
+  add(all, "S36", "of the next rank", model.slots_of([&](int r) { return (r + 1) % model.ranks(); }));
   for (size_t tower = 0; tower < model.towers(); ++tower) {
     if (!model.has_keys(tower)) continue;
     const auto kept = [&](size_t t) { return t == tower ? Shares{.other_slots = 0} : Shares(); };
@@ -150,14 +203,18 @@ std::vector<Hypothesis> hypotheses(const SeamEvidence& given, const Dump& dump, 
   const auto model = [&](Labels labels) {
     return SeamModel{seam, factor, seam.loss->parts(seam.batch, rounding, labels)};
   };
-  const SeamModel correct = model(Labels::global);
+  const SeamModel correct = model(right_labels);
   std::vector<Hypothesis> all;
   add(all, "S0", "", correct.predict(Shares()));
   add_adjoints(all, correct);
   add_weights(all, correct);
   if (dump.micro_batches > 1 && !seam.scalars.empty())
     add(all, "S19", "", correct.predict({.scalars = static_cast<double>(dump.micro_batches)}));
-  add(all, "S25", "", model(Labels::local).predict(Shares()));
+  add(all, "S25", "", model(without_offset).predict(Shares()));
+  add(all, "S25", "labels of the next rank", model(of_next_rank).predict(Shares()));
+  add(all, "S25", "offsets of equal shards", model(as_if_even).predict(Shares()));
+  add(all, "S25", "offsets in reverse order of ranks", model(as_if_reversed).predict(Shares()));
+  add(all, "S35", "", correct.of_own_batches(rounding));
   return all;
 }
 

@@ -84,6 +84,10 @@ const std::vector<Signature>& signatures() {
        "divide by the number of samples of all ranks"},
       {"S34", "put together over the wrong axis", "ranks get what belongs to others, and lack what is theirs",
        "give the collective the group of the axis that divides the tensor"},
+      {"S35", "features never gathered", "each rank compares its own samples with each other only",
+       "gather the features of all ranks before the loss"},
+      {"S36", "slots in another order", "ranks get the gradient of features that other ranks have sent",
+       "return to each rank the slot that it has sent"},
   };
   return all;
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 namespace weft::verify {
 
@@ -11,6 +12,12 @@ Eigen::Index Batch::first_row(int rank) const {
   Eigen::Index first = 0;
   for (int r = 0; r < rank; ++r) first += rows(r);
   return first;
+}
+
+std::vector<Eigen::Index> right_labels(const Batch& batch, int rank) {
+  std::vector<Eigen::Index> labels(static_cast<size_t>(batch.rows(rank)));
+  std::iota(labels.begin(), labels.end(), batch.first_row(rank));
+  return labels;
 }
 
 Matrix Part::slot(const Batch& batch, size_t tower, int rank) const {
@@ -93,11 +100,6 @@ struct Picking {
 
 double option(const Batch& batch, const std::string& name) { return batch.options.at(name); }
 
-std::vector<Eigen::Index> consecutive(Eigen::Index first, Eigen::Index count) {
-  std::vector<Eigen::Index> numbers(static_cast<size_t>(count));
-  for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = first + static_cast<Eigen::Index>(i);
-  return numbers;
-}
 std::vector<Eigen::Index> none(Eigen::Index count) { return std::vector<Eigen::Index>(static_cast<size_t>(count), -1); }
 
 // The features as the loss compares them, and gradients back to the features as they were given.
@@ -132,8 +134,9 @@ std::vector<Part> of_two_views(const Batch& batch, const Rounding& rounding, Lab
   keys << compared.all[0], compared.all[1];
   std::vector<Part> parts;
   for (int r = 0; r < batch.ranks(); ++r) {
-    const Eigen::Index first = labels == Labels::global ? batch.first_row(r) : 0, rows = batch.rows(r);
-    const auto here = consecutive(first, rows), there = consecutive(all + first, rows);
+    const std::vector<Eigen::Index> here = labels(batch, r);
+    std::vector<Eigen::Index> there = here;
+    for (Eigen::Index& each : there) each += all;
     Picking pick{keys, 1 / option(batch, "temperature"), rounding, positive_competes};
     const double weight = 0.5 / static_cast<double>(all);
     Part part;
@@ -161,8 +164,7 @@ std::vector<Part> info_nce(const Batch& batch, const Rounding& rounding, Labels 
     const Eigen::Index rows = batch.rows(r);
     Picking pick{compared.all[1], 1 / option(batch, "temperature"), rounding};
     Part part;
-    part.own = {pick.add(compared.by_rank[0][static_cast<size_t>(r)],
-                         consecutive(labels == Labels::global ? batch.first_row(r) : 0, rows), none(rows),
+    part.own = {pick.add(compared.by_rank[0][static_cast<size_t>(r)], labels(batch, r), none(rows),
                          1 / static_cast<double>(batch.all_rows())),
                 Matrix::Zero(rows, compared.all[1].cols())};
     part.keys = {Matrix::Zero(compared.all[0].rows(), compared.all[0].cols()), pick.by_keys};
@@ -179,7 +181,7 @@ std::vector<Part> clip(const Batch& batch, const Rounding& rounding, Labels labe
   std::vector<Part> parts;
   for (int r = 0; r < batch.ranks(); ++r) {
     const Eigen::Index rows = batch.rows(r);
-    const auto own = consecutive(labels == Labels::global ? batch.first_row(r) : 0, rows);
+    const std::vector<Eigen::Index> own = labels(batch, r);
     Picking texts{compared.all[1], scale, rounding}, images{compared.all[0], scale, rounding};
     Part part;
     part.own = {texts.add(compared.by_rank[0][static_cast<size_t>(r)], own, none(rows), weight),
@@ -201,14 +203,14 @@ std::vector<Part> siglip(const Batch& batch, const Rounding& rounding, Labels la
   std::vector<Part> parts;
   for (int r = 0; r < batch.ranks(); ++r) {
     const Matrix& own = compared.by_rank[0][static_cast<size_t>(r)];
-    const Eigen::Index first = labels == Labels::global ? batch.first_row(r) : 0;
+    const std::vector<Eigen::Index> pairs = labels(batch, r);
     Matrix products = own * compared.all[1].transpose();
     rounding.apply(products);
     Matrix by_logits(products.rows(), products.cols());
     Part part;
     for (Eigen::Index i = 0; i < products.rows(); ++i)
       for (Eigen::Index j = 0; j < products.cols(); ++j) {
-        const double sign = j == first + i ? 1 : -1, z = -sign * (scale * products(i, j) + bias);
+        const double sign = j == pairs[static_cast<size_t>(i)] ? 1 : -1, z = -sign * (scale * products(i, j) + bias);
         part.value += weight * (std::max(z, 0.0) + std::log1p(std::exp(-std::abs(z))));
         by_logits(i, j) = -sign * weight * rounding(1 / (1 + std::exp(-z)));
       }

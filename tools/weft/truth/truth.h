@@ -51,7 +51,9 @@ struct Term {
   std::vector<Matrix> gradients;
 };
 
-enum class Labels { global, local };  // `local`: every rank takes its first label for 0, a known mistake
+// The rows of the whole batch that the rows of a rank are paired with.
+using Labels = std::vector<Eigen::Index> (*)(const Batch&, int rank);
+std::vector<Eigen::Index> right_labels(const Batch& batch, int rank);
 
 struct Loss {
   std::string name;

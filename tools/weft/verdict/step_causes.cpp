@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "tools/weft/explain/fraction.h"
+#include "tools/weft/explain/lists.h"
 #include "tools/weft/explain/weights.h"
 #include "tools/weft/verdict/distance.h"
 
@@ -13,6 +14,7 @@ namespace weft::verify {
 namespace {
 
 constexpr double as_good_as_equal = 1e-3;  // of fitted factors
+constexpr double as_exact_as_stored = 1e-6;
 
 StepCause named(const std::string& id, const std::string& variant, double error) {
   const Signature& found = signature(id);
@@ -119,8 +121,17 @@ class Locals {
   std::optional<Terms> terms_;
 };
 
+Dump counts_of(const Step& step, Eigen::Index passes) {
+  Dump dump;
+  dump.ranks = step.ranks;
+  dump.micro_batches = static_cast<int>(passes);
+  if (std::ssize(step.rows) == step.ranks) dump.rows = step.rows;
+  dump.counts = step.counts;
+  return dump;
+}
+
 // Every gradient, on every rank, is the truth times one number.
-std::optional<StepCause> one_factor(const Step& step, Eigen::Index passes) {
+std::optional<StepCause> one_factor(const Step& step, const Dump& counts) {
   double products = 0, squares = 0, error = 0;
   for (const StepParameter& each : step.parameters)
     for (const Matrix& found : each.reduced) {
@@ -140,17 +151,19 @@ std::optional<StepCause> one_factor(const Step& step, Eigen::Index passes) {
     if (id == "S33") id = signature;
   };
   compare("the number of ranks", step.ranks, factor > 1 ? "S8" : step.others_right ? "S3" : "S9");
-  compare("the number of micro-batches", passes, "S16");
+  compare("the number of micro-batches", counts.micro_batches, "S16");
+  if (id == "S33") {
+    const double known_to = std::abs(factor) * std::max(as_exact_as_stored, 2 * step.parameters[0].precision.epsilon);
+    const auto of_counts =
+        formulas({Eigen::MatrixXd::Constant(1, 1, factor), Eigen::MatrixXd::Constant(1, 1, known_to)}, counts);
+    if (!of_counts.empty()) text += ": " + listed(of_counts, ", or ");
+  }
   return named(id, text, error);
 }
 
 Dump dump_of(const Step& step, const Locals& locals, Reducer reducer) {
-  Dump dump;
+  Dump dump = counts_of(step, locals.passes());
   dump.reducer = reducer;
-  dump.ranks = step.ranks;
-  dump.micro_batches = static_cast<int>(locals.passes());
-  if (std::ssize(step.rows) == step.ranks) dump.rows = step.rows;
-  dump.counts = step.counts;
   for (const StepParameter& each : step.parameters) {
     ParameterEvidence& parameter = dump.parameters.emplace_back();
     parameter.name = each.name;
@@ -181,11 +194,18 @@ OfReducer of_reducer(const Dump& dump) {
   return {overall(all) != Outcome::wrong, std::nullopt};
 }
 
-// Whether the sum of all local gradients times this is the truth.
-bool right(const Step& step, const Locals& locals, double unit) {
+// Whether the sum of all local gradients times this is the truth, or a multiple of it: that of a step that clips.
+bool right(const Step& step, const Locals& locals, double unit, bool or_multiple = false) {
   const Eigen::VectorXd weights = Eigen::VectorXd::Constant(locals.count(), unit);
-  return std::ranges::all_of(
-      step.parameters, [&](const StepParameter& each) { return error_of(each, locals.sum(each, weights)) <= limit; });
+  double products = 0, squares = 0;
+  for (const StepParameter& each : step.parameters) {
+    products += locals.sum(each, weights).cwiseProduct(each.truth).sum();
+    squares += each.truth.squaredNorm();
+  }
+  const double factor = or_multiple ? products / squares : 1;
+  return std::ranges::all_of(step.parameters, [&](const StepParameter& each) {
+    return error_of(each, locals.sum(each, weights), factor) <= limit;
+  });
 }
 
 // The local gradients are wrong by weights: of ranks, micro-batches, or both.
@@ -214,7 +234,7 @@ StepCause wrong_before_reduction(bool reducer_right) {
 
 std::optional<StepCause> cause_of(const Step& step) {
   const Locals locals(step);
-  if (auto factor = one_factor(step, locals.passes())) return factor;
+  if (auto factor = one_factor(step, counts_of(step, locals.passes()))) return factor;
   if (!locals.complete() || std::ranges::any_of(step.parameters, [&](const StepParameter& each) {
         return std::ssize(each.reduced) != step.ranks;
       }))
@@ -222,6 +242,8 @@ std::optional<StepCause> cause_of(const Step& step) {
   const double mean = 1.0 / step.ranks;
   for (const auto& [reducer, unit] : {std::pair{Reducer::mean, mean}, std::pair{Reducer::sum, 1.0}})
     if (right(step, locals, unit)) return of_reducer(dump_of(step, locals, reducer)).cause;
+  if (right(step, locals, mean, true))
+    if (auto cause = of_reducer(dump_of(step, locals, Reducer::mean)).cause) return cause;
   for (const auto& [reducer, unit] : {std::pair{Reducer::mean, mean}, std::pair{Reducer::sum, 1.0}}) {
     const Dump dump = dump_of(step, locals, reducer);
     if (!of_reducer(dump).right) continue;

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// Public reports of wrong gradients, as far as a reducer's dump shows them, and what is said of each.
+#include <cstdlib>
+#include <iostream>
+
+#include "tests/support/catch.h"
+#include "tests/verify/planted_reduction.h"
+
+using namespace weft;
+using planted::Job;
+using verify::Matrix;
+
+namespace test_reports {
+
+struct Report {
+  std::string where;
+  int passes;
+  std::function<void(Job&)> plant;
+  std::string said;
+};
+
+// Job, rank, micro-batch: what its gradient weighs.
+using Weight = std::function<double(const Job&, int rank, int pass)>;
+std::function<void(Job&)> weighed(const Weight& weight) {
+  return [=](Job& job) { job.reduce([&](int, int r, int k) { return weight(job, r, k); }); };
+}
+
+std::vector<Report> reports() {
+  const auto in_rows = [](Job& job, int begin, int end, const std::function<Matrix(int)>& of) {
+    for (int r = 0; r < job.ranks; ++r)
+      job.reduced(r).middleCols(begin * job.columns, (end - begin) * job.columns) =
+          of(r).middleCols(begin * job.columns, (end - begin) * job.columns);
+  };
+  const Weight own_token_mean = [](const Job& job, int r, int k) {
+    return job.all(job.tokens) / (job.ranks * job.passes * job.tokens(r, k));
+  };
+  return {
+      {"arXiv 2604.23747: the last micro-batch is left", 4, weighed([](auto&, int, int k) { return k == 3; }), "S15"},
+      {"arXiv 2604.23747: those between are dropped", 4, weighed([](auto&, int, int k) { return k == 0 || k == 3; }),
+       "weigh 1, 0, 0 and 1"},
+      {"arXiv 2604.23747: mean of means of micro-batches", 2, weighed(own_token_mean),
+       "all tokens / (ranks x micro-batches (or local world) x the micro-batch's tokens)"},
+      {"verl 5625: own token mean times the share of samples", 2, weighed([](const Job& job, int r, int k) {
+         return job.samples(r, k) * job.all(job.tokens) / (job.all(job.samples) * job.tokens(r, k));
+       }),
+       "the micro-batch's samples"},
+      {"verl 3741: not divided by the batch", 1, weighed([](const Job& job, int, int) { return job.all(job.samples); }),
+       "all samples"},
+      {"verl 3332, DeepSpeed 7773: not divided by the micro-batches", 4, weighed([](auto&, int, int) { return 4; }),
+       "S16"},
+      {"AReaL 1273, ms-swift 10116: divided by the micro-batches once more", 4,
+       weighed([](auto&, int, int) { return 0.25; }), "S16"},
+      {"TRL 6024: divided by the tokens of generation", 2,
+       weighed([](const Job& job, int, int) { return job.all(job.tokens) / job.all(job.generated); }),
+       "all tokens / all generated tokens"},
+      {"TRL 3231, prime-rl 1961: each rank by its own tokens", 1,
+       weighed([](const Job& job, int r, int) { return job.all(job.tokens) / (job.ranks * job.own(job.tokens, r)); }),
+       "all tokens / (ranks x own tokens)"},
+      {"torchtitan 2972, Megatron-Bridge 4974: not divided by the tokens", 2,
+       weighed([](const Job& job, int, int) { return job.all(job.tokens); }), "all tokens"},
+      {"torchtitan 1733: the buffer is divided in every pass", 4,
+       weighed([](auto&, int, int k) { return std::pow(4, k - 3); }), "each is 1/4 times the one after it"},
+      {"Megatron 3159: divided by tokens that were not rolled", 1,
+       weighed([](const Job& job, int, int) { return job.all(job.generated) / job.all(job.tokens); }),
+       "all generated tokens / all tokens"},
+      {"transformers 46775: a count of all by the ranks that share it", 1, weighed([](auto&, int, int) { return 2; }),
+       "local world"},
+      {"transformers 37474, Arctic 55: divided by the ranks once more", 1,
+       weighed([](const Job& job, int, int) { return 1.0 / job.ranks; }), "S9"},
+      {"burn 3581: a sum for a mean", 1, weighed([](const Job& job, int, int) { return job.ranks; }), "S8"},
+      {"transformers 48792, espnet 6284: never reduced", 1,
+       [](Job& job) { job.reduce([&](int q, int r, int) { return q == r ? job.ranks : 0; }); }, "S22"},
+      {"ISEEKYAN 149: micro-batches accumulate in bf16", 4, [](Job& job) { job.accumulate_in(DType::bf16); },
+       "S28 (in bf16, where gradients of micro-batches are accumulated)"},
+      {"pytorch 191926: divided along another dimension", 1,
+       [](Job& job) { job.divide(0, [&](const Matrix& whole, int r) { return job.slice(whole, 1, r); }); },
+       "divided along dimension 1 instead of 0"},
+      {"xla 42481: sliced before the sum", 1, [](Job& job) { job.divide_before_sum(0); }, "sliced before the sum"},
+      {"AReno 496: rows reduced twice", 1,
+       [=](Job& job) { in_rows(job, 0, 6, [&](int r) { return Matrix(job.ranks * job.reduced(r)); }); },
+       "rows 0 to 5 of 12: the reducer sums"},
+      {"Moonlight 27: a part is broadcast before it has come", 1,
+       [=](Job& job) { in_rows(job, 8, 12, [&](int r) { return job.previous(r); }); },
+       "rows 8 to 11 of 12: stale bucket"},
+      {"kernels 1056: an uninitialised tail", 1,
+       [=](Job& job) { in_rows(job, 11, 12, [&](int r) { return Matrix(Matrix::Constant(1, 120, 1e30 + r)); }); },
+       "unknown"},
+      {"tt-metal 46548: samples of one rank, weights of the next", 1, weighed([](const Job& job, int r, int) {
+         return job.own(job.tokens, (r + 1) % job.ranks) / job.own(job.tokens, r);
+       }),
+       "the next rank's tokens / own tokens"},
+  };
+}
+
+TEST_CASE("public reports of wrong gradients, as a reducer's dump shows them, have their cause", "[test_reports]") {
+  for (const Report& report : reports())
+    for (const int ranks : {3, 5}) {
+      Job job{ranks, report.passes, DType::f32, 3};
+      report.plant(job);
+      const verify::Verdict verdict = job.verdict();
+      const std::string found = verdict.best        ? verify::title(*verdict.best->signature, verdict.best->variant)
+                                : verdict.described ? verdict.described->text
+                                                    : "unknown";
+      if (std::getenv("WEFT_TELL")) std::cout << report.where << ", " << ranks << " ranks: " << found << "\n";
+      INFO(report.where << " on " << ranks << " ranks: " << found);
+      CHECK(verdict.outcome == verify::Outcome::wrong);
+      CHECK(found.find(report.said) != std::string::npos);
+    }
+}
+
+TEST_CASE("a norm that is always one is told, as torchrec 3199 reports it", "[test_reports]") {
+  CHECK(Job{3, 1, DType::f32, 3}.verdict_of_norm([](const Matrix&) { return 1; }).described->text ==
+        "the norm is 1, whatever the gradients are");
+}
+
+}  // namespace test_reports
