@@ -66,7 +66,9 @@ auto with_type_of(const Array& array, auto act) {
   if (array.dtype() == nb::dtype<double>()) return act(double());
   const nb::dlpack::dtype bfloat16{static_cast<uint8_t>(nb::dlpack::dtype_code::Bfloat), 16, 1};
   if (array.dtype() == bfloat16) return act(Eigen::bfloat16());
-  throw weft::Error("gradients are compared in f32, f64 and bf16");
+  const nb::dlpack::dtype float16{static_cast<uint8_t>(nb::dlpack::dtype_code::Float), 16, 1};
+  if (array.dtype() == float16) return act(Eigen::half());
+  throw weft::Error("gradients are compared in f32, f64, bf16 and f16");
 }
 template <class T> const T* numbers(const Array& array) { return static_cast<const T*>(array.data()); }
 

@@ -8,6 +8,7 @@
 
 #include "weft/data/files/checksum.h"
 #include "weft/data/files/durable_file.h"
+#include "weft/data/files/half.h"
 #include "weft/data/files/json_text.h"
 #include "weft/engine/tensor/finite.h"
 
@@ -48,6 +49,16 @@ uint64_t write_tensor(DurableFile& file, uint64_t offset, const Tensor& tensor) 
     file.write(offset + at, host.data<char>() + at, bytes);
   }
   return sum.value();
+}
+
+// Numbers in f16 as f32. `to` may begin as many bytes before `from` as both differ by.
+void widen(const char* from, int64_t count, char* to) {
+  for (int64_t i = 0; i < count; ++i) {
+    Half half;
+    std::memcpy(&half, from + i * 2, sizeof half);
+    const float value = value_of(half);
+    std::memcpy(to + i * 4, &value, sizeof value);
+  }
 }
 
 }  // namespace
@@ -130,7 +141,17 @@ void SafetensorsFile::read(const Entry& entry, Tensor& into) const {
           excerpt(entry.name), " is ", entry.dtype, " ", entry.shape, ", not ", into.dtype(), " ", into.shape());
   if (into.device() != Device::cpu) return into.copy_from(read(entry.name));
   char* first = into.mutate<char>();
-  read_bytes(entry, [first](uint64_t at) { return first + at; });
+  // What is half as long goes to the upper half, from where it is widened.
+  char* const stored = first + into.bytes() - (entry.end - entry.begin);
+  read_bytes(entry, [stored](uint64_t at) { return stored + at; });
+  if (entry.half) widen(stored, into.size(), first);
+}
+
+void SafetensorsFile::read(const Entry& entry, int64_t first, int64_t count, void* into) const {
+  const auto bytes = static_cast<size_t>(count) * entry.stored_width();
+  char* const stored = static_cast<char*>(into) + static_cast<size_t>(count) * size_of(entry.dtype) - bytes;
+  file_.read(first_byte_ + entry.begin + static_cast<uint64_t>(first) * entry.stored_width(), stored, bytes);
+  if (entry.half) widen(stored, count, static_cast<char*>(into));
 }
 
 void SafetensorsFile::verify(bool finite) const {
@@ -138,10 +159,13 @@ void SafetensorsFile::verify(bool finite) const {
   for (const Entry& entry : tensors()) largest = std::max(largest, entry.end - entry.begin);
   std::vector<char> scratch(std::min<uint64_t>(piece, largest));
   for (const Entry& entry : tensors()) {
-    const uint64_t width = size_of(entry.dtype), bytes = entry.end - entry.begin;
+    const uint64_t width = entry.stored_width(), bytes = entry.end - entry.begin;
     const auto expect_finite = [&](uint64_t at) {
       const auto count = static_cast<int64_t>(std::min<uint64_t>(piece, bytes - at) / width);
-      if (const auto place = first_not_finite(scratch.data(), count, entry.dtype))
+      std::vector<float> widened(entry.half ? static_cast<size_t>(count) : 0);
+      if (entry.half) widen(scratch.data(), count, reinterpret_cast<char*>(widened.data()));
+      const void* values = entry.half ? static_cast<const void*>(widened.data()) : scratch.data();
+      if (const auto place = first_not_finite(values, count, entry.dtype))
         file_.malformed("tensor " + excerpt(entry.name) + ", element " +
                         text(static_cast<int64_t>(at / width) + *place) +
                         ", is not finite; it was saved by a run that had failed");

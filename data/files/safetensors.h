@@ -31,6 +31,7 @@ class SafetensorsFile {
   explicit SafetensorsFile(std::filesystem::path path);  // reads the header
 
   const std::filesystem::path& path() const { return file_.path(); }
+  uint64_t bytes() const { return file_.bytes(); }
   const std::vector<Entry>& tensors() const { return header_.tensors; }
   const Metadata& metadata() const { return header_.metadata; }
   const std::string& metadata(const std::string& key) const;  // Error if the key is missing
@@ -39,6 +40,8 @@ class SafetensorsFile {
   const Entry* find(const std::string& name) const;   // null if there is no such tensor
   Tensor read(const std::string& name) const;         // on the CPU
   void read(const Entry& entry, Tensor& into) const;  // in place; same shape and type, on any device
+  // Elements `first` to `first + count`, without a look at the checksum, which is of all.
+  void read(const Entry& entry, int64_t first, int64_t count, void* into) const;
   // Reads the whole file to verify its checksums and, if `finite`, that all values are finite.
   void verify(bool finite = false) const;
 

@@ -21,6 +21,7 @@ constexpr size_t digits = 16;
 constexpr size_t max_words = 1 << 14;    // of metadata; each takes about a hundred bytes of memory, even if it is short
 constexpr size_t min_tensor_bytes = 50;  // in the header: "":{"dtype":"U8","shape":[],"data_offsets":[0,1]},
 constexpr std::array<std::string_view, 5> dtype_names = {"F32", "F64", "BF16", "I64", "U8"};  // in DType's order
+constexpr std::string_view half_name = "F16";
 
 std::string hexadecimal(uint64_t value) {
   std::string result(digits, '0');
@@ -45,16 +46,19 @@ uint64_t own_checksum(std::string_view text) {
 std::string describe(const SafetensorsHeader::Entry& entry) {
   std::string shape;
   for (const int64_t extent : entry.shape) shape.append(shape.empty() ? "" : ",").append(std::to_string(extent));
-  return in_quotes(entry.name) + ":{\"dtype\":\"" + std::string(dtype_names[static_cast<size_t>(entry.dtype)]) +
-         "\",\"shape\":[" + shape + "],\"data_offsets\":[" + std::to_string(entry.begin) + "," +
-         std::to_string(entry.end) + "]}";
+  const std::string_view dtype = entry.half ? half_name : dtype_names[static_cast<size_t>(entry.dtype)];
+  return in_quotes(entry.name) + ":{\"dtype\":\"" + std::string(dtype) + "\",\"shape\":[" + shape +
+         "],\"data_offsets\":[" + std::to_string(entry.begin) + "," + std::to_string(entry.end) + "]}";
 }
 
-DType read_dtype(JsonText& json) {
+void read_dtype(JsonText& json, SafetensorsHeader::Entry& entry) {
   const std::string name = json.string();
+  entry.half = name == half_name;
+  entry.dtype = DType::f32;
+  if (entry.half) return;
   for (size_t i = 0; i < dtype_names.size(); ++i)
-    if (name == dtype_names[i]) return static_cast<DType>(i);
-  json.refuse("type " + excerpt(name) + ", but only F32, F64, BF16, I64 and U8 are supported");
+    if (name == dtype_names[i]) return void(entry.dtype = static_cast<DType>(i));
+  json.refuse("type " + excerpt(name) + ", but only F32, F64, BF16, F16, I64 and U8 are supported");
 }
 
 Shape read_shape(JsonText& json) {
@@ -82,11 +86,11 @@ std::pair<uint64_t, uint64_t> read_offsets(JsonText& json) {
 SafetensorsHeader::Entry read_entry(JsonText& json, std::string name) {
   SafetensorsHeader::Entry entry{std::move(name), DType::f32, {}, 0, 0};
   const std::string whose = "tensor " + excerpt(entry.name);
-  json.object(whose, {{"dtype", [&] { entry.dtype = read_dtype(json); }},
+  json.object(whose, {{"dtype", [&] { read_dtype(json, entry); }},
                       {"shape", [&] { entry.shape = read_shape(json); }},
                       {"data_offsets", [&] { std::tie(entry.begin, entry.end) = read_offsets(json); }}});
   if (entry.end < entry.begin) json.refuse(whose + " ends before it begins");
-  if (static_cast<uint64_t>(entry.shape.size()) * size_of(entry.dtype) != entry.end - entry.begin)
+  if (static_cast<uint64_t>(entry.shape.size()) * entry.stored_width() != entry.end - entry.begin)
     json.refuse(whose + " does not need the " + std::to_string(entry.end - entry.begin) + " bytes that it has");
   return entry;
 }

@@ -21,6 +21,9 @@ struct SafetensorsHeader {
     Shape shape;
     uint64_t begin, end;  // the range of its bytes after the header
     uint64_t checksum = 0;
+    bool half = false;  // F16 in the file, which readers turn into `dtype`, f32
+
+    size_t stored_width() const { return half ? sizeof(uint16_t) : size_of(dtype); }  // of an element, in bytes
   };
   std::vector<Entry> tensors;  // in the order of the header
   Metadata metadata;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "weft/data/files/durable_file.h"
+#include "weft/data/files/half.h"
 #include "weft/data/files/json_text.h"  // excerpt
 
 namespace weft {
@@ -19,9 +20,6 @@ static_assert(std::endian::native == std::endian::little, "what is written as li
 constexpr size_t max_dictionary_bytes = 10'000;  // as NumPy has it
 constexpr size_t bytes_at_once = size_t{1} << 15;
 
-struct Half {
-  uint16_t bits;
-};
 struct Truth {
   uint8_t byte;
 };
@@ -32,11 +30,7 @@ template <class From, class To> bool assign(From value, To& to) {
   return true;
 }
 bool assign(Half value, float& to) {
-  const uint32_t sign = (value.bits & 0x8000u) << 16, exponent = value.bits >> 10 & 31u, fraction = value.bits & 1023u;
-  if (exponent == 0)
-    to = (sign ? -0x1p-24f : 0x1p-24f) * static_cast<float>(fraction);
-  else
-    to = std::bit_cast<float>(sign | (exponent == 31 ? 255 : exponent + 112) << 23 | fraction << 13);
+  to = value_of(value);
   return true;
 }
 bool assign(Truth value, uint8_t& to) { return (to = value.byte) <= 1; }

@@ -65,6 +65,14 @@ def test_a_reducer_without_a_loss():
     assert weft.verify([{"local/w": g, "reduced/w": (local[0] + local[1]) / 3} for g in local]).cause.signature == "S24"
 
 
+def test_float16():
+    local = [numpy.random.default_rng(r).standard_normal((40, 40)).astype("float16") for r in range(3)]
+    mean = (sum(g.astype("float32") for g in local) / 3).astype("float16")
+    for factor, correct in ((1, True), (1.01, False)):
+        found = weft.verify([{"local/w": g, "reduced/w": mean * numpy.float16(factor)} for g in local])
+        assert found.correct == correct, str(found)
+
+
 def test_bfloat16_of_pytorch():
     torch = pytest.importorskip("torch")
     local = [torch.randn(40, 40, generator=torch.Generator().manual_seed(r)).bfloat16() for r in range(3)]
@@ -100,7 +108,6 @@ def test_what_is_refused():
     for dump, manifest, said in [([{"local/w": numpy.ones(3)}], {}, "there is no 'reduced/w'"),
                                  (clip(), {"loss": "clop"}, "no loss is called 'clop'"),
                                  (clip(), {"loss": "clip", "reducr": "sum"}, "did you mean reducer"),
-                                 ([{"local/w": numpy.ones(3, "float16")}], {}, "float16"),
                                  ([{"local/w": numpy.ones(3, "complex64")}], {}, "complex64"),
                                  (clip(), {"options": {"normalize": 0}}, "options are those of a loss"),
                                  (clip(), {"loss": "clip", "rows": [1, 2, 3]}, "by the manifest rank 0 has 1")]:

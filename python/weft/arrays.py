@@ -6,7 +6,7 @@ import struct
 
 import numpy
 
-_types = {"float64": "F64", "float32": "F32", "bfloat16": "BF16", "int64": "I64", "uint8": "U8"}
+_types = {"float64": "F64", "float32": "F32", "bfloat16": "BF16", "float16": "F16", "int64": "I64", "uint8": "U8"}
 
 
 def _numbers(name, array):
@@ -18,8 +18,6 @@ def _numbers(name, array):
     else:
         array = numpy.asarray(array)
         kind = array.dtype.name
-        if kind == "float16":
-            raise ValueError(f"{name}: float16 has no place in a dump; convert it to float32")
     if kind not in _types:
         raise ValueError(f"{name}: arrays of {kind} have no place in a dump; there are {', '.join(_types)}")
     return _types[kind], list(array.shape), numpy.ascontiguousarray(array).tobytes()

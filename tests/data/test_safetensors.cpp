@@ -35,6 +35,35 @@ TEST_CASE("a safetensors file reads back bit by bit, in order, with its metadata
   CHECK_NOTHROW(file.verify());
 }
 
+TEST_CASE("numbers in f16 are read from a safetensors file as f32, all of them or a range") {
+  const ScratchFolder folder;
+  std::string bytes;
+  for (int i = 0; i < 1 << 16; ++i) bytes += {static_cast<char>(i), static_cast<char>(i >> 8)};
+  put(folder / "x", file_of(R"({"a":{"dtype":"F16","shape":[256,256],"data_offsets":[0,131072]}})") + bytes);
+  const SafetensorsFile file(folder / "x");
+  const Tensor all = file.read("a");
+  REQUIRE(all.dtype() == DType::f32);
+  CHECK(all.shape() == Shape{256, 256});
+  const auto expected = [](int bits) {
+    const int exponent = bits >> 10 & 31, fraction = bits & 1023;
+    const double size = exponent == 31  ? (fraction == 0 ? INFINITY : NAN)
+                        : exponent == 0 ? std::ldexp(fraction, -24)
+                                        : std::ldexp(1024 + fraction, exponent - 25);
+    return bits >> 15 ? -size : size;
+  };
+  const auto as_expected = [&](int bits, float value) {
+    const double wanted = expected(bits);
+    return std::isnan(wanted) ? std::isnan(value) : value == wanted && std::signbit(value) == (bits >> 15 == 1);
+  };
+  for (int i = 0; i < 1 << 16; ++i)
+    if (!as_expected(i, all.data<float>()[i])) FAIL("bits " << i << " are read as " << all.data<float>()[i]);
+  std::vector<float> range(777);
+  file.read(file.tensors()[0], 20'001, std::ssize(range), range.data());
+  for (int i = 0; i < std::ssize(range); ++i) CHECK(as_expected(20'001 + i, range[static_cast<size_t>(i)]));
+  CHECK_NOTHROW(file.verify());
+  CHECK_THROWS_WITH(file.verify(true), Contains("element 31744, is not finite"));
+}
+
 TEST_CASE("tensors longer than a read block are read back from a safetensors file") {
   const ScratchFolder folder;
   const NamedTensors large = {{"a", bytes_as({(3 << 20) + 5}, DType::u8, 1)},

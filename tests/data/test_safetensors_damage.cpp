@@ -80,7 +80,7 @@ TEST_CASE("a safetensors header with impossible sizes is refused") {
   check("[2]", "[]", "data_offsets needs two numbers");
   check("[2]", "[0,2,2]", "data_offsets needs two numbers");
   check("2", "[0,2]", "'[' is missing");
-  CHECK_THAT(complaint_about(header("[1]", "[0,2]", "\"F16\""), "ab"), Contains("type \"F16\", but only F32"));
+  CHECK_THAT(complaint_about(header("[1]", "[0,2]", "\"F8_E4M3\""), "ab"), Contains("type \"F8_E4M3\", but only F32"));
   CHECK_THAT(complaint_about(header("[1]", "[0,2]", "16"), "ab"), Contains("'\"' is missing"));
 }
 

@@ -13,7 +13,8 @@ bool same(const SafetensorsHeader& a, const SafetensorsHeader& b) {
   if (a.metadata != b.metadata || a.tensors.size() != b.tensors.size()) return false;
   for (size_t i = 0; i < a.tensors.size(); ++i) {
     const auto &x = a.tensors[i], &y = b.tensors[i];
-    if (x.name != y.name || x.dtype != y.dtype || x.shape != y.shape || x.begin != y.begin || x.end != y.end)
+    if (x.name != y.name || x.dtype != y.dtype || x.half != y.half || x.shape != y.shape || x.begin != y.begin ||
+        x.end != y.end)
       return false;
   }
   return true;

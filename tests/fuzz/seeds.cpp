@@ -45,12 +45,15 @@ void seed_checkpoints(const std::filesystem::path& folder) {
     seed(folder, target, "sample", contents(scratch / "x"));
     seed(folder, target, "asking_sample", asking_for_sums(contents(scratch / "x")));
   }
+  seed(folder, "safetensors_file", "half",
+       file_of(R"({"a":{"dtype":"F16","shape":[3],"data_offsets":[0,6]}})", std::string("\0\x3c\xff\x7b\1\x80", 6)));
   SafetensorsHeader header{{{"first \"\u00e9\"", DType::f64, {2, 3}, 0, 48}, {"second", DType::u8, {16}, 48, 64}},
                            words};
   seed(folder, "safetensors_header", "two", text(header));
   seed(folder, "safetensors_header", "foreign",
        R"({"a":{"dtype":"BF16","shape":[4,8],"data_offsets":[0,64]},)"
        R"("b":{"shape":[0],"dtype":"F32","data_offsets":[64,64]}})");
+  seed(folder, "safetensors_header", "half", R"({"a":{"dtype":"F16","shape":[32],"data_offsets":[0,64]}})");
 }
 
 std::string gzip(const std::string& bytes) {

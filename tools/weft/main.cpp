@@ -129,9 +129,10 @@ void add_compare(CLI::App& app, Compared& arguments, int& code) {
 }
 
 int list_tensors(const std::string& path) {
-  for (const auto& [name, read] : tensors_of(path)) {
-    const weft::Tensor tensor = read();
-    std::cout << name << "  " << weft::text(tensor.dtype()) << " " << weft::text(tensor.shape()) << "\n";
+  for (const auto& [name, stored] : tensors_of(path)) {
+    const weft::Tensor tensor = stored.read();
+    std::cout << name << "  " << (stored.half ? "f16" : weft::text(tensor.dtype())) << " " << weft::text(tensor.shape())
+              << "\n";
   }
   return 0;
 }

@@ -20,14 +20,14 @@ void add_file(Tensors& all, const std::filesystem::path& path, const std::string
   if (!std::filesystem::exists(path)) throw MissingInput(path.string() + ": there is no such file");
   require(is_tensor_file(path), path.string(), ": a .safetensors, .npy or .npz file is needed, or a folder of these");
   if (path.extension() == ".npy") {
-    all[prefix + "array"] = [path] { return read_npy(path); };
+    all[prefix + "array"] = {[path] { return read_npy(path); }};
   } else if (path.extension() == ".npz") {
     const auto file = std::make_shared<NpzFile>(path);
-    for (const std::string& name : file->names()) all[prefix + name] = [file, name] { return file->read(name); };
+    for (const std::string& name : file->names()) all[prefix + name] = {[file, name] { return file->read(name); }};
   } else {
     const auto file = std::make_shared<SafetensorsFile>(path);
     for (const SafetensorsFile::Entry& entry : file->tensors())
-      all[prefix + entry.name] = [file, name = entry.name] { return file->read(name); };
+      all[prefix + entry.name] = {[file, name = entry.name] { return file->read(name); }, entry.half};
   }
 }
 

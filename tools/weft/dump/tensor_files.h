@@ -15,7 +15,11 @@ struct NaturalOrder {
   bool operator()(const std::string& a, const std::string& b) const;
 };
 
-using Tensors = std::map<std::string, std::function<Tensor()>, NaturalOrder>;  // each is read when it is called
+struct FileTensor {
+  std::function<Tensor()> read;  // when it is called
+  bool half = false;             // f16 in the file, where `read` gives f32
+};
+using Tensors = std::map<std::string, FileTensor, NaturalOrder>;
 
 // In a folder, names begin with that of the file.
 Tensors tensors_of(const std::filesystem::path& path);

@@ -13,7 +13,8 @@ namespace weft::verify {
 namespace {
 
 // The relative distance of neighbours; 0 for integers, which are not rounded.
-double epsilon_of(DType dtype) {
+double epsilon_of(const FileTensor& stored, DType dtype) {
+  if (stored.half) return 0x1p-10;
   switch (dtype) {
     case DType::f64: return 0x1p-52;
     case DType::f32: return 0x1p-23;
@@ -23,7 +24,7 @@ double epsilon_of(DType dtype) {
 }
 
 // `theirs` is what is told as dumped, `ours` as expected.
-Comparison distance_of(const std::string& name, const Tensor& ours, const Tensor& theirs) {
+Comparison comparison_of(const std::string& name, const Tensor& ours, const Tensor& theirs, double epsilon) {
   Comparison result{name, ours.size()};
   const Tensor a = ours.to(DType::f64), b = theirs.to(DType::f64);
   const auto *x = a.data<double>(), *y = b.data<double>();
@@ -39,7 +40,6 @@ Comparison distance_of(const std::string& name, const Tensor& ours, const Tensor
     of_x += x[i] * x[i], of_y += y[i] * y[i], products += x[i] * y[i];
   }
   if (worst <= 0) return result;
-  const double epsilon = std::max(epsilon_of(ours.dtype()), epsilon_of(theirs.dtype()));
   result.error = std::isfinite(largest) ? worst / (epsilon * largest) : INFINITY;
   result.cosine = products / std::sqrt(of_x * of_y);
   result.ratio = std::sqrt(of_y / of_x);
@@ -50,9 +50,10 @@ Pair pair_of(const std::string& name, const Tensors& ours, const Tensors& theirs
   const auto mine = ours.find(name), other = theirs.find(name);
   if (other == theirs.end()) return {{name}, "only in OURS"};
   if (mine == ours.end()) return {{name}, "only in THEIRS"};
-  const Tensor x = mine->second(), y = other->second();
+  const Tensor x = mine->second.read(), y = other->second.read();
   if (x.shape() != y.shape()) return {{name}, "shapes " + text(x.shape()) + " and " + text(y.shape())};
-  return {distance_of(name, x, y), ""};
+  const double epsilon = std::max(epsilon_of(mine->second, x.dtype()), epsilon_of(other->second, y.dtype()));
+  return {comparison_of(name, x, y, epsilon), ""};
 }
 
 }  // namespace
@@ -76,7 +77,7 @@ Difference compare(const std::filesystem::path& ours, const std::filesystem::pat
   const Tensors mine = tensors_of(ours), others = tensors_of(theirs);
   std::set<std::string, NaturalOrder> names;
   for (const Tensors* all : {&mine, &others})
-    for (const auto& [name, read] : *all) names.insert(name);
+    for (const auto& [name, tensor] : *all) names.insert(name);
   Difference difference{{}, limit};
   for (const std::string& name : names) difference.pairs.push_back(pair_of(name, mine, others));
   return difference;

@@ -146,5 +146,6 @@ template <class T> Distance distance(const T* found, const Expected<T>& expected
 template Distance distance(const float*, const Expected<float>&);
 template Distance distance(const double*, const Expected<double>&);
 template Distance distance(const Eigen::bfloat16*, const Expected<Eigen::bfloat16>&);
+template Distance distance(const Eigen::half*, const Expected<Eigen::half>&);
 
 }  // namespace weft::verify

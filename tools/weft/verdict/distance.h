@@ -25,7 +25,7 @@ struct Distance {
   double found = 0, truth = 0;  // there
 };
 
-// For float, double and Eigen::bfloat16.
+// For float, double, Eigen::bfloat16 and Eigen::half.
 template <class T> Distance distance(const T* found, const Expected<T>& expected);
 
 }  // namespace weft::verify
