@@ -3,24 +3,12 @@
 
 #include <algorithm>
 
+#include "tools/weft/dump/loading.h"
 #include "tools/weft/dump/matrix_of.h"
 #include "weft/data/files/safetensors.h"
 
 namespace weft::verify {
 namespace {
-
-Precision precision_of(DType dtype) {
-  switch (dtype) {
-    case DType::bf16: return {"bf16", 0x1p-8};
-    case DType::f32: return {"f32", 0x1p-23};
-    default: return {};
-  }
-}
-
-void lower(Precision& of_all, const Precision& here) {
-  if (here.epsilon > of_all.epsilon) of_all = here;
-}
-void lower(Precision& of_all, DType dtype) { lower(of_all, precision_of(dtype)); }
 
 // A vector of features has one number for each sample.
 Matrix rows_of(const Tensor& tensor) {
@@ -36,25 +24,31 @@ void DumpReader::read(const std::vector<std::filesystem::path>& files) {
   check_counts();
   if (loss) prepare_seam();
   for (size_t rank = 0; rank < files.size(); ++rank) {
-    const SafetensorsFile file(files[rank]);
-    for (const SafetensorsFile::Entry& entry : file.tensors()) {
+    const auto file = std::make_shared<const SafetensorsFile>(files[rank]);
+    for (const SafetensorsFile::Entry& entry : file->tensors()) {
       const Role role = role_of(entry.name);
-      if (role.kind != Role::Kind::none) place(role, file.read(entry.name), rank, entry.name);
+      const StoredTensor tensor(file, entry);
+      if (is_of_parameter(role.kind))
+        parameter(role.of).place(role, tensor, rank, where(rank));
+      else if (role.kind != Role::Kind::none)
+        place(role, tensor.read(), tensor.precision(), rank, entry.name);
     }
+    files_.push_back(file);
   }
   if (loss) check_seam();
-  if (scale) dump.scale = scale->finish(dump.parameters);
+  if (scale) dump.scale = scale->finish(moved_parameters());
   if (dump.norm)
     check_norm();
   else  // nothing to hold the reduced gradient against
-    std::erase_if(dump.parameters, [](const ParameterEvidence& p) { return !p.has_local(); });
+    std::erase_if(parameters_, [](const StoredParameter& p) { return !p.has_local(); });
   for (const auto& [name, layout] : layouts)
-    require(std::ranges::find(dump.parameters, name, &ParameterEvidence::name) != dump.parameters.end(),
+    require(std::ranges::find(parameters_, name, &StoredParameter::name) != parameters_.end(),
             "verify: the manifest places the parameter '", name, "', of which there are no gradients");
-  for (ParameterEvidence& p : dump.parameters) check_parameter(p);
+  for (const StoredParameter& p : parameters_) check_parameter(p);
   for (const auto& [name, values] : dump.counts)
     require(values.cols() == 1 || values.cols() == dump.micro_batches, "verify: the count '", name, "' is of ",
             values.cols(), " micro-batches, but there are ", dump.micro_batches);
+  load_parameters();
   check_layers(dump);
 }
 
@@ -91,47 +85,44 @@ Role DumpReader::role_of(const std::string& name) const {
   return found != roles.end() ? found->second : role_by_name(name, loss);
 }
 
-ParameterEvidence& DumpReader::parameter(const std::string& name) {
-  for (ParameterEvidence& each : dump.parameters)
-    if (each.name == name) return each;
-  ParameterEvidence& added = dump.parameters.emplace_back();
-  added.name = name;
-  added.local.resize(dump.files.size());
-  added.reduced.resize(dump.files.size());
-  added.local_shapes.resize(dump.files.size());
-  added.reduced_shapes.resize(dump.files.size());
+StoredParameter& DumpReader::parameter(const std::string& name) {
+  const auto [place, is_new] = places_.emplace(name, parameters_.size());
+  if (!is_new) return parameters_[place->second];
+  StoredParameter& added = parameters_.emplace_back(name, dump.files.size());
   if (hashes.contains(name)) added.hashes = hashes.at(name);
   if (layouts.contains(name)) added.layout = layouts.at(name);
   return added;
 }
 
-void DumpReader::place(const Role& role, const Tensor& tensor, size_t rank, const std::string& name) {
+void DumpReader::place(const Role& role, const Tensor& tensor, const Precision& precision, size_t rank,
+                       const std::string& name) {
   if (ScaleReader::reads(role.kind)) {
     require(scale.has_value(), where(rank), ": '", name, "' needs a section \"scale\" in manifest.json");
     return scale->place(role, tensor, rank);
   }
-  if (is_of_layer(role.kind)) return place_in_layer(dump, role, rows_of(tensor), precision_of(tensor.dtype()), rank);
+  if (is_of_layer(role.kind)) return place_in_layer(dump, role, rows_of(tensor), precision, rank);
   switch (role.kind) {
     case Role::Kind::feature:
-    case Role::Kind::seam_gradient: return place_features(role, tensor, rank, name);
+    case Role::Kind::seam_gradient: return place_features(role, tensor, precision, rank, name);
     case Role::Kind::scalar:
-    case Role::Kind::scalar_gradient: return place_scalar(role, tensor, rank, name);
-    case Role::Kind::gradient_norm: return place_norm(tensor, rank, name);
-    default: return place_parameter(role, tensor, rank);
+    case Role::Kind::scalar_gradient: return place_scalar(role, tensor, precision, rank, name);
+    default: return place_norm(tensor, precision, rank, name);
   }
 }
 
-void DumpReader::place_features(const Role& role, const Tensor& tensor, size_t rank, const std::string& name) {
+void DumpReader::place_features(const Role& role, const Tensor& tensor, const Precision& precision, size_t rank,
+                                const std::string& name) {
   require(loss && is_one_of(loss->towers, role.of), where(rank), ": '", name, "' belongs to features '", role.of,
           "', which ", loss ? loss->name + " does not have" : "need a loss");
   const auto tower =
       static_cast<size_t>(std::find(loss->towers.begin(), loss->towers.end(), role.of) - loss->towers.begin());
   const bool gradient = role.kind == Role::Kind::seam_gradient;
   (gradient ? dump.seam->gradients : dump.seam->batch.features)[tower][rank] = rows_of(tensor);
-  if (gradient) lower(dump.seam->precision, tensor.dtype());
+  if (gradient) dump.seam->precision.lower_to(precision);
 }
 
-void DumpReader::place_scalar(const Role& role, const Tensor& tensor, size_t rank, const std::string& name) {
+void DumpReader::place_scalar(const Role& role, const Tensor& tensor, const Precision& precision, size_t rank,
+                              const std::string& name) {
   require(loss && is_one_of(loss->scalars, role.of), where(rank), ": '", name, "' belongs to the scalar '", role.of,
           "', which ", loss ? loss->name + " does not have" : "needs a loss");
   require(tensor.size() == 1, where(rank), ": '", name, "' is one number, not ", tensor.shape());
@@ -139,7 +130,7 @@ void DumpReader::place_scalar(const Role& role, const Tensor& tensor, size_t ran
   if (role.kind == Role::Kind::scalar_gradient) {
     auto& of_ranks = dump.seam->scalars[role.of];
     of_ranks.push_back(value);
-    lower(dump.seam->precision, tensor.dtype());
+    dump.seam->precision.lower_to(precision);
     require(of_ranks.size() == rank + 1, where(rank), ": an earlier rank has no gradient of '", role.of, "'");
     return;
   }
@@ -148,49 +139,12 @@ void DumpReader::place_scalar(const Role& role, const Tensor& tensor, size_t ran
           ": the replicas have diverged (S26)");
 }
 
-void DumpReader::place_norm(const Tensor& tensor, size_t rank, const std::string& name) {
+void DumpReader::place_norm(const Tensor& tensor, const Precision& precision, size_t rank, const std::string& name) {
   require(tensor.size() == 1, where(rank), ": '", name, "' is one number, not ", tensor.shape());
   if (!dump.norm) dump.norm.emplace();
-  lower(dump.norm->precision, tensor.dtype());
+  dump.norm->precision.lower_to(precision);
   dump.norm->by_rank.push_back(tensor.item());
   require(dump.norm->by_rank.size() == rank + 1, where(rank), ": an earlier rank has no '", name, "'");
-}
-
-void DumpReader::place_parameter(const Role& role, const Tensor& tensor, size_t rank) {
-  ParameterEvidence& p = parameter(role.of);
-  const Matrix values = matrix_of(tensor.reshape({1, tensor.size()}));
-  const auto place_in = [&](std::vector<Matrix>& by_rank) {
-    by_rank.resize(dump.files.size());
-    by_rank[rank] = values;
-  };
-  if (role.kind == Role::Kind::previous_gradient) return place_in(p.previous);
-  if (role.kind == Role::Kind::repeated_gradient) return place_in(p.again);
-  lower(p.precision, tensor.dtype());
-  if (role.kind == Role::Kind::reduced_gradient) {
-    p.reduced_shapes[rank] = tensor.shape();
-    return place_in(p.reduced);
-  }
-  place_local(p, role, values, tensor.shape(), rank);
-}
-
-void DumpReader::place_local(ParameterEvidence& p, const Role& role, const Matrix& values, const Shape& shape,
-                             size_t rank) {
-  require(role.micro_batch < max_micro_batches, where(rank), ": '", role.of, "' has a micro-batch ", role.micro_batch,
-          ", but there are at most ", max_micro_batches);
-  const auto place_in = [&](std::vector<Matrix>& by_micro_batch) -> Matrix& {
-    if (by_micro_batch.size() <= role.micro_batch) by_micro_batch.resize(role.micro_batch + 1);
-    return by_micro_batch[role.micro_batch];
-  };
-  Matrix& sum = place_in(p.local[rank]);
-  const bool first = sum.rows() == 0;
-  require(first || (!role.use.empty() && !p.uses.empty() && p.local_shapes[rank] == shape), where(rank),
-          ": there are two local gradients of '", role.of, "', which are not those of two uses of one shape");
-  p.local_shapes[rank] = shape;
-  sum = first ? values : Matrix(sum + values);
-  if (role.use.empty()) return;
-  auto& use = p.uses[role.use];
-  use.resize(dump.files.size());
-  place_in(use[rank]) = values;
 }
 
 void DumpReader::check_seam() {
@@ -229,33 +183,41 @@ void DumpReader::check_features(const std::string& name, size_t tower, size_t r)
 void DumpReader::check_norm() {
   require(dump.norm->by_rank.size() == dump.files.size(), where(dump.files.size() - 1),
           ": there is no gradient norm, which an earlier rank has");
-  for (const ParameterEvidence& p : dump.parameters) lower(dump.norm->precision, p.precision);
+  for (const StoredParameter& p : parameters_) dump.norm->precision.lower_to(p.precision);
 }
 
-void DumpReader::check_parameter(ParameterEvidence& p) {
+void DumpReader::check_parameter(const StoredParameter& p) {
   for (size_t r = 0; r < dump.files.size(); ++r)
-    require(p.reduced[r].rows() > 0, where(r), ": there is no 'reduced/", p.name, "'");
+    require(p.reduced[r].has_value(), where(r), ": there is no 'reduced/", p.name, "'");
   if (!p.has_local()) return;
-  const size_t passes = p.local[0].size();
+  const std::vector<Shape> locals = p.local_shapes(), reduced = p.reduced_shapes();
+  const size_t passes = p.passes(0);
   dump.micro_batches = std::max(dump.micro_batches, static_cast<int>(passes));
   for (size_t r = 0; r < dump.files.size(); ++r) {
-    require(passes > 0 && p.local[r].size() == passes, where(r), ": '", p.name, "' has local gradients of ",
-            p.local[r].size(), " micro-batches, on rank 0 of ", passes);
+    require(passes > 0 && p.passes(r) == passes, where(r), ": '", p.name, "' has local gradients of ", p.passes(r),
+            " micro-batches, on rank 0 of ", passes);
     check_dimensions(p, r);
-    const auto check_size = [&](const char* what, const Matrix& m, const Shape& shape) {
-      require(m.rows() > 0 && m.size() == shape.size(), where(r), ": the ", what, " gradient of '", p.name, "' has ",
-              m.size(), " elements, not ", shape.size());
+    const auto check_size = [&](const char* what, const StoredTensor* tensor, const Shape& shape) {
+      const int64_t size = tensor ? tensor->shape().size() : 0;
+      require(tensor && size == shape.size(), where(r), ": the ", what, " gradient of '", p.name, "' has ", size,
+              " elements, not ", shape.size());
     };
-    for (const Matrix& m : p.local[r]) check_size("local", m, p.local_shapes[r]);
-    if (!p.previous.empty()) check_size("previous", p.previous[r], p.reduced_shapes[r]);
-    if (!p.again.empty()) check_size("repeated", p.again[r], p.reduced_shapes[r]);
+    for (size_t k = 0; k < passes; ++k) {
+      const auto term = std::ranges::find(p.local[r], k, &StoredParameter::Term::micro_batch);
+      check_size("local", term == p.local[r].end() ? nullptr : &term->tensor, locals[r]);
+    }
+    if (!p.previous.empty()) check_size("previous", p.previous[r] ? &*p.previous[r] : nullptr, reduced[r]);
+    if (!p.again.empty()) check_size("repeated", p.again[r] ? &*p.again[r] : nullptr, reduced[r]);
   }
-  fill_uses(p, passes);
-  check_reduction(p);
+  try {
+    expected(p, mesh_of(dump), layout_of(p.layout, dump));
+  } catch (const Error& error) {
+    throw Error("verify: the gradient of '" + p.name + "' " + error.what());
+  }
 }
 
-void DumpReader::check_dimensions(const ParameterEvidence& p, size_t r) const {
-  const Layout layout = layout_of(p, dump);
+void DumpReader::check_dimensions(const StoredParameter& p, size_t r) const {
+  const Layout layout = layout_of(p.layout, dump);
   const bool flat = std::ranges::any_of(layout.reduced, &Placement::flat);
   const auto check = [&](const char* what, const Placement& placement, const Shape& shape) {
     require(placement.dimension < shape.rank(), where(r), ": the ", what, " gradient of '", p.name, "' is ", shape,
@@ -264,28 +226,45 @@ void DumpReader::check_dimensions(const ParameterEvidence& p, size_t r) const {
             ", but is flattened by its placement ", text(placement));
   };
   for (size_t axis = 0; axis < layout.local.size(); ++axis) {
-    check("local", layout.local[axis], p.local_shapes[r]);
-    if (!flat || layout.reduced[axis].flat) check("reduced", layout.reduced[axis], p.reduced_shapes[r]);
+    check("local", layout.local[axis], p.local_shapes()[r]);
+    if (!flat || layout.reduced[axis].flat) check("reduced", layout.reduced[axis], p.reduced_shapes()[r]);
   }
 }
 
-// A rank without some use, such as a stage of a pipeline, adds nothing to it.
-void DumpReader::fill_uses(ParameterEvidence& p, size_t passes) {
-  for (auto& [name, by_rank] : p.uses)
-    for (size_t r = 0; r < by_rank.size(); ++r) {
-      by_rank[r].resize(passes);
-      for (size_t k = 0; k < passes; ++k)
-        if (by_rank[r][k].rows() == 0) by_rank[r][k] = Matrix::Zero(1, p.local[r][k].size());
-    }
+// With the reduced gradients alone.
+std::vector<ParameterEvidence> DumpReader::moved_parameters() const {
+  std::vector<ParameterEvidence> moved;
+  for (const StoredParameter& p : parameters_) {
+    if (!scale->moves(p.name)) continue;
+    StoredParameter after = p;
+    after.local.assign(p.local.size(), {});
+    moved.push_back(loaded(after));
+  }
+  return moved;
 }
 
-void DumpReader::check_reduction(const ParameterEvidence& p) const {
-  std::vector<Block> blocks;
-  for (size_t r = 0; r < dump.files.size(); ++r) blocks.push_back(p.local_block(r, p.local[r][0]));
-  try {
-    Reduction(mesh_of(dump), layout_of(p, dump), p.shapes_of_reduced())(std::move(blocks));
-  } catch (const Error& error) {
-    throw Error("verify: the gradient of '" + p.name + "' " + error.what());
+// Large ones stay in their files, whose checksums are then looked at here.
+void DumpReader::load_parameters() {
+  int64_t elements = 0;
+  for (const StoredParameter& p : parameters_) elements += p.elements();
+  const bool held = elements <= held_elements;
+  if (!held) {
+    dump.stored_elements = elements;
+    for (const auto& file : files_)
+      if (file->checked()) file->verify();
+  }
+  for (StoredParameter& p : parameters_) {
+    if (held) {
+      dump.parameters.push_back(loaded(p));
+      continue;
+    }
+    ParameterEvidence& added = dump.parameters.emplace_back();
+    added.name = p.name;
+    added.precision = p.precision;
+    added.layout = p.layout;
+    added.hashes = p.hashes;
+    if (dump.norm) added.powers = powers_of(p.reduced);
+    added.stored = std::make_shared<const StoredParameter>(std::move(p));
   }
 }
 

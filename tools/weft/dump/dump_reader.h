@@ -7,8 +7,6 @@
 
 namespace weft::verify {
 
-inline constexpr size_t max_micro_batches = 1 << 16;
-
 // Puts the tensors of all files where they belong, and then checks that nothing is missing.
 class DumpReader {
  public:
@@ -19,6 +17,7 @@ class DumpReader {
   std::map<std::string, std::vector<std::string>> hashes;
   std::optional<ScaleReader> scale;
   std::map<std::string, Layout> layouts;
+  int64_t held_elements = max_held_elements;
 
   void read(const std::vector<std::filesystem::path>& files);
 
@@ -27,21 +26,24 @@ class DumpReader {
   void check_counts() const;
   void prepare_seam();
   Role role_of(const std::string& name) const;
-  ParameterEvidence& parameter(const std::string& name);
-  void place(const Role& role, const Tensor& tensor, size_t rank, const std::string& name);
-  void place_features(const Role& role, const Tensor& tensor, size_t rank, const std::string& name);
-  void place_scalar(const Role& role, const Tensor& tensor, size_t rank, const std::string& name);
-  void place_norm(const Tensor& tensor, size_t rank, const std::string& name);
-  void place_parameter(const Role& role, const Tensor& tensor, size_t rank);
-  void place_local(ParameterEvidence& p, const Role& role, const Matrix& values, const Shape& shape, size_t rank);
+  StoredParameter& parameter(const std::string& name);
+  void place(const Role& role, const Tensor& tensor, const Precision& precision, size_t rank, const std::string& name);
+  void place_features(const Role& role, const Tensor& tensor, const Precision& precision, size_t rank,
+                      const std::string& name);
+  void place_scalar(const Role& role, const Tensor& tensor, const Precision& precision, size_t rank,
+                    const std::string& name);
+  void place_norm(const Tensor& tensor, const Precision& precision, size_t rank, const std::string& name);
   void check_seam();
   void check_features(const std::string& name, size_t tower, size_t r) const;
   void check_norm();
-  void check_parameter(ParameterEvidence& p);
-  void check_dimensions(const ParameterEvidence& p, size_t r) const;
-  // A rank without some use, such as a stage of a pipeline, adds nothing to it.
-  static void fill_uses(ParameterEvidence& p, size_t passes);
-  void check_reduction(const ParameterEvidence& p) const;
+  void check_parameter(const StoredParameter& p);
+  void check_dimensions(const StoredParameter& p, size_t r) const;
+  std::vector<ParameterEvidence> moved_parameters() const;
+  void load_parameters();
+
+  std::vector<std::shared_ptr<const SafetensorsFile>> files_;
+  std::vector<StoredParameter> parameters_;
+  std::map<std::string, size_t> places_;  // in them, by name
 };
 
 // What a dump says of layers.

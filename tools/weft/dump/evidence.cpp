@@ -6,7 +6,8 @@
 namespace weft::verify {
 
 bool ParameterEvidence::has_local() const {
-  return std::ranges::any_of(local, [](const auto& of_rank) { return !of_rank.empty(); });
+  return std::ranges::any_of(local, [](const auto& of_rank) { return !of_rank.empty(); }) ||
+         (stored && stored->has_local());
 }
 
 Block ParameterEvidence::local_block(size_t rank, Matrix values) const {
@@ -32,8 +33,9 @@ std::vector<Matrix> ParameterEvidence::through(const Reduction& reduction, const
 
 Mesh mesh_of(const Dump& dump) { return dump.mesh.value_or(Mesh{{{"", dump.ranks}}}); }
 
-Layout layout_of(const ParameterEvidence& parameter, const Dump& dump) {
-  return parameter.layout ? *parameter.layout : plain_layout(mesh_of(dump), dump.reducer);
+Layout layout_of(const std::optional<Layout>& layout, const Dump& dump) {
+  return layout ? *layout : plain_layout(mesh_of(dump), dump.reducer);
 }
+Layout layout_of(const ParameterEvidence& parameter, const Dump& dump) { return layout_of(parameter.layout, dump); }
 
 }  // namespace weft::verify

@@ -7,16 +7,11 @@
 #include "tools/weft/dump/counts.h"
 #include "tools/weft/dump/mesh.h"
 #include "tools/weft/dump/scale_evidence.h"
+#include "tools/weft/dump/stored_parameter.h"
 
 namespace weft::verify {
 
 inline constexpr double limit = 8;  // multiples of expected rounding that still count as equal
-
-// The precision of dumped numbers: the relative distance of neighbours, and its name.
-struct Precision {
-  std::string name = "f64";
-  double epsilon = 0x1p-52;
-};
 
 // Gradients at the features of a loss, by tower and rank, as they reach the encoder, and of its shared scalars, by
 // rank.
@@ -28,6 +23,11 @@ struct SeamEvidence {
   Precision precision;
 
   bool has_gradient(size_t tower) const { return gradients[tower][0].cols() > 0; }
+};
+
+// Of the numbers of a tensor.
+struct Powers {
+  double squares = 0, fourth = 0;
 };
 
 // The gradient of one parameter on its way through the reducer. Flattened.
@@ -44,6 +44,10 @@ struct ParameterEvidence {
   std::vector<Shape> local_shapes = {}, reduced_shapes = {};  // by rank; empty: flat
   // What each use of the parameter adds to `local`, if there are several and they are known.
   std::map<std::string, std::vector<std::vector<Matrix>>> uses = {};
+
+  // Where the dump is too large to be held: then there are no numbers above.
+  std::shared_ptr<const StoredParameter> stored = {};
+  std::vector<Powers> powers = {};  // of `reduced`, by rank, if there is a norm of all parameters
 
   bool has_local() const;
   Block local_block(size_t rank, Matrix values) const;
@@ -83,14 +87,18 @@ struct Dump {
   std::optional<ScaleEvidence> scale;
   std::optional<NormEvidence> norm;
   std::vector<LayerEvidence> layers;
+  int64_t stored_elements = 0;  // of all parameters that are not held
   std::vector<std::filesystem::path> files;
 };
 
 Mesh mesh_of(const Dump& dump);
+Layout layout_of(const std::optional<Layout>& layout, const Dump& dump);
 Layout layout_of(const ParameterEvidence& parameter, const Dump& dump);
 
-// Reads a folder with a manifest.json (docs/manifest.md).
-Dump read_dump(const std::filesystem::path& folder);
+// Reads a folder with a manifest.json (docs/manifest.md). If the gradients of all parameters together have more than
+// `held_elements`, they stay in their files.
+inline constexpr int64_t max_held_elements = 1 << 20;
+Dump read_dump(const std::filesystem::path& folder, int64_t held_elements = max_held_elements);
 // Reads files without a manifest, of a loss that the caller names.
 struct NamedDump {
   std::string loss;

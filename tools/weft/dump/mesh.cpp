@@ -131,33 +131,35 @@ void place_dimensions(const std::string& text, const Mesh& mesh, std::vector<Pla
   }
 }
 
-Block slice(const Block& whole, int dimension, int64_t begin, int64_t end) {
-  const int64_t outer = whole.shape.product(0, dimension), extent = whole.shape[dimension],
-                inner = whole.shape.product(dimension + 1, whole.shape.rank()), length = (end - begin) * inner;
-  Block part{whole.shape.with(dimension, end - begin), Matrix(1, outer * length)};
-  for (int64_t i = 0; i < outer; ++i)
-    part.values.middleCols(i * length, length) = whole.values.middleCols((i * extent + begin) * inner, length);
-  return part;
+static LazyBlock slice(const LazyBlock& whole, int dimension, int64_t begin, int64_t end) {
+  const int64_t inner = whole.shape.product(dimension + 1, whole.shape.rank());
+  return {whole.shape.with(dimension, end - begin),
+          alternating({{whole.values, (end - begin) * inner, whole.shape[dimension] * inner, begin * inner}})};
 }
 
-Block joined(const std::vector<const Block*>& parts, int dimension) {
+static LazyBlock joined(const std::vector<LazyBlock>& parts, int dimension) {
   int64_t extent = 0;
-  for (const Block* part : parts) extent += part->shape[dimension];
-  Block whole{parts[0]->shape.with(dimension, extent), {}};
-  const int64_t outer = whole.shape.product(0, dimension),
-                inner = whole.shape.product(dimension + 1, whole.shape.rank());
-  whole.values.resize(1, outer * extent * inner);
-  int64_t begin = 0;
-  for (const Block* part : parts) {
-    const int64_t length = part->shape[dimension] * inner;
-    for (int64_t i = 0; i < outer; ++i)
-      whole.values.middleCols((i * extent + begin) * inner, length) = part->values.middleCols(i * length, length);
-    begin += part->shape[dimension];
+  std::vector<Runs> runs;
+  for (const LazyBlock& part : parts) {
+    const int64_t length = part.shape.product(dimension, part.shape.rank());
+    extent += part.shape[dimension];
+    runs.push_back({part.values, length, length, 0});
   }
-  return whole;
+  return {parts[0].shape.with(dimension, extent), alternating(std::move(runs))};
 }
 
 std::vector<Block> Reduction::operator()(std::vector<Block> of_ranks, const Lapse& lapse) const {
+  std::vector<LazyBlock> unread;
+  for (Block& each : of_ranks) unread.push_back({each.shape, lazy(std::move(each.values))});
+  std::vector<Block> result;
+  for (const LazyBlock& each : (*this)(std::move(unread), lapse)) {
+    result.push_back({each.shape, Matrix(1, each.shape.size())});
+    each.values->read(0, each.shape.size(), result.back().values.data(), nullptr);
+  }
+  return result;
+}
+
+std::vector<LazyBlock> Reduction::operator()(std::vector<LazyBlock> of_ranks, const Lapse& lapse) const {
   for (size_t axis = 0; axis < mesh_.axes.size(); ++axis) {
     if (layout_.local[axis].kind != Kind::shard) put_together(of_ranks, axis, lapse);
     if (layout_.local[axis].kind == Kind::shard && layout_.reduced[axis].kind == Kind::replicate)
@@ -169,7 +171,7 @@ std::vector<Block> Reduction::operator()(std::vector<Block> of_ranks, const Laps
   double divisor = 1;
   for (const size_t axis : layout_.averaged) divisor *= mesh_.axes[axis].size;
   for (size_t r = 0; r < of_ranks.size(); ++r) {
-    if (divisor != 1) of_ranks[r].values /= divisor;
+    if (divisor != 1) of_ranks[r].values = lazy_sum({of_ranks[r].values}, 1, divisor);
     require(of_ranks[r].shape.size() == shapes_[r].size(), "is ", shapes_[r], " on rank ", r,
             ", but by its placements ", of_ranks[r].shape);
   }
@@ -181,36 +183,38 @@ bool Reduction::divides(size_t axis) const {
 }
 
 // Equal copies are their mean.
-void Reduction::put_together(std::vector<Block>& of_ranks, size_t axis, const Lapse& lapse) const {
+void Reduction::put_together(std::vector<LazyBlock>& of_ranks, size_t axis, const Lapse& lapse) const {
   if (std::ranges::find(lapse.skipped, axis) != lapse.skipped.end()) return;
   const double unit = layout_.local[axis].kind == Kind::sum ? 1 : 1.0 / mesh_.axes[axis].size;
   for (int first = 0; first < mesh_.ranks(); ++first) {
     if (mesh_.coordinate(axis, first) != 0) continue;
     const std::vector<int> ranks = mesh_.along(axis, first);
-    const Block& one = of_ranks[static_cast<size_t>(first)];
-    Matrix sum = Matrix::Zero(1, one.values.size());
+    const LazyBlock& one = of_ranks[static_cast<size_t>(first)];
+    std::vector<Lazy> terms;
     for (size_t i = 0; i < ranks.size(); ++i) {
-      const Block& term = of_ranks[static_cast<size_t>(ranks[i])];
+      const LazyBlock& term = of_ranks[static_cast<size_t>(ranks[i])];
       require(term.shape.size() == one.shape.size(), "is ", term.shape, " on rank ", ranks[i], " and ", one.shape,
               " on rank ", first, ", but is ", text(layout_.local[axis]), mesh_.over(axis));
-      if (lapse.axis != axis || std::ranges::find(lapse.missing, i) == lapse.missing.end()) sum += term.values;
+      if (lapse.axis != axis || std::ranges::find(lapse.missing, i) == lapse.missing.end())
+        terms.push_back(term.values);
     }
-    for (const int r : ranks) of_ranks[static_cast<size_t>(r)].values = unit * sum;
+    const Lazy sum = lazy_sum(std::move(terms), unit);
+    for (const int r : ranks) of_ranks[static_cast<size_t>(r)].values = sum;
   }
 }
 
-void Reduction::gather(std::vector<Block>& of_ranks, size_t axis) const {
-  const std::vector<Block> before = of_ranks;
+void Reduction::gather(std::vector<LazyBlock>& of_ranks, size_t axis) const {
+  const std::vector<LazyBlock> before = of_ranks;
   for (int r = 0; r < mesh_.ranks(); ++r) {
-    std::vector<const Block*> parts;
-    for (const int q : mesh_.along(axis, r)) parts.push_back(&before[static_cast<size_t>(q)]);
+    std::vector<LazyBlock> parts;
+    for (const int q : mesh_.along(axis, r)) parts.push_back(before[static_cast<size_t>(q)]);
     of_ranks[static_cast<size_t>(r)] = joined(parts, layout_.local[axis].dimension);
   }
 }
 
-void Reduction::flatten(std::vector<Block>& of_ranks) const {
+void Reduction::flatten(std::vector<LazyBlock>& of_ranks) const {
   if (std::ranges::none_of(layout_.reduced, &Placement::flat)) return;
-  for (Block& each : of_ranks) each.shape = {each.values.size()};
+  for (LazyBlock& each : of_ranks) each.shape = {each.shape.size()};
 }
 
 // What a rank has before the axes from `axis` on divide it.
@@ -223,10 +227,10 @@ int64_t Reduction::extent(int rank, int dimension, size_t axis) const {
 }
 
 // By the extents that the ranks have: evenly, as torch.chunk does, or otherwise.
-void Reduction::divide(std::vector<Block>& of_ranks, size_t axis) const {
+void Reduction::divide(std::vector<LazyBlock>& of_ranks, size_t axis) const {
   const int dimension = layout_.reduced[axis].dimension;
   for (int r = 0; r < mesh_.ranks(); ++r) {
-    Block& mine = of_ranks[static_cast<size_t>(r)];
+    LazyBlock& mine = of_ranks[static_cast<size_t>(r)];
     int64_t begin = 0, end = 0, all = 0;
     for (const int q : mesh_.along(axis, r)) {
       const int64_t length = extent(q, dimension, axis + 1);

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/weft/truth/truth.h"
+#include "tools/weft/dump/lazy_numbers.h"
 #include "weft/engine/tensor/shape.h"
 
 namespace weft::verify {
@@ -70,8 +70,11 @@ struct Block {
   Shape shape;
   Matrix values;
 };
-Block slice(const Block& whole, int dimension, int64_t begin, int64_t end);
-Block joined(const std::vector<const Block*>& parts, int dimension);
+// The same, read a range at a time.
+struct LazyBlock {
+  Shape shape;
+  Lazy values;
+};
 
 // What a job does with the gradients of its ranks; and, where it fails to, what else becomes of them.
 class Reduction {
@@ -85,14 +88,16 @@ class Reduction {
     std::vector<size_t> missing = {};  // the terms of these coordinates are missing
   };
   // By rank, from those of all ranks. An Error if their sizes do not fit the layout.
+  std::vector<LazyBlock> operator()(std::vector<LazyBlock> of_ranks, const Lapse& lapse) const;
+  std::vector<LazyBlock> operator()(std::vector<LazyBlock> of_ranks) const { return (*this)(std::move(of_ranks), {}); }
   std::vector<Block> operator()(std::vector<Block> of_ranks, const Lapse& lapse) const;
   std::vector<Block> operator()(std::vector<Block> of_ranks) const { return (*this)(std::move(of_ranks), Lapse()); }
 
  private:
-  void put_together(std::vector<Block>& of_ranks, size_t axis, const Lapse& lapse) const;
-  void gather(std::vector<Block>& of_ranks, size_t axis) const;
-  void divide(std::vector<Block>& of_ranks, size_t axis) const;
-  void flatten(std::vector<Block>& of_ranks) const;
+  void put_together(std::vector<LazyBlock>& of_ranks, size_t axis, const Lapse& lapse) const;
+  void gather(std::vector<LazyBlock>& of_ranks, size_t axis) const;
+  void divide(std::vector<LazyBlock>& of_ranks, size_t axis) const;
+  void flatten(std::vector<LazyBlock>& of_ranks) const;
   bool divides(size_t axis) const;
   int64_t extent(int rank, int dimension, size_t axis) const;
 

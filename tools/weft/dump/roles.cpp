@@ -26,6 +26,11 @@ const std::map<std::string, Role::Kind>& kinds_by_name() {
   return kinds;
 }
 
+bool is_of_parameter(Role::Kind kind) {
+  return kind == Role::Kind::local_gradient || kind == Role::Kind::reduced_gradient ||
+         kind == Role::Kind::previous_gradient || kind == Role::Kind::repeated_gradient;
+}
+
 // "NAME@USE"
 static void take_use(Role& role) {
   const size_t at = role.of.rfind('@');

@@ -4,6 +4,8 @@
 
 namespace weft::verify {
 
+inline constexpr size_t max_micro_batches = 1 << 16;
+
 // What a tensor of a dump is. By its name, unless a manifest says otherwise:
 //   images  images.grad  scale  scale.grad          features of a loss, its scalars, and their gradients
 //   local/NAME  local/NAME/K  local/NAME@USE  reduced/NAME  previous/NAME  again/NAME
@@ -39,6 +41,7 @@ struct Role {
   std::string use = {};  // of a parameter; or a term of the objective
 };
 
+bool is_of_parameter(Role::Kind kind);
 const std::map<std::string, Role::Kind>& kinds_by_name();  // as manifests name them
 Role role_by_name(const std::string& tensor, const Loss* loss);
 bool is_one_of(const std::vector<std::string>& names, const std::string& name);

@@ -40,6 +40,7 @@ class ScaleReader {
   ScaleReader(double step, std::vector<std::string> files);
 
   static bool reads(Role::Kind kind);
+  bool moves(const std::string& parameter) const { return directions_.contains(parameter); }
   void place(const Role& role, const Tensor& tensor, size_t rank);
   // With the reduced gradients of `parameters`.
   ScaleEvidence finish(const std::vector<ParameterEvidence>& parameters);

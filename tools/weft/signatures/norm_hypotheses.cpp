@@ -36,6 +36,9 @@ class NormModel {
       classes_.insert(squares.class_name);
       for (size_t axis = 0; axis < mesh_.axes.size(); ++axis)
         if (squares.layout.reduced[axis].kind == Kind::replicate) squares.copies *= mesh_.axes[axis].size;
+      // The square of each number is off by twice the rounding of the number.
+      for (const Powers& each : parameter.powers)
+        squares.by_rank.push_back(each.squares + 2 * std::sqrt(each.fourth) * (rounding(1) - 1));
       for (Matrix gradient : parameter.reduced) {
         rounding.apply(gradient);
         squares.by_rank.push_back(gradient.squaredNorm());

@@ -8,6 +8,7 @@
 #include "tools/weft/explain/norms.h"
 #include "tools/weft/verdict/classes.h"
 #include "tools/weft/verdict/expected_rounding.h"
+#include "tools/weft/verdict/streamed_verdict.h"
 #include "tools/weft/verdict/unexplained.h"
 
 namespace weft::verify {
@@ -187,10 +188,15 @@ Verdict verdict(const LayerEvidence& layer) {
                [&](const Rounding& rounding) { return hypotheses(layer, rounding); });
 }
 
-Verdict verdict(const ParameterEvidence& parameter, const Dump& dump) {
+static Verdict held_verdict(const ParameterEvidence& parameter, const Dump& dump) {
   Verdict result = judge("parameter '" + parameter.name + "'", observed(parameter), parameter.precision, 4,
                          [&](const Rounding& rounding) { return hypotheses(parameter, dump, rounding); });
   if (result.outcome == Outcome::wrong && !result.best) explain(result, parameter, dump);
+  return result;
+}
+
+Verdict verdict(const ParameterEvidence& parameter, const Dump& dump) {
+  Verdict result = parameter.stored ? streamed_verdict(parameter, dump) : held_verdict(parameter, dump);
   for (const std::string& hash : parameter.hashes)
     if (hash != parameter.hashes[0]) {
       result.outcome = Outcome::wrong;
