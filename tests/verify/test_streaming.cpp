@@ -282,7 +282,7 @@ TEST_CASE("gradients in f16 are judged by its precision, held or not, and compar
       write_halves(folder / ("rank" + std::to_string(r) + ".safetensors"),
                    {{"local/w", drawn(r)}, {"reduced/w", mean}});
     std::ofstream(folder / "manifest.json") << R"({"weft_manifest": 1})";
-    for (const int64_t held : {int64_t{0}, verify::max_held_elements}) {
+    for (const double held : {0.0, verify::max_held_numbers}) {
       const verify::Dump dump = verify::read_dump(folder.path, held);
       CHECK(dump.parameters[0].precision.name == "f16");
       CHECK((verify::overall(verify::verdicts(dump)) == Outcome::correct) == (factor == 1));

@@ -247,7 +247,7 @@ std::vector<ParameterEvidence> DumpReader::moved_parameters() const {
 void DumpReader::load_parameters() {
   int64_t elements = 0;
   for (const StoredParameter& p : parameters_) elements += p.elements();
-  const bool held = elements <= held_elements;
+  const bool held = static_cast<double>(elements) * predictions_of_element(dump.ranks) <= held_numbers;
   if (!held) {
     dump.stored_elements = elements;
     for (const auto& file : files_)

@@ -17,7 +17,7 @@ class DumpReader {
   std::map<std::string, std::vector<std::string>> hashes;
   std::optional<ScaleReader> scale;
   std::map<std::string, Layout> layouts;
-  int64_t held_elements = max_held_elements;
+  double held_numbers = max_held_numbers;
 
   void read(const std::vector<std::filesystem::path>& files);
 

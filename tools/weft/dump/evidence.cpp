@@ -2,6 +2,7 @@
 #include "tools/weft/dump/evidence.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace weft::verify {
 
@@ -30,6 +31,8 @@ std::vector<Matrix> ParameterEvidence::through(const Reduction& reduction, const
   for (Block& each : reduction(std::move(blocks), lapse)) result.push_back(std::move(each.values));
   return result;
 }
+
+double predictions_of_element(int ranks) { return 16 + (ranks > 8 ? ranks : std::exp2(ranks)); }
 
 Mesh mesh_of(const Dump& dump) { return dump.mesh.value_or(Mesh{{{"", dump.ranks}}}); }
 

@@ -95,10 +95,12 @@ Mesh mesh_of(const Dump& dump);
 Layout layout_of(const std::optional<Layout>& layout, const Dump& dump);
 Layout layout_of(const ParameterEvidence& parameter, const Dump& dump);
 
-// Reads a folder with a manifest.json (docs/manifest.md). If the gradients of all parameters together have more than
-// `held_elements`, they stay in their files.
-inline constexpr int64_t max_held_elements = 1 << 20;
-Dump read_dump(const std::filesystem::path& folder, int64_t held_elements = max_held_elements);
+// About how many numbers the hypotheses about a reducer predict for one element on one rank.
+double predictions_of_element(int ranks);
+// Reads a folder with a manifest.json (docs/manifest.md). If the hypotheses would predict more than `held_numbers` for
+// the gradients of all parameters, these stay in their files.
+inline constexpr double max_held_numbers = 1 << 24;
+Dump read_dump(const std::filesystem::path& folder, double held_numbers = max_held_numbers);
 // Reads files without a manifest, of a loss that the caller names.
 struct NamedDump {
   std::string loss;

@@ -141,12 +141,12 @@ void read_entries(const Json& manifest, DumpReader& reader) {
 
 }  // namespace
 
-Dump read_dump(const std::filesystem::path& folder, int64_t held_elements) {
+Dump read_dump(const std::filesystem::path& folder, double held_numbers) {
   const std::filesystem::path file = folder / "manifest.json";
   const std::string where = file.string();
   const Json manifest = parsed(file);
   DumpReader reader;
-  reader.held_elements = held_elements;
+  reader.held_numbers = held_numbers;
   std::vector<std::filesystem::path> files;
   try {
     require(manifest.contains("weft_manifest") && manifest.at("weft_manifest") == 1,

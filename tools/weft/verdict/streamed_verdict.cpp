@@ -16,8 +16,7 @@ int64_t columns_of(const Shape& shape) { return shape.rank() < 2 ? shape.size() 
 int64_t elements_of_part(const StoredParameter& parameter, const Dump& dump) {
   constexpr double predicted_at_once = 1 << 21, predicted_of_all = 1 << 23;
   constexpr int64_t fewest = 32;
-  const double ranks = dump.ranks, sets_of_ranks = dump.ranks > 8 ? ranks : std::exp2(ranks),
-               numbers_of_element = ranks * (16 + sets_of_ranks + dump.micro_batches),
+  const double numbers_of_element = dump.ranks * (predictions_of_element(dump.ranks) + dump.micro_batches),
                share = static_cast<double>(parameter.elements()) / static_cast<double>(dump.stored_elements);
   return std::max(fewest,
                   static_cast<int64_t>(std::min(predicted_at_once, share * predicted_of_all) / numbers_of_element));
