@@ -96,6 +96,12 @@ void Job::rearrange(const std::function<int64_t(int64_t)>& from) {
   }
 }
 
+void Job::silence(int64_t element) {
+  for (auto& of_rank : dump_.parameters[0].local)
+    for (Matrix& each : of_rank) each(element) = 0;
+  reduce([](int, int, int) { return 1; });
+}
+
 void Job::exchange(const std::function<bool(int)>& has_other) {
   Matrix sum = Matrix::Zero(1, rows * columns);
   for (int r = 0; r < ranks; ++r)

@@ -33,6 +33,7 @@ class Job {
   // Mistakes. Numbers are rounded when a verdict is asked for.
   void reduce(const std::function<double(int to, int from, int pass)>& weight);  // times what it should weigh
   void rearrange(const std::function<int64_t(int64_t)>& from);                   // elements
+  void silence(int64_t element);                                                 // which no rank has a gradient of
   void exchange(const std::function<bool(int rank)>& has_other);                 // with the other parameter
   // The reducer divides the gradient among ranks, as it should or otherwise. Of 15 rows and 15 columns.
   void divide(int dimension, const std::function<Matrix(const Matrix& whole, int rank)>& piece);

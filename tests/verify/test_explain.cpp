@@ -89,6 +89,13 @@ std::vector<Mistake> mistakes() {
                  1,
                  weights([](const Job&, int r, int) { return r == 2 ? 0.5 : 1; }),
                  {"1, 1 and 1/2 times", "1, 1, 1/2, 1 and 1 times"}});
+  all.push_back({"weights",
+                 "two ranks weigh less, to different lengths",
+                 1,
+                 weights([](const Job&, int r, int) { return r == 0   ? 0.5
+                                                             : r == 1 ? 0.75
+                                                                      : 1; }),
+                 {"weigh 1/2, 3/4 and 1 times", "weigh 1/2, 3/4, 1, 1 and 1 times"}});
   // Series and subsets.
   all.push_back({"series",
                  "a moving average",
@@ -195,6 +202,14 @@ std::vector<Mistake> mistakes() {
                  1,
                  in_part(60, 120, [](const Job& job, int r) { return job.local(r); }),
                  {"rows 6 to 11 of 12: bucket never reduced"}});
+  all.push_back({"parts",
+                 "rows reduced twice, the last element of which is zero",
+                 1,
+                 [](Job& job) {
+                   job.silence(59);
+                   for (int r = 0; r < job.ranks; ++r) job.reduced(r).middleCols(30, 30) *= job.ranks;
+                 },
+                 {"rows 3 to 5 of 12: the reducer sums instead"}});
   all.push_back({"parts",
                  "rows reduced twice",
                  1,
@@ -339,7 +354,7 @@ TEST_CASE("mistakes without a signature are described", "[test_explain]") {
     }
   if (told) std::cout << right << " of " << all << ", " << silent << " silent\n";
   CHECK(silent == 0);
-  CHECK(right >= 0.95 * all);
+  CHECK(right >= 0.98 * all);
 }
 
 TEST_CASE("another norm of all gradients is told", "[test_explain]") {

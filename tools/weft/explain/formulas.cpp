@@ -50,8 +50,8 @@ class Quantities {
     const Cells values = count.values.array();
     const Eigen::ArrayXd of_ranks = values.rowwise().sum();
     const std::string& name = count.name;
-    if (values.cols() == 1 && (values == values(0, 0)).all()) add_number(name, values(0, 0));
     add_number("all " + name, of_ranks.sum());
+    if ((values == values(0, 0)).all() && values.cols() == 1) return add_number(name, values(0, 0));
     add("own " + name, of_ranks.replicate(1, passes_));
     add_number("most " + name + " of a rank", of_ranks.maxCoeff(), seldom);
     add("the next rank's " + name, turned(of_ranks, 1).replicate(1, passes_), seldom);
