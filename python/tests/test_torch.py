@@ -134,6 +134,13 @@ def test_what_is_refused():
         weft.torch.run(planted.right, planted.model_of(torch.float32), {"a": torch.ones(6, 2), "b": torch.ones(5)})
 
 
+def test_counts_name_factors():
+    found = run(planted.divided_by_local_world, counts=lambda batch: {"local world": 2})
+    assert str(found.cause).endswith("ranks / local world)"), str(found)
+    with pytest.raises(ValueError, match="equally many"):
+        run(planted.right, counts={"tokens": [[1, 2], [3], [4, 5]]})
+
+
 def test_the_fixture_takes_a_step(pytester):
     pytester.syspathinsert(__file__.rsplit("/", 1)[0])
     pytester.makepyfile("""
