@@ -131,13 +131,13 @@ void place_dimensions(const std::string& text, const Mesh& mesh, std::vector<Pla
   }
 }
 
-static LazyBlock slice(const LazyBlock& whole, int dimension, int64_t begin, int64_t end) {
+LazyBlock slice(const LazyBlock& whole, int dimension, int64_t begin, int64_t end) {
   const int64_t inner = whole.shape.product(dimension + 1, whole.shape.rank());
   return {whole.shape.with(dimension, end - begin),
           alternating({{whole.values, (end - begin) * inner, whole.shape[dimension] * inner, begin * inner}})};
 }
 
-static LazyBlock joined(const std::vector<LazyBlock>& parts, int dimension) {
+LazyBlock joined(const std::vector<LazyBlock>& parts, int dimension) {
   int64_t extent = 0;
   std::vector<Runs> runs;
   for (const LazyBlock& part : parts) {
@@ -148,14 +148,19 @@ static LazyBlock joined(const std::vector<LazyBlock>& parts, int dimension) {
   return {parts[0].shape.with(dimension, extent), alternating(std::move(runs))};
 }
 
+LazyBlock unread(Block block) { return {block.shape, lazy(std::move(block.values))}; }
+
+Matrix values_of(const LazyBlock& block) {
+  Matrix values(1, block.shape.size());
+  block.values->read(0, values.size(), values.data(), nullptr);
+  return values;
+}
+
 std::vector<Block> Reduction::operator()(std::vector<Block> of_ranks, const Lapse& lapse) const {
-  std::vector<LazyBlock> unread;
-  for (Block& each : of_ranks) unread.push_back({each.shape, lazy(std::move(each.values))});
+  std::vector<LazyBlock> all;
+  for (Block& each : of_ranks) all.push_back(unread(std::move(each)));
   std::vector<Block> result;
-  for (const LazyBlock& each : (*this)(std::move(unread), lapse)) {
-    result.push_back({each.shape, Matrix(1, each.shape.size())});
-    each.values->read(0, each.shape.size(), result.back().values.data(), nullptr);
-  }
+  for (const LazyBlock& each : (*this)(std::move(all), lapse)) result.push_back({each.shape, values_of(each)});
   return result;
 }
 

@@ -76,6 +76,11 @@ struct LazyBlock {
   Lazy values;
 };
 
+LazyBlock unread(Block block);
+Matrix values_of(const LazyBlock& block);
+LazyBlock slice(const LazyBlock& whole, int dimension, int64_t begin, int64_t end);
+LazyBlock joined(const std::vector<LazyBlock>& parts, int dimension);
+
 // What a job does with the gradients of its ranks; and, where it fails to, what else becomes of them.
 class Reduction {
  public:

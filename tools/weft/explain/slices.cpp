@@ -57,7 +57,7 @@ class Slices {
   }
   Matrix slice_of(const Block& whole, int64_t rank) const {
     const auto r = static_cast<size_t>(rank);
-    return slice(whole, dimension_, begins_[r], begins_[r + 1]).values;
+    return values_of(slice(unread(whole), dimension_, begins_[r], begins_[r + 1]));
   }
   Given::Predicted of_ranks(std::function<int64_t(int64_t)> whose) const {
     return [this, whose = std::move(whose)](const ParameterEvidence& of) {
@@ -79,26 +79,24 @@ class Slices {
     return std::vector<Matrix>(shapes_.size(), sum);
   }
   std::vector<Matrix> along(const ParameterEvidence& of, int other) const {
-    const Block all = whole(of);
+    const LazyBlock all = unread(whole(of));
     const auto ranks = std::ssize(shapes_);
     std::vector<Matrix> result;
     for (int64_t r = 0; r < ranks; ++r)
-      result.push_back(slice(all, other, all.shape[other] * r / ranks, all.shape[other] * (r + 1) / ranks).values);
+      result.push_back(values_of(slice(all, other, all.shape[other] * r / ranks, all.shape[other] * (r + 1) / ranks)));
     return result;
   }
   std::vector<Matrix> shifted(const ParameterEvidence& of, int64_t by) const {
-    const Block all = whole(of);
+    const LazyBlock all = unread(whole(of));
     const int64_t extent = all.shape[dimension_];
     std::vector<Matrix> result;
     for (size_t r = 0; r < shapes_.size(); ++r) {
-      std::vector<Block> rows;
-      std::vector<const Block*> parts;
+      std::vector<LazyBlock> rows;
       for (int64_t i = begins_[r]; i < begins_[r + 1]; ++i) {
         const int64_t from = std::clamp<int64_t>(i + by, 0, extent - 1);
         rows.push_back(slice(all, dimension_, from, from + 1));
       }
-      for (const Block& row : rows) parts.push_back(&row);
-      result.push_back(parts.empty() ? Matrix(1, 0) : joined(parts, dimension_).values);
+      result.push_back(rows.empty() ? Matrix(1, 0) : values_of(joined(rows, dimension_)));
     }
     return result;
   }

@@ -83,8 +83,19 @@ void tell_of_all(Verdict& verdict, const std::vector<StreamedRank>& ranks) {
   }
 }
 
+bool named(const Verdict& verdict) { return verdict.outcome == Outcome::wrong && verdict.best; }
 bool explained(const Verdict& verdict) {
-  return verdict.outcome == Outcome::wrong && (verdict.best || verdict.described);
+  return named(verdict) || (verdict.outcome == Outcome::wrong && verdict.described);
+}
+
+// A part spread over all elements shows what is wrong with all of them, and one around the worst what is wrong there.
+Verdict of_parts(const Parts& parts, int64_t worst_element) {
+  Verdict part = parts.spread();
+  if (named(part)) return part;
+  const Verdict near = parts.around(worst_element);
+  if (named(near) || !explained(part)) part = near;
+  if (part.described) part.described->text = "in the part that was looked at, " + part.described->text;
+  return part;
 }
 
 std::optional<double> common_factor(const std::vector<StreamedRank>& ranks) {
@@ -140,12 +151,7 @@ Verdict streamed_verdict(const ParameterEvidence& parameter, const Dump& dump) {
   const bool right = worst.error <= limit;
 
   Verdict part;
-  if (parts.any()) {
-    part = parts.spread();
-    if (!right && !explained(part))
-      if (const Verdict near = parts.around(worst.worst_element); explained(near) || part.outcome != Outcome::wrong)
-        part = near;
-  }
+  if (parts.any()) part = right ? parts.spread() : of_parts(parts, worst.worst_element);
   Verdict result;
   if (!right && part.outcome == Outcome::wrong) result = part;
   result.subject = "parameter '" + parameter.name + "'";
