@@ -32,6 +32,19 @@ def test_right_steps(step, kind, ranks):
     assert found and found.cause is None, str(found)
 
 
+def test_a_step_that_computes_in_a_coarser_type():
+    """Its rounding is that of this type, whatever the type of its weights."""
+    def step(model, batch, factor=1):
+        inputs, targets = batch
+        scores = (model(inputs) * planted.ranks()).float() / planted.ranks()  # which rounds otherwise than on one process
+        loss = torch.nn.functional.cross_entropy(scores, targets.float().softmax(1), reduction="sum")
+        (factor * loss / planted.count_of_all(len(inputs))).backward()
+        planted.reduce(planted.all_of(model), by=1)
+    found = run(step, torch.float64)
+    assert found, str(found)
+    assert run(lambda model, batch: step(model, batch, 1.00001 if planted.ranks() > 1 else 1), torch.float64).wrong
+
+
 @pytest.mark.parametrize("kind", kinds)
 @pytest.mark.parametrize("step, said", planted.wrong_steps)
 def test_planted_mistakes(step, said, kind):
@@ -45,16 +58,24 @@ def test_planted_mistakes(step, said, kind):
 
 examples = [("ddp", {}, "S12"), ("accumulation", {"truth": True}, "the gradients of micro-batches 0 to 1 weigh 2/3 and 2 times"), ("fsdp2", {}, "S9"),
             ("contrastive", {"uneven": False}, "S3"), ("tensor_parallel", {"parts": 1}, "S8"), ("pipeline", {"parts": 1}, "S33"),
-            ("fsdp2_tensor_parallel", {"ranks": 4, "parts": 2}, ""), ("vector_quantize", {}, "S12")]
+            ("fsdp2_tensor_parallel", {"ranks": 4, "parts": 2}, ""), ("sequence_parallel", {"parts": 1}, "S22"), ("vector_quantize", {}, "S12"),
+            ("accelerate_accumulation", {"truth": True}, "the gradients of micro-batches 0 to 1 weigh 2/3 and 2 times"),
+            ("trainer_accumulation", {}, ""), ("deepspeed_zero", {}, "S9"), ("torchtitan_llama", {}, "the gradients of ranks 0 to 2 weigh 3, 6 and 2"),
+            ("fabric_gather", {"uneven": False, "truth": True}, "wrong before the reduction"), ("torchmetrics_loss", {}, "S9"),
+            ("open_clip_loss", {"uneven": False}, "wrong before the reduction"), ("lightly_loss", {"uneven": False}, "wrong before the reduction")]
+# Examples that need another library than torch, and where it is.
+libraries = {"vector_quantize": "vector_quantize_pytorch", "accelerate_accumulation": "accelerate", "trainer_accumulation": "transformers",
+             "deepspeed_zero": "deepspeed", "torchtitan_llama": "torchtitan", "fabric_gather": "lightning.fabric",
+             "torchmetrics_loss": "torchmetrics", "open_clip_loss": "open_clip", "lightly_loss": "lightly.loss"}
 
 
 @pytest.mark.parametrize("name, options, said", examples)
 def test_examples(name, options, said):
-    if name == "vector_quantize":
-        pytest.importorskip("vector_quantize_pytorch", reason="vector-quantize-pytorch is not installed")
+    if name in libraries:
+        pytest.importorskip(libraries[name], reason=f"{libraries[name]} is not installed")
     example = importlib.import_module(name)
     if "truth" in options:
-        options = {"truth": example.truth}
+        options = options | {"truth": getattr(example, "truth", example.step)}
     right = weft.torch.run(example.step, example.model, example.batch, **options)
     assert right, str(right)
     wrong = weft.torch.run(example.wrong, example.model, example.batch, **options)

@@ -3,6 +3,7 @@
 import dataclasses
 
 import torch
+import torch.distributed as dist
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
@@ -18,9 +19,16 @@ def whole(x):
     return (x.full_tensor() if isinstance(x, DTensor) else x).detach().cpu()
 
 
+def term(x):
+    """What this rank has of a gradient before it is added up: of a tensor that is a sum over all ranks, its own part."""
+    is_sum = isinstance(x, DTensor) and x.device_mesh.size() == dist.get_world_size() and all(p.is_partial("sum") for p in x.placements)
+    return whole(x.to_local() if is_sum else x)
+
+
 def plain(name):
-    """The name that a parameter has without the wrappers of DDP, torch.compile and checkpointing."""
-    return ".".join(part for part in name.split(".") if part not in ("module", "_orig_mod", "_checkpoint_wrapped_module"))
+    """The name that a parameter has without the wrappers of DDP, torch.compile, checkpointing and Lightning."""
+    wrappers = "module", "_orig_mod", "_checkpoint_wrapped_module", "_forward_module"
+    return ".".join(part for part in name.split(".") if part not in wrappers)
 
 
 def weights_of(model):
@@ -77,4 +85,4 @@ def evidence_of(model, step, batch):
     finally:
         for hook in hooks:
             hook.remove()
-    return Evidence({name: [whole(x) for x in local[name]] for name in sorted(local)}, gradients_of(model))
+    return Evidence({name: [term(x) for x in local[name]] for name in sorted(local)}, gradients_of(model))
