@@ -58,8 +58,8 @@ def judge(number, rank, alone, **how):
     evidences = [each for _, each in of_all]
     with alone._alone():
         torch.manual_seed(number)
-        exact, inexact = truth_of(of.model(), of.step, of.batch, weights, passes=4)
-    found = judged(evidences, exact, inexact, [rows_of(share) for share in shares])
+        exact, inexact, lost = truth_of(of.model(), of.step, of.batch, weights, passes=4)
+    found = judged(evidences, exact, inexact, lost, [rows_of(share) for share in shares], {})
     if found.wrong:
         print(f"number {number} on {ranks} ranks, {of.family}, {of.kind}, {'un' if of.uneven else ''}even:\n{found}", flush=True)
     return of.family, of.kind, found.wrong, shows_twice_the_resolution(number, found, evidences, exact, inexact)

@@ -176,3 +176,26 @@ def test_the_fixture_takes_a_step(pytester):
     result.assert_outcomes(passed=1, failed=2)
     result.stdout.fnmatch_lines(["*S8: the reducer sums instead of averaging*"])
     result.stdout.fnmatch_lines(["*this test is blind to *S12*"])
+
+
+def without_gradient(x):
+    slots = [torch.empty_like(x) for _ in range(torch.distributed.get_world_size())]
+    torch.distributed.all_gather(slots, x)
+    return (*slots[:-1], slots[-1] + 0 * x.sum())  # x takes part, as DDP demands
+
+
+def test_a_gather_that_loses_its_gradient_on_one_process_too():
+    import contrastive
+
+    def lost(model, batch):
+        return contrastive.loss(model, batch, without_gradient)
+
+    def logged(model, batch):
+        loss = contrastive.step(model, batch)
+        torch.distributed.all_reduce(loss.detach().clone())
+        return loss
+    found = weft.torch.run(lost, contrastive.model, contrastive.batch, uneven=False)
+    assert found.outcome == "cannot tell" and not found
+    assert "no gradient passes through allgather at test_torch.py:" in str(found)
+    assert weft.torch.run(lost, contrastive.model, contrastive.batch, uneven=False, truth=contrastive.step).wrong
+    assert weft.torch.run(logged, contrastive.model, contrastive.batch, uneven=False).correct

@@ -226,4 +226,5 @@ def check(model, step, batch, whole=None, parts=None, truth=None, quiet=False, c
     (cause, sought_in), blind = comparison.cause(errors), comparison.blind()
     for p in model.parameters():
         p.grad = None
-    return _from_rank_0(lambda: Found(ranks, errors, cause, sought_in, blind, (time.perf_counter() - started) / step_seconds))
+    return _from_rank_0(lambda: Found(ranks, errors, cause, sought_in, blind, [] if truth else exact.lost,
+                                       (time.perf_counter() - started) / step_seconds))

@@ -71,8 +71,8 @@ def refuse_unknown(names, exact):
         raise ValueError(f"on one process the model has no parameter {min(missing)}")
 
 
-def judged(evidences, exact, inexact, rows, counts):
-    """`evidences` of all ranks; `rows` of each part of the batch; `counts` by name, rank and micro-batch."""
+def judged(evidences, exact, inexact, lost, rows, counts):
+    """`evidences` of all ranks; `lost` are collectives of the truth without a gradient; `rows` of each part of the batch; `counts` by name, rank and micro-batch."""
     refuse_unknown({name for each in evidences for name in each.reduced}, exact)
     errors, expected = [], {}
     for name, x in exact.items():
@@ -85,4 +85,4 @@ def judged(evidences, exact, inexact, rows, counts):
     sizes = {name: x.numel() for name, x in exact.items() if all(each.local.get(name) for each in evidences)}
     shared = len(evidences) == 1 or len(rows) < len(evidences)
     blind = [] if shared else blindness(sizes, lambda names: [{name: each.local[name] for name in names} for each in evidences], rows)
-    return Found(len(evidences), errors, cause, sought_in, blind, None)
+    return Found(len(evidences), errors, cause, sought_in, blind, lost, None)

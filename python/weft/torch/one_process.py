@@ -17,7 +17,7 @@ class OneProcess:
     layers are inexact."""
 
     def __init__(self, member, off=exactly, share=1):
-        self.member, self.off, self.model, self.gradients = member, off, None, {}
+        self.member, self.off, self.model, self.gradients, self.lost = member, off, None, {}, []
         self.group = dist.new_group([member], backend="gloo")
         # Where the parent's threads were lost in a fork, more cannot be made.
         forked = isinstance(multiprocessing.current_process(), multiprocessing.context.ForkProcess)
@@ -54,5 +54,5 @@ class OneProcess:
 
     def differentiate(self, step, batch, random_numbers):
         with self._alone():
-            self.gradients = gradients_on_one(self.model, step, batch, random_numbers, self.off)
+            self.gradients, self.lost = gradients_on_one(self.model, step, batch, random_numbers, self.off)
         self.model = None

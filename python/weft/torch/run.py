@@ -41,5 +41,5 @@ def run(step, model, batch, ranks=3, uneven=True, parts=None, truth=None, seed=0
         torch.manual_seed(seed)
         return truth_of(model(), truth or step, batch, weights, passes=4)
 
-    (expected,) = on_ranks(on_one, 1)
-    return judged(evidences, *expected, [rows_of(share) for share in shares], told)
+    ((exact, inexact, lost),) = on_ranks(on_one, 1)
+    return judged(evidences, exact, inexact, [] if truth else lost, [rows_of(share) for share in shares], told)

@@ -2,7 +2,6 @@
 """The same step on one process with the whole batch, and by how much rounding moves its gradients: the step is repeated with
 weights, samples, the outputs of layers and casts off by the precision of their types. So no tolerance is chosen, and a straight-through
 estimator or a stopped gradient counts as what autograd makes of it."""
-import contextlib
 import functools
 
 import torch
@@ -10,6 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from .batches import mapped
 from .evidence import differentiate, gradients_of, plain
+from .lost_gradients import LostGradients
 
 _length = 1 << 20
 
@@ -70,23 +70,25 @@ def load(model, weights, off=exactly):
 
 
 def gradients_on_one(model, step, batch, random_numbers, off=exactly):
-    """Of a model whose weights are off already."""
+    """Of a model whose weights are off already; and, if they are not, the collectives through which no gradient passes."""
     hooks = [] if off is exactly else [module.register_forward_hook(lambda _, given, result: off(result))
                                        for module in model.modules() if not list(module.children())]
     torch.set_rng_state(random_numbers)
-    with contextlib.nullcontext() if off is exactly else _InexactCasts(off):
+    with LostGradients() if off is exactly else _InexactCasts(off) as mode:
         differentiate(model, step, mapped(off, batch))
     for hook in hooks:
         hook.remove()
-    return gradients_of(model)
+    return gradients_of(model), getattr(mode, "calls", [])
 
 
 def truth_of(model, step, batch, weights, passes):
-    """The gradients, and those of inexact passes: each costs as much as a step with the whole batch."""
-    random_numbers, all_gradients = torch.get_rng_state(), []
+    """The gradients, and those of inexact passes: each costs as much as a step with the whole batch. And the collectives through
+    which no gradient passes."""
+    random_numbers, all_gradients, lost = torch.get_rng_state(), [], []
     for off in (exactly, *map(Inexact, range(passes))):
         with torch.no_grad():
             load(model, weights, off)
-        found = gradients_on_one(model, step, batch, random_numbers, off)
+        found, calls = gradients_on_one(model, step, batch, random_numbers, off)
+        lost += calls
         all_gradients.append({name: x.clone() for name, x in found.items()})  # DDP's buckets are used again
-    return all_gradients[0], all_gradients[1:]
+    return all_gradients[0], all_gradients[1:], lost
