@@ -203,8 +203,13 @@ void add_tapes(nb::module_& module) {
   module.def(
       "print_tapes",
       [](const Tape& tape, Communicator& comm) {
-        const Aside aside;
-        print_tapes(tape, comm);
+        std::string all;
+        {
+          const Aside aside;
+          all = text(tape, comm);
+        }
+        if (comm.rank() == GroupRank{0})
+          nb::print(all.c_str(), nb::str(""));  // where Python prints: in a notebook, too
       },
       nb::arg("tape"), nb::arg("comm"),
       "The tapes of all ranks of a group, side by side. All of them call it, and rank 0 prints.");

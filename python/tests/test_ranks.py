@@ -155,6 +155,16 @@ def test_groups():
     assert weft.run_ranks(5, on_rank) == [(2, 3), (2, 3), (2, 7), (2, 7), (1, 5)]
 
 
+def test_tapes_are_printed_where_python_prints(capsys):
+    def on_rank(comm):
+        tape = weft.Tape()
+        collectives.all_gather(tape.watch(np.full((1, 1), comm.rank() + 1.0)), comm)
+        weft.print_tapes(tape, comm)
+    weft.run_ranks(3, on_rank)
+    printed = capsys.readouterr().out
+    assert printed.count("all_gather(0)") == 1 and "rank 2" in printed and "[[1], [2], [3]]" in printed
+
+
 def test_the_page_of_all_tapes():
     def on_rank(comm):
         tape = weft.Tape()
