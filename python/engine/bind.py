@@ -137,7 +137,7 @@ class Writer:
             self.lines.append(f'      .def("{python_name(function.name)}", []({", ".join([f"{group.name}& self", *types])}) '
                               f'{{ {" ".join(before)} return self.{function.name}({", ".join(passed)}); }}{kept}{rest})')
         members = [m for m in self.all_members(group) if f"{group.name}.{m.name}" not in left_out]
-        if not constructed and not group.functions and group.name not in ("TopK", "Quantized"):
+        if not constructed and not group.functions and all(m.default for m in members):
             values = ", ".join(f"{m.type} {m.name}" for m in members)
             sets = " ".join(f"self->{m.name} = {m.name};" for m in members)
             arguments = ", ".join(f'nb::arg("{m.name}")' + (f" = {m.type}{m.default}" if m.default.startswith("{") else f" = {m.default}") for m in members)

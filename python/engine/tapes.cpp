@@ -213,14 +213,6 @@ void add_tapes(nb::module_& module) {
       },
       nb::arg("tape"), nb::arg("comm"),
       "The tapes of all ranks of a group, side by side. All of them call it, and rank 0 prints.");
-  module.def(
-      "ops_on_tapes",
-      [] {
-        std::vector<std::string> names;
-        for (const Op* op : Op::all()) names.push_back(op->name);
-        return names;
-      },
-      "The names of all ops that a tape can have.");
 }
 
 }  // namespace weft::python

@@ -9,10 +9,7 @@ import weft
 from weft import collectives, losses, ops, quantizers
 
 from public_names import public_names
-
-
-def drawn(*shape, seed=0, low=-1.0, high=1.0):
-    return np.random.default_rng([seed, *shape]).uniform(low, high, shape)
+from shards import drawn
 
 
 def functions_of(module):
