@@ -26,8 +26,9 @@ def has(*packages):
 def processes(script, how, environment):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(ranks)}
-    return [subprocess.Popen([python, here / script, *how.split()], env={**environment, "RANK": str(rank)}) for rank in range(ranks)]
+    count = 4 if how.endswith("both") else ranks  # two by two
+    environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(count)}
+    return [subprocess.Popen([python, here / script, *how.split()], env={**environment, "RANK": str(rank)}) for rank in range(count)]
 
 
 def devices(script, how, environment):
@@ -40,7 +41,8 @@ frameworks = {
     "PyTorch, any model": (("torch", "safetensors"), processes, "train_ddp.py",
                            {"correct scale": "correct", "default scale": "S3", "summed scale": "S8", "local scale": "unknown",
                             "own_slot scale": "unknown", "correct fsdp2": "correct", "default fsdp2": "S3",
-                            "spread scale": "correct", "scaled scale": "S33"}),
+                            "spread scale": "correct", "scaled scale": "S33", "straight scale": "cannot tell",
+                            "straight held": "correct", "default held": "S3", "alone both": "correct", "times both": "S8"}),
     "JAX": (("jax",), devices, "train_shard_map.py", {"correct": "correct", "default": "S3", "local": "S1", "summed": "S8"}),
     "OpenCLIP": (("torch", "safetensors", "open_clip"), processes, "library_loss.py",
                  {"openclip": "S3", "openclip_local": "S1", "openclip_gradient": "correct", "openclip_local_gradient": "correct",
@@ -65,7 +67,8 @@ with tempfile.TemporaryDirectory() as name:
             if any([job.wait(timeout=120) for job in jobs]):
                 sys.exit(f"{framework}, {how}: the training step failed")
             run = subprocess.run([program, "verify", folder], capture_output=True, text=True)
-            right = {"correct": run.stdout.endswith("verdict: correct\n"), "unknown": "wrong, unknown cause" in run.stdout}.get(
+            right = {"correct": run.stdout.endswith("verdict: correct\n"),
+                     "cannot tell": run.stdout.endswith("verdict: cannot tell\n"), "unknown": "wrong, unknown cause" in run.stdout}.get(
                 verdict, f"wrong: signature {verdict}:" in run.stdout)
             tried += 1
             print(f"{framework}, {how}: {'' if right else 'NOT '}{verdict}")

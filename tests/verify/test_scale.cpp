@@ -303,6 +303,31 @@ TEST_CASE("what is said of a factor that several mistakes make, and of one that 
              Catch::Matchers::Contains("its gradient is 7 times what it should be"));
 }
 
+TEST_CASE("differences see through detached values, so what these change cannot be told, unless they were held") {
+  const Model model{uneven(3)};
+  const auto detached = [&](const Factors& by, bool held) {
+    verify::Dump dump = Planted(model, averaged(by)).dump();
+    dump.scale->detached = {{"vq.py:31"}, held};
+    return dump;
+  };
+  const Factors stopped{1, 0, 1}, reinserted{1.0 / 3, 1.0 / 3, 1};
+  for (const Factors& by : {stopped, reinserted}) {
+    CHECK(found(detached(by, false)) == "cannot tell");
+    CHECK(found(detached(by, true)) == found(Planted(model, averaged(by)).dump()));
+  }
+  CHECK(found(detached({}, false)) == "correct");
+  CHECK_THAT(said(detached(stopped, false)), Catch::Matchers::Contains("autograd stops where values are detached") &&
+                                                 Catch::Matchers::Contains("values are detached at vq.py:31\n"));
+  CHECK_THAT(said(detached({}, true)), Catch::Matchers::Contains("detached at vq.py:31, and held in the differences"));
+  Planted differing(model, averaged({}));
+  differing.reduce = [](const std::vector<LocalGradients>& all, int r) -> std::vector<Tensor> {
+    return {all[static_cast<size_t>(r)].queries, all[static_cast<size_t>(r)].temperature};
+  };
+  verify::Dump dump = differing.dump();
+  dump.scale->detached = {{"vq.py:31"}, false};
+  CHECK(verify::overall(verify::verdicts(dump)) == Outcome::wrong);
+}
+
 TEST_CASE("a wrong factor of the loss is told from one of the gradients, where the objective is dumped") {
   for (const int ranks : {3, 5}) {
     const Model model{uneven(ranks)};
@@ -407,6 +432,8 @@ TEST_CASE("malformed sections are refused in one sentence") {
   const auto zeros = [](const Shape& shape) { return Tensor::zeros(shape, DType::f64); };
   const auto ones = [](const Shape& shape) { return Tensor::full(shape, 1, DType::f64); };
   CHECK_THAT(refusal(section, nothing), Catch::Matchers::Contains("verdict: correct"));
+  CHECK_THAT(refusal(R"("scale": {"step": 0.001, "detached": ["vq.py:31"], "held": true})", nothing),
+             Catch::Matchers::Contains("verdict: correct") && Catch::Matchers::Contains("at vq.py:31, and held"));
   const std::tuple<std::string, std::string> sections[] = {
       {R"("scale": {"step": 0})", "the step is between 1e-12 and 1e12, not 0"},
       {R"("scale": {})", "'step' not found"},

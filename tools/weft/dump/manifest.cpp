@@ -62,10 +62,11 @@ std::vector<std::filesystem::path> files_in(const Json& manifest, const std::fil
 }
 
 ScaleReader scale_reader(const Json& section, const std::vector<std::filesystem::path>& files) {
-  check_entries(section, "\"scale\"", {"step"});
+  check_entries(section, "\"scale\"", {"step", "detached", "held"});
   const auto step = section.at("step").get<double>();
   require(step >= 1e-12 && step <= 1e12, "\"scale\": the step is between 1e-12 and 1e12, not ", step);
-  return {step, {files.begin(), files.end()}};
+  Detached detached{section.value("detached", std::vector<std::string>()), section.value("held", false)};
+  return {step, {files.begin(), files.end()}, std::move(detached)};
 }
 
 double count_in(const Json& value, const std::string& name) {

@@ -53,9 +53,10 @@ MovedValues sum_of_terms(const std::map<std::string, MovedValues>& terms) {
 
 }  // namespace
 
-ScaleReader::ScaleReader(double step, std::vector<std::string> files)
+ScaleReader::ScaleReader(double step, std::vector<std::string> files, Detached detached)
     : files_(std::move(files)), losses_(files_.size()) {
   evidence_.step = step;
+  evidence_.detached = std::move(detached);
 }
 
 bool ScaleReader::reads(Role::Kind kind) {

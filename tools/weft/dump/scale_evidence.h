@@ -26,18 +26,26 @@ struct MovedParameter {
   double epsilon = 0;                        // the precision of the gradients
 };
 
+// Places of the program, "vq.py:31", where values are detached: autograd stops there, and differences do not, unless
+// these values are held at what they are where nothing is moved.
+struct Detached {
+  std::vector<std::string> places;
+  bool held = false;
+};
+
 struct ScaleEvidence {
   double step = 0;     // e
   double epsilon = 0;  // the precision of the values, by the digits that they have
+  Detached detached;
   std::vector<MovedParameter> parameters;
 };
 
 struct ParameterEvidence;
 
-// Collects the tensors of a dump that belong to ScaleEvidence. `step` is the manifest's.
+// Collects the tensors of a dump that belong to ScaleEvidence. `step` and `detached` are the manifest's.
 class ScaleReader {
  public:
-  ScaleReader(double step, std::vector<std::string> files);
+  ScaleReader(double step, std::vector<std::string> files, Detached detached = {});
 
   static bool reads(Role::Kind kind);
   bool moves(const std::string& parameter) const { return directions_.contains(parameter); }

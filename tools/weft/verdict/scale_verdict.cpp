@@ -77,7 +77,12 @@ class Judge {
       result.remarks.push_back("the ranks have different gradients");
     else if (wrong_gradient)
       result.remarks.push_back("its gradient" + in_words(gradient, dump_.ranks));
-    if (wrong_loss || wrong_gradient) {
+    if (!wrong_loss && p.agree && wrong_gradient && detached_unknown()) {
+      result.outcome = Outcome::cannot_tell;
+      result.remarks.push_back(
+          "autograd stops where values are detached, and differences do not: hold these values in the differences, or "
+          "compare with one process");
+    } else if (wrong_loss || wrong_gradient) {
       result.outcome = Outcome::wrong;
       const Causes causes = wrong_loss ? causes_of_losses(p) : causes_of_gradients(p);
       if (causes.empty() && (!wrong_loss || !p.agree)) add_hint(result, p);
@@ -92,9 +97,15 @@ class Judge {
     } else {
       result.remarks.push_back("the differences tell factors to " + resolution_);
     }
+    const Detached& detached = dump_.scale->detached;
+    for (const std::string& place : detached.places)
+      result.remarks.push_back("values are detached at " + place +
+                               (detached.held ? ", and held in the differences" : ""));
     if (!p.loss) result.blind_to = {"S12 in the loss", "S13 in the loss", "S33 in the loss"};
     return result;
   }
+
+  bool detached_unknown() const { return !dump_.scale->detached.places.empty() && !dump_.scale->detached.held; }
 
   Causes causes_of_gradients(const MeasuredParameter& p) const {
     Causes causes = causes_of_gradient(p, all_, dump_);
