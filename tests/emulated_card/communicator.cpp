@@ -113,6 +113,10 @@ void ncclComm::launch() {
   connected_ = true;
   for (const auto& piece : std::exchange(pending_, {})) {
     const auto& [stream, pending] = piece;
+    if (!launch_in_order(card, pending))
+      return fail_all(
+          ncclInvalidUsage,
+          "card " + std::to_string(card) + " launches operations of its communicators in another order than its peers");
     const uint64_t position = launched_[stream] = stream->enqueue([this, m = pending] { take_part(m); }, no_card);
     for (const auto& rendezvous : pending)
       for (Rendezvous::Part& part : rendezvous->parts) {

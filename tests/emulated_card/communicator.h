@@ -35,6 +35,10 @@ struct Request {
 void count(Verb verb);
 int64_t asked_so_far(Verb verb);
 
+// Card by card, what was launched. Cards that share operations must launch them in one order: returns whether these, at
+// once, come after the last ones in every chain of launches.
+bool launch_in_order(int card, const Rendezvouses& operations);
+
 ncclResult_t refuse(ncclResult_t error, std::string why);  // returns the error
 const char* last_refusal();
 

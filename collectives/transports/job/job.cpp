@@ -38,7 +38,7 @@ int64_t max_check_interval(std::chrono::milliseconds deadline) {
 
 constexpr int busy_deadlines = 10;  // how many deadlines a rank may be busy before others stop waiting for it
 
-constexpr uint64_t layout = 0x3130746665772003;  // changes with the structs below
+constexpr uint64_t layout = 0x3130746665772004;  // changes with the structs below
 
 }  // namespace
 
@@ -167,13 +167,16 @@ std::span<const std::byte> Job::logs() const { return {memory_.base(), end_of_lo
 
 void Job::begin(int r, const Call& call, int group, int group_size) {
   Rank& mine = rank(r);
+  if (mine.wait.load().asleep) return;
   const uint64_t calls = mine.calls.load(std::memory_order_relaxed);
   mine.log[calls % log_length].store({call, milliseconds_now(), group, group_size});
   mine.ended.store(0, std::memory_order_relaxed);
   mine.calls.store(calls + 1, std::memory_order_release);
 }
 
-void Job::end(int r) { rank(r).ended.store(milliseconds_now(), std::memory_order_relaxed); }
+void Job::end(int r) {
+  if (!rank(r).wait.load().asleep) rank(r).ended.store(milliseconds_now(), std::memory_order_relaxed);
+}
 
 Job::Entry Job::last(int r) const {
   const uint64_t calls = rank(r).calls.load(std::memory_order_acquire);
@@ -232,6 +235,7 @@ void Job::check_wait(int r) {
   check();
   if (const auto& send = waiting_[static_cast<size_t>(r)].send) send();
   unfinished(r)->go_on();
+  rank(r).goes_on.fetch_add(1);
   if (const std::string waits = wait_cycle(r); !waits.empty())
     fail(r, Fault(exit_codes::mismatch, "collective mismatch: these ranks wait for each other" + waits));
   WaitProgress& mine = waiting_[static_cast<size_t>(r)];
@@ -255,10 +259,14 @@ bool Job::any_rank_busy(int64_t now) const {
   return false;
 }
 
-// Follows the ranks awaited, from this one on. A cycle is a deadlock only if two checks in a row find it with no rank
-// changed: then all its ranks slept at the same time, each for something that was not done.
+// Follows the ranks awaited, from this one on. A cycle is a deadlock only if checks in a row find it with no rank
+// changed, and each of them has gone on with what is unfinished in between: then all its ranks slept at the same time, each
+// for something that was not done, and that none of them does while it waits.
 std::string Job::wait_cycle(int r) {
+  WaitProgress& mine = waiting_[static_cast<size_t>(r)];
   std::string waits;
+  std::vector<uint64_t> went_on;
+  bool all_went_on = true;
   uint64_t cycle = 1;
   for (int at_rank = r, n = 0; n < ranks(); ++n) {
     const uint64_t changes = rank(at_rank).changes.load();
@@ -266,11 +274,16 @@ std::string Job::wait_cycle(int r) {
     if (!wait.asleep || wait.awaited < 0 || at<std::atomic<uint64_t>>(wait.word)->load() >= wait.value) break;
     waits += "\n  " + name(at_rank) + " waits for " + name(wait.awaited) + " in " + doing(at_rank);
     cycle = cycle * 1'000'003 + changes;
+    went_on.push_back(rank(at_rank).goes_on.load());
+    all_went_on = all_went_on && went_on.size() <= mine.went_on.size() &&
+                  went_on.back() > mine.went_on[went_on.size() - 1] + 1;  // the first may have begun before
     at_rank = wait.awaited;
-    if (at_rank == r)
-      return std::exchange(waiting_[static_cast<size_t>(r)].suspected_cycle, cycle) == cycle ? waits : "";
+    if (at_rank != r) continue;
+    if (std::exchange(mine.suspected_cycle, cycle) == cycle) return all_went_on ? waits : "";
+    mine.went_on = std::move(went_on);
+    return "";
   }
-  waiting_[static_cast<size_t>(r)].suspected_cycle = 0;
+  mine.suspected_cycle = 0;
   return "";
 }
 

@@ -44,6 +44,7 @@ class Job {
     std::atomic<uint64_t> calls;      // the current or last call is in log[(calls - 1) % log_length]
     std::atomic<int64_t> ended;       // when that call ended, or 0 while it runs
     std::atomic<uint64_t> changes;    // of `wait`, counted before and after each
+    std::atomic<uint64_t> goes_on;    // how often it has gone on, while it waited, with what is unfinished
     std::atomic<int64_t> busy_since;  // 0 if the rank is not busy
     std::atomic<int64_t> end;  // 1 + the process's status as waitpid gives it, if somebody has recorded it; else 0
     RacySnapshot<std::array<char, 256>> busy_with;
@@ -167,6 +168,7 @@ class Job {
   std::multimap<int, Tensor> kept_;  // by group
   struct WaitProgress {
     uint64_t suspected_cycle = 0;         // a hash of the wait cycle that the last check has found
+    std::vector<uint64_t> went_on;        // how often its ranks had gone on by then
     int64_t last_check = 0, elapsed = 0;  // when the last check was, and how much of the deadline has passed
     std::function<void()> send;
     std::shared_ptr<Unfinished> unfinished = std::make_shared<Unfinished>();

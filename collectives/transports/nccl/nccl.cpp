@@ -54,10 +54,29 @@ std::string library() {
   return "NCCL " + text(version / 10000) + "." + text(version / 100 % 100) + "." + text(version % 100);
 }
 
-// Has a stream of its own, so that collectives in two halves run while this rank computes.
+// Beside the work of this rank, so that collectives in two halves run while it computes. One for all groups: a card then
+// does their calls one after the other, in the order in which it gets them (launch_order.h).
+class CommunicationStream {
+ public:
+  CommunicationStream() {
+    my_device();
+    int least_priority = 0, greatest_priority = 0;
+    check_cuda(cudaDeviceGetStreamPriorityRange(&least_priority, &greatest_priority),
+               "cudaDeviceGetStreamPriorityRange");
+    check_cuda(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest_priority),
+               "cudaStreamCreateWithPriority");
+  }
+  CommunicationStream(const CommunicationStream&) = delete;
+  ~CommunicationStream() { cudaStreamDestroy(stream_); }
+  operator cudaStream_t() const { return stream_; }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
 class Nccl : public CardExchange, public Watch::Watched {
  public:
-  Nccl(Transport& host, milliseconds deadline);
+  Nccl(Transport& host, std::shared_ptr<const CommunicationStream> stream, milliseconds deadline);
   Nccl(const Nccl&) = delete;
   ~Nccl() override;
 
@@ -87,6 +106,7 @@ class Nccl : public CardExchange, public Watch::Watched {
   cudaEvent_t new_event();
   template <class Calls> ncclResult_t grouped(Calls calls);
   template <class Calls> Ticket enqueue(const Call& call, Mark after, Calls calls);
+  ncclResult_t state();
   bool has_enqueued();
   void close();
 
@@ -98,7 +118,8 @@ class Nccl : public CardExchange, public Watch::Watched {
   const milliseconds deadline_;
   const int rank_, size_, device_;
   const std::shared_ptr<Unfinished> unfinished_;
-  cudaStream_t stream_ = nullptr;
+  const std::shared_ptr<const CommunicationStream> of_card_;
+  const cudaStream_t stream_;
   std::vector<cudaEvent_t> all_events_, spare_events_;
   std::array<Events, Watch::capacity> events_;
   ncclComm_t comm_ = nullptr;
@@ -106,16 +127,14 @@ class Nccl : public CardExchange, public Watch::Watched {
   std::optional<Watch> watch_;
 };
 
-Nccl::Nccl(Transport& host, milliseconds deadline)
+Nccl::Nccl(Transport& host, std::shared_ptr<const CommunicationStream> stream, milliseconds deadline)
     : deadline_(deadline),
       rank_(host.rank()),
       size_(host.size()),
       device_(my_device()),
-      unfinished_(host.unfinished()) {
-  int least_priority = 0, greatest_priority = 0;
-  check_cuda(cudaDeviceGetStreamPriorityRange(&least_priority, &greatest_priority), "cudaDeviceGetStreamPriorityRange");
-  check_cuda(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest_priority),
-             "cudaStreamCreateWithPriority");
+      unfinished_(host.unfinished()),
+      of_card_(std::move(stream)),
+      stream_(*of_card_) {
   for (Events& events : events_) events.done = new_event();
   watch_.emplace(*this, deadline);
 }
@@ -163,7 +182,6 @@ Nccl::~Nccl() {
   watch_.reset();
   abort();
   for (const cudaEvent_t event : all_events_) cudaEventDestroy(event);
-  cudaStreamDestroy(stream_);
 }
 
 void Nccl::close() try {
@@ -180,17 +198,23 @@ void Nccl::close() try {
 } catch (const Fault&) {  // a peer that closes later than the deadline has all it needs from this rank
 }
 
+// Of the communicator, or why it cannot be told.
+ncclResult_t Nccl::state() {
+  ncclResult_t state = ncclSuccess;
+  const ncclResult_t asked = ncclCommGetAsyncError(comm_, &state);
+  return asked == ncclSuccess ? state : asked;
+}
+
 // Whether NCCL has enqueued the operation on its stream.
 bool Nccl::has_enqueued() {
   if (!in_progress_) return true;
-  ncclResult_t state = ncclInProgress;
-  {
+  const ncclResult_t now = [&] {
     const auto lock = watch_->hold();
-    ncclCommGetAsyncError(comm_, &state);
-  }
-  if (state == ncclInProgress) return false;
+    return state();
+  }();
+  if (now == ncclInProgress) return false;
   const InProgress done = *std::exchange(in_progress_, std::nullopt);
-  if (state != ncclSuccess) watch_->fail(fault_of(state, done.call));
+  if (now != ncclSuccess) watch_->fail(fault_of(now, done.call));
   if (done.ticket > 0) {
     check_cuda(cudaEventRecord(events_[Watch::slot(done.ticket)].done, stream_), "cudaEventRecord");
     watch_->begin(done.call);
@@ -277,10 +301,9 @@ Watch::Stage Nccl::stage(size_t slot) {
 }
 
 std::optional<Fault> Nccl::error(const Call& call) {
-  ncclResult_t state = ncclSuccess;
-  if (comm_) ncclCommGetAsyncError(comm_, &state);
-  if (is_ok(state)) return {};
-  return fault_of(state, call);
+  const ncclResult_t now = comm_ ? state() : ncclSuccess;
+  if (is_ok(now)) return {};
+  return fault_of(now, call);
 }
 
 void Nccl::abort() {
@@ -292,7 +315,9 @@ void Nccl::abort() {
 std::unique_ptr<Transport> connect_nccl(std::unique_ptr<Transport> group, milliseconds deadline) {
   const std::string obstacle = obstacle_to_nccl(*group);
   require(obstacle.empty(), "transport nccl: ", obstacle);
-  const auto connect = [deadline](Transport& host) { return std::make_unique<Nccl>(host, deadline); };
+  const auto connect = [deadline, stream = std::make_shared<const CommunicationStream>()](Transport& host) {
+    return std::make_unique<Nccl>(host, stream, deadline);
+  };
   return std::make_unique<NcclGroup>(std::move(group), connect, library(), NcclGroup::Where{});
 }
 

@@ -26,8 +26,14 @@ bool gathers_evenly(const Call& call, const Transport::Ranges& ranges) {
 
 }  // namespace
 
-NcclGroup::NcclGroup(std::unique_ptr<Transport> host, Connect connect, std::string library, Where where)
-    : host_(std::move(host)), connect_(std::move(connect)), library_(std::move(library)), where_(where) {
+NcclGroup::NcclGroup(std::unique_ptr<Transport> host, Connect connect, std::string library, Where where,
+                     std::shared_ptr<LaunchOrder> order)
+    : host_(std::move(host)),
+      numbers_(host_->split(0, 0, Site::here("the order of a card's calls"))),
+      connect_(std::move(connect)),
+      library_(std::move(library)),
+      where_(where),
+      order_(order ? std::move(order) : std::make_shared<LaunchOrder>(host_->global(GroupRank{host_->rank()}))) {
   const auto n = static_cast<size_t>(size());
   sizes_.resize(n), counts_.resize(n), begins_.resize(n), slices_.resize(n), peers_.resize(n);
   backend(where_.device).while_waiting([held = std::weak_ptr(host_->unfinished())] {
@@ -37,39 +43,65 @@ NcclGroup::NcclGroup(std::unique_ptr<Transport> host, Connect connect, std::stri
   });
 }
 
-// All ranks have started what this one has started before, since they have come here.
-void NcclGroup::agree(const Call& call, size_t mine, size_t longest) {
-  const Announcement announced = announce(mine, longest);
+// All ranks have started what this one has started before, since they have come here. Where nothing is started, they come
+// with a number each. Otherwise they propose it now: before, it would have been in the way of what others wait for.
+NcclGroup::Turn NcclGroup::agree(const Call& call, size_t mine, size_t longest) {
   unfinished()->go_on();
-  bool same = true;
+  std::unique_ptr<LaunchOrder::Place> place;
+  if (unfinished()->empty()) place = std::make_unique<LaunchOrder::Place>(*order_);
+  const Announcement announced = announce(mine, longest, place ? place->number() : 0);
+  Number largest = 0;
   host_->expose(call, announced.bytes(), announced.bytes().size(),
-                [&](const Part& part) { same = read_announced(part, longest, sizes_); });
-  conclude(call, longest, same);
-  while (!started_.empty()) take_step();
+                [&](const Part& part) { largest = read_announced(call, part, longest, sizes_); });
+  for (const auto& started : started_)
+    if (!started->has_proposed()) take_step(*started);
+  if (largest == 0) {
+    if (!place) place = std::make_unique<LaunchOrder::Place>(*order_);
+    const Number number = place->number();
+    host_->expose(call, std::as_bytes(std::span(&number, 1)), sizeof number,
+                  [&](const Part& part) { largest = largest_of(part); });
+  }
+  place->agree(largest);
+  place->become_first();
+  connect(call);
+  return place;
 }
 
-NcclGroup::Announcement NcclGroup::announce(size_t mine, size_t longest) {
+NcclGroup::Announcement NcclGroup::announce(size_t mine, size_t longest, Number number) {
   const bool first = !exchange_;
   if (first) exchange_ = connect_(*host_);
-  return {mine, longest, first, first && rank() == 0 ? exchange_->address() : CardExchange::Address()};
+  return {mine, longest, number, first, first && rank() == 0 ? exchange_->address() : CardExchange::Address()};
 }
 
-bool NcclGroup::read_announced(const Part& part, size_t longest, std::vector<size_t>& sizes) {
-  bool same = true;
+NcclGroup::Number NcclGroup::read_announced(const Call& call, const Part& part, size_t longest,
+                                            std::vector<size_t>& sizes) {
+  Number largest = 0;
+  bool all = true;
   for (size_t r = 0; r < sizes.size(); ++r) {
     Announcement theirs;
     std::memcpy(&theirs, part.peers[r], part.last);
+    if (theirs.longest != longest)
+      throw Fault(exit_codes::mismatch, "collective mismatch: the ranks expect different numbers of bytes in " +
+                                            call.text() + "; this one " + weft::text(longest));
     sizes[r] = theirs.size;
-    same = same && theirs.longest == longest;
+    largest = std::max(largest, theirs.number);
+    all = all && theirs.number > 0;
     if (r == 0 && theirs.with_address) address_ = theirs.address;
   }
-  return same;
+  return all ? largest : 0;
 }
 
-void NcclGroup::conclude(const Call& call, size_t longest, bool same) {
-  if (!same)
-    throw Fault(exit_codes::mismatch, "collective mismatch: the ranks expect different numbers of bytes in " +
-                                          call.text() + "; this one " + weft::text(longest));
+NcclGroup::Number NcclGroup::largest_of(const Part& numbers) {
+  Number largest = 0;
+  for (const std::byte* const peer : numbers.peers) {
+    Number theirs = 0;
+    std::memcpy(&theirs, peer, sizeof theirs);
+    largest = std::max(largest, theirs);
+  }
+  return largest;
+}
+
+void NcclGroup::connect(const Call& call) {
   if (address_) exchange_->connect(call, *address_);
   address_.reset();
 }
@@ -112,7 +144,7 @@ void NcclGroup::await(CardExchange::Ticket ticket) {
 
 void NcclGroup::exchange(const Call& call, Bytes mine, size_t longest, Ranges ranges, Read read) {
   if (!on_card(call)) return host_->exchange(call, mine, longest, ranges, read);
-  agree(call, mine.size(), longest);
+  const Turn turn = agree(call, mine.size(), longest);
   const auto n = static_cast<size_t>(size());
   const size_t length = std::min(aligned(where_.workspace_bytes / n), longest);
   Tensor all = workspace(n * length);
@@ -137,12 +169,12 @@ void NcclGroup::exchange(const Call& call, Bytes mine, size_t longest, Ranges ra
 void NcclGroup::reduce(const Call& call, Bytes mine, std::span<std::byte> result, const Reduction& reduction) {
   if (!on_card(call)) return host_->reduce(call, mine, result, reduction);
   if (reduction.in_any_order && reduces_in_any_order(call, mine.size())) {
-    agree(call, mine.size(), mine.size());
+    const Turn turn = agree(call, mine.size(), mine.size());
     if (!mine.empty()) await(exchange_->reduce(call, exchange_->mark(), mine, result));
     return reduction.fold.divide(result.data(), static_cast<int64_t>(result.size() / size_of(call.dtype)));
   }
   if (!reduction.to_all) return Transport::reduce(call, mine, result, reduction);
-  agree(call, mine.size(), mine.size());
+  const Turn turn = agree(call, mine.size(), mine.size());
   const auto n = static_cast<size_t>(size()), me = static_cast<size_t>(rank());
   const size_t length = std::min(aligned(where_.workspace_bytes / n) * n, mine.size());
   Tensor received = workspace(length + n * alignment);
@@ -172,7 +204,7 @@ bool NcclGroup::reduces_in_any_order(const Call& call, size_t bytes) const {
 std::unique_ptr<Transport> NcclGroup::split(int color, int key, Site site) {
   std::unique_ptr<Transport> group = host_->split(color, key, site);
   if (!group) return nullptr;
-  return std::make_unique<NcclGroup>(std::move(group), connect_, library_, where_);
+  return std::make_unique<NcclGroup>(std::move(group), connect_, library_, where_, order_);
 }
 
 }  // namespace weft

@@ -15,6 +15,7 @@
 
 #include "weft/collectives/transport.h"
 #include "weft/collectives/transports/nccl/card_exchange.h"
+#include "weft/collectives/transports/nccl/launch_order.h"
 
 namespace weft {
 
@@ -29,8 +30,9 @@ class NcclGroup : public Transport {
     Device device = Device::cuda;
     size_t workspace_bytes = size_t{64} << 20;
   };
-  // `library` is for the description.
-  NcclGroup(std::unique_ptr<Transport> host, Connect connect, std::string library, Where where);
+  // All ranks make it together. `library` is for the description. The groups of a rank share one order.
+  NcclGroup(std::unique_ptr<Transport> host, Connect connect, std::string library, Where where,
+            std::shared_ptr<LaunchOrder> order = nullptr);
   ~NcclGroup() override;
 
   int rank() const override { return host_->rank(); }
@@ -59,10 +61,12 @@ class NcclGroup : public Transport {
 
  private:
   class StartedCall;
+  using Number = LaunchOrder::Number;
+  using Turn = std::unique_ptr<const LaunchOrder::Place>;
 
   // What ranks tell each other before anything goes to their cards.
   struct Announcement {
-    uint64_t size, longest, with_address;
+    uint64_t size, longest, number, with_address;
     CardExchange::Address address;  // of rank 0, told in the group's first call
     Bytes bytes() const {
       return {reinterpret_cast<const std::byte*>(this), with_address ? sizeof *this : offsetof(Announcement, address)};
@@ -70,11 +74,14 @@ class NcclGroup : public Transport {
   };
 
   bool on_card(const Call& call) const { return call.device == where_.device; }
-  // Agrees on a call that waits for all ranks, and fills sizes_ with the number of bytes of each.
-  void agree(const Call& call, size_t mine, size_t longest);
-  Announcement announce(size_t mine, size_t longest);
-  bool read_announced(const Part& part, size_t longest, std::vector<size_t>& sizes);  // returns whether ranks agree
-  void conclude(const Call& call, size_t longest, bool same);
+  // Agrees on a call that waits for all ranks, and fills sizes_ with the number of bytes of each. The card gets this call
+  // during its turn.
+  Turn agree(const Call& call, size_t mine, size_t longest);
+  Announcement announce(size_t mine, size_t longest, Number number = 0);
+  // Fills `sizes` and returns the largest number; a Fault if the ranks do not agree.
+  Number read_announced(const Call& call, const Part& part, size_t longest, std::vector<size_t>& sizes);
+  static Number largest_of(const Part& numbers);
+  void connect(const Call& call);  // with the first turn
   Tensor workspace(size_t bytes) const;
   // Gathers a part of the bytes of all ranks, and sets peers_ to where they are once the ticket is done.
   CardExchange::Ticket gather(const Call& call, CardExchange::Mark after, const std::byte* mine,
@@ -86,16 +93,17 @@ class NcclGroup : public Transport {
   void set_peers(std::byte* packed);  // for bytes in rank order, counts_ of each rank
   void await(CardExchange::Ticket ticket);
   void go_on_with_started();  // as far as it need not wait
-  void take_step();           // of the first started call
+  void take_step(StartedCall& call);
 
   const std::unique_ptr<Transport> host_;
+  const std::unique_ptr<Transport> numbers_;  // the same ranks, to agree on the numbers of started calls
   const Connect connect_;
   const std::string library_;
   const Where where_;
+  const std::shared_ptr<LaunchOrder> order_;
   std::deque<std::shared_ptr<StartedCall>> started_;  // and not enqueued yet
-  bool taking_step_ = false;
-  std::unique_ptr<CardExchange> exchange_;        // from the first call on
-  std::optional<CardExchange::Address> address_;  // to connect to
+  std::unique_ptr<CardExchange> exchange_;            // from the first call on
+  std::optional<CardExchange::Address> address_;      // to connect to
   std::vector<size_t> sizes_, counts_, begins_;
   std::vector<Range> slices_;
   std::vector<const std::byte*> peers_;

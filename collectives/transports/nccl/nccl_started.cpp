@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives in two halves on cards. Starting one tells the other ranks by the host transport, and does not wait for
-// them. Once all ranks are known to have started it, each enqueues it: whenever it asks, waits or makes another call.
-//
-// The cards of a group must get its calls in the same order, so they get them in the order in which ranks make them. A
-// call that waits for all ranks comes after all that were started before it, which all ranks have started by then.
+// them. Once all ranks are known to have started it, they agree on its number, and each enqueues it in its turn: whenever it
+// asks, waits or makes another call. No rank proposes a number before, since others may never start the call, and then it
+// would be in the way of all calls after it.
 #include "weft/collectives/transports/nccl/nccl_started.h"
 
 #include <algorithm>
+#include <cstring>
 #include <exception>
 #include <utility>
 
@@ -60,30 +60,54 @@ bool NcclGroup::StartedCall::ready() {
 }
 
 void NcclGroup::StartedCall::finish(Read read) {
-  while (!enqueued_) group_.take_step();
+  while (!enqueued_) group_.take_step(*group_.started_.front());
   group_.exchange_->await(ticket_);
   const size_t received = of_peers_.empty() ? longest_ : Ranges{of_peers_, {}}.longest_of_peers();
   if (received > 0) read({0, received, peers_, begins_});
 }
 
 bool NcclGroup::StartedCall::must_wait() const {
-  return agreement_ ? !agreement_->ready() : !group_.exchange_->is_idle();
+  if (taking_step_) return true;
+  return agreement_ ? !agreement_->ready() : !place_->is_first() || !group_.exchange_->is_idle();
 }
 
-bool NcclGroup::StartedCall::take_step() {
-  if (agreement_) {
-    bool same = true;
-    std::exchange(agreement_, nullptr)->finish([&](const Part& part) {
-      same = group_.read_announced(part, longest_, sizes_);
-    });
-    group_.conclude(call_, longest_, same);
-  } else if (ticket_ == 0) {
+// It may wait, and a rank that waits goes on with all that is unfinished, so this must not begin again.
+void NcclGroup::StartedCall::take_step() {
+  const bool within = std::exchange(taking_step_, true);
+  if (!place_)
+    propose();
+  else if (agreement_)
+    agree();
+  else if (place_->become_first(); group_.address_)
+    group_.connect(call_);
+  else if (ticket_ == 0)
     enqueue();
-  } else {
-    group_.exchange_->settle();
-    enqueued_ = true;
-  }
-  return enqueued_;
+  else
+    leave();
+  taking_step_ = within;
+}
+
+void NcclGroup::StartedCall::leave() {
+  group_.exchange_->settle();
+  place_.reset();
+  enqueued_ = true;
+}
+
+void NcclGroup::StartedCall::propose() {
+  std::exchange(agreement_, nullptr)->finish([&](const Part& part) {
+    group_.read_announced(call_, part, longest_, sizes_);
+  });
+  place_.emplace(*group_.order_, this);
+  const Number number = place_->number();
+  Tensor told({sizeof number}, DType::u8);
+  std::memcpy(told.mutate<std::byte>(), &number, sizeof number);
+  agreement_ = group_.numbers_->start(call_, std::move(told), sizeof number);
+}
+
+void NcclGroup::StartedCall::agree() {
+  Number largest = 0;
+  std::exchange(agreement_, nullptr)->finish([&](const Part& part) { largest = largest_of(part); });
+  place_->agree(largest);
 }
 
 void NcclGroup::StartedCall::enqueue() {
@@ -100,7 +124,8 @@ void NcclGroup::StartedCall::enqueue() {
 
 std::unique_ptr<Transport::Request> NcclGroup::start(const Call& call, Tensor mine, size_t longest, Ranges ranges) {
   if (!on_card(call)) return host_->start(call, std::move(mine), longest, ranges);
-  while (started_.size() >= max_started) take_step();  // the host has no room for more, even if they were dropped
+  // The host has no room for more, even if they were dropped.
+  while (started_.size() >= max_started) take_step(*started_.front());
   if (!mine.unshared()) mine = mine.clone();
   const auto started = std::make_shared<StartedCall>(*this, call, std::move(mine), longest, ranges);
   started_.push_back(started);
@@ -109,16 +134,23 @@ std::unique_ptr<Transport::Request> NcclGroup::start(const Call& call, Tensor mi
   return std::make_unique<Held>(started);
 }
 
+// Ranks propose numbers in the order of starts.
 void NcclGroup::go_on_with_started() {
-  while (!taking_step_ && !started_.empty() && !started_.front()->must_wait()) take_step();
+  for (size_t i = 0; i < started_.size();) {
+    StartedCall& call = *started_[i];
+    if (!call.must_wait())
+      take_step(call);  // with the last one, the next call takes its place
+    else if (call.has_proposed())
+      ++i;
+    else
+      return;
+  }
 }
 
-// It may wait, and a rank that waits goes on with all that is unfinished, so this must not begin again.
-void NcclGroup::take_step() {
-  taking_step_ = true;
-  const bool last = started_.front()->take_step();
-  taking_step_ = false;
-  if (!last) return;
+// Calls leave in the order in which they were started, since every rank proposes larger numbers for later ones.
+void NcclGroup::take_step(StartedCall& call) {
+  call.take_step();
+  if (!call.is_enqueued()) return;
   const auto enqueued = std::move(started_.front());  // destroyed when the queue is in order again
   started_.pop_front();
   unfinished()->remove(*enqueued);
@@ -127,7 +159,8 @@ void NcclGroup::take_step() {
 // Others may need what this rank has started and dropped, unless it fails.
 NcclGroup::~NcclGroup() {
   try {
-    while (!std::uncaught_exceptions() && !taking_step_ && !started_.empty()) take_step();
+    while (!std::uncaught_exceptions() && !started_.empty() && !started_.front()->is_taking_step())
+      take_step(*started_.front());
   } catch (const std::exception&) {  // the next call reports it
   }
   for (const auto& call : started_) unfinished()->remove(*call);

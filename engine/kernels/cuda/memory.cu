@@ -2,6 +2,7 @@
 // Contexts, the pool, and the verbs that move bytes.
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <new>
 #include <thread>
@@ -306,8 +307,11 @@ void* CudaBackend::queue() { return cuda::context().stream(); }
 
 void CudaBackend::while_waiting(std::function<bool()> go_on) { cuda::context().while_waiting(std::move(go_on)); }
 
-// Returns nothing unless there is a card that these kernels run on: Ampere or later.
+// Returns nothing unless there is a card that these kernels run on: Ampere or later. Before the first call of CUDA it asks
+// for all kernels to be loaded at once: loading one later waits for the card, which may wait for a peer, and meanwhile
+// holds up every other call of this process.
 std::unique_ptr<Backend> make_cuda_backend() {
+  setenv("CUDA_MODULE_LOADING", "EAGER", false);
   int count = 0, generation = 0;
   const bool answers = cudaGetDeviceCount(&count) == cudaSuccess && count > 0 &&
                        cudaDeviceGetAttribute(&generation, cudaDevAttrComputeCapabilityMajor, 0) == cudaSuccess;
