@@ -153,6 +153,8 @@ void seed_manifests(const std::filesystem::path& folder) {
                R"J("texts":{"role":"feature","of":"second"},"texts.grad":{"role":"seam_gradient","of":"second"},)J"
                R"J("earlier":{"role":"previous_gradient","of":"w"},"repeated":{"role":"repeated_gradient","of":"w"},)J"
                R"J("norm":{"role":"gradient_norm"}})J");
+  add("optimizer", R"J(,"optimizer":{"name":"muon","rate":0.5,"clip":1,"iterations":2},"tensors":{)J"
+                   R"J("earlier":{"role":"update","of":"w"},"repeated":{"role":"weight","of":"w"}})J");
   add("scale", R"J(,"scale":{"step":0.001},"tensors":{"along":{"role":"direction","of":"w"},)J"
                R"J("rest":{"role":"objective","of":""},"moved":{"role":"objective","of":"w"}})J");
   add("layer", R"J(,"tensors":{"x":{"role":"layer_input","of":"n"},"x.grad":{"role":"layer_input_gradient",)J"

@@ -10,7 +10,10 @@ using verify::Matrix;
 namespace {
 
 Matrix rounded_in(DType dtype, const Matrix& x) {
-  return x.unaryExpr([=](double each) { return Tensor::full({}, each, DType::f64).to(dtype).to(DType::f64).item(); });
+  Tensor all(Shape{x.size()}, DType::f64);
+  std::copy(x.data(), x.data() + x.size(), all.mutate<double>());
+  const Tensor rounded = all.to(dtype).to(DType::f64);
+  return Eigen::Map<const Matrix>(rounded.data<double>(), x.rows(), x.cols());
 }
 
 }  // namespace

@@ -37,6 +37,8 @@ void DumpReader::read(const std::vector<std::filesystem::path>& files) {
   }
   if (loss) check_seam();
   if (scale) dump.scale = scale->finish(moved_parameters());
+  for (const StoredParameter& p : parameters_)
+    require(p.update.empty() || p.has_local(), "verify: '", p.name, "' has an update, but no local gradients");
   if (dump.norm)
     check_norm();
   else  // nothing to hold the reduced gradient against
@@ -209,6 +211,7 @@ void DumpReader::check_parameter(const StoredParameter& p) {
     if (!p.previous.empty()) check_size("previous", p.previous[r] ? &*p.previous[r] : nullptr, reduced[r]);
     if (!p.again.empty()) check_size("repeated", p.again[r] ? &*p.again[r] : nullptr, reduced[r]);
   }
+  check_update(p);
   try {
     expected(p, mesh_of(dump), layout_of(p.layout, dump));
   } catch (const Error& error) {

@@ -38,6 +38,7 @@ class DumpReader {
   void check_norm();
   void check_parameter(const StoredParameter& p);
   void check_dimensions(const StoredParameter& p, size_t r) const;
+  void check_update(const StoredParameter& p) const;
   std::vector<ParameterEvidence> moved_parameters() const;
   void load_parameters();
 

@@ -6,6 +6,12 @@
 
 namespace weft::verify {
 
+bool UpdateEvidence::is_whole(const std::vector<Shape>& wholes) const {
+  for (size_t r = 0; r < wholes.size(); ++r)
+    if (made[r].size() != wholes[r].size()) return false;
+  return true;
+}
+
 bool ParameterEvidence::has_local() const {
   return std::ranges::any_of(local, [](const auto& of_rank) { return !of_rank.empty(); }) ||
          (stored && stored->has_local());

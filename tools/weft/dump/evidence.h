@@ -8,6 +8,7 @@
 #include "tools/weft/dump/mesh.h"
 #include "tools/weft/dump/scale_evidence.h"
 #include "tools/weft/dump/stored_parameter.h"
+#include "tools/weft/truth/update.h"
 
 namespace weft::verify {
 
@@ -30,6 +31,16 @@ struct Powers {
   double squares = 0, fourth = 0;
 };
 
+// What the optimizer adds to a parameter, by rank: (1, n), of slices as the reducer leaves them, or whole.
+struct UpdateEvidence {
+  std::vector<Matrix> made;
+  std::vector<Matrix> weight;  // before it, likewise; may be empty
+  std::vector<Shape> shapes;
+  Precision precision;  // the lowest of the gradients and the update
+
+  bool is_whole(const std::vector<Shape>& wholes) const;
+};
+
 // The gradient of one parameter on its way through the reducer. Flattened.
 struct ParameterEvidence {
   std::string name;
@@ -47,6 +58,7 @@ struct ParameterEvidence {
 
   // Where the dump is too large to be held: then there are no numbers above.
   std::shared_ptr<const StoredParameter> stored = {};
+  std::optional<UpdateEvidence> update = {};
   std::vector<Powers> powers = {};  // of `reduced`, by rank, if there is a norm of all parameters
 
   bool has_local() const;
@@ -86,6 +98,7 @@ struct Dump {
   std::vector<ParameterEvidence> parameters;
   std::optional<ScaleEvidence> scale;
   std::optional<NormEvidence> norm;
+  std::optional<OptimizerRule> optimizer;
   std::vector<LayerEvidence> layers;
   int64_t stored_elements = 0;  // of all parameters that are not held
   std::vector<std::filesystem::path> files;

@@ -54,6 +54,16 @@ ParameterEvidence loaded_by(const Read& read, const StoredParameter& parameter) 
   return p;
 }
 
+std::optional<UpdateEvidence> update_of(const StoredParameter& parameter, const Read& read) {
+  if (parameter.update.empty()) return std::nullopt;
+  UpdateEvidence update{read_all(parameter.update, read), read_all(parameter.weight, read), {}, parameter.precision};
+  for (const auto& of_rank : parameter.update) {
+    update.shapes.push_back(of_rank->shape());
+    update.precision.lower_to(of_rank->precision());
+  }
+  return update;
+}
+
 // `count` of `extent` indices, spread evenly, in runs that are read at once.
 std::vector<Excerpt::Range> spread(int64_t extent, int64_t count) {
   constexpr int64_t run = 16;
@@ -86,12 +96,12 @@ std::vector<int64_t> extents_of(const Shape& shape, const std::vector<int>& dime
 }  // namespace
 
 ParameterEvidence loaded(const StoredParameter& parameter) {
-  ParameterEvidence p = loaded_by(
-      [](const StoredTensor& stored) {
-        const Tensor tensor = stored.read();
-        return matrix_of(tensor.reshape({1, tensor.size()}));
-      },
-      parameter);
+  const Read all = [](const StoredTensor& stored) {
+    const Tensor tensor = stored.read();
+    return matrix_of(tensor.reshape({1, tensor.size()}));
+  };
+  ParameterEvidence p = loaded_by(all, parameter);
+  p.update = update_of(parameter, all);
   p.local_shapes = parameter.local_shapes();
   p.reduced_shapes = parameter.reduced_shapes();
   return p;

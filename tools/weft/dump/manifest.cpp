@@ -6,6 +6,7 @@
 #include "tools/weft/dump/dump_reader.h"
 #include "tools/weft/dump/known_entries.h"
 #include "tools/weft/dump/layouts.h"
+#include "tools/weft/dump/optimizer.h"
 #include "tools/weft/dump/whole_number.h"
 #include "weft/data/idx.h"
 
@@ -124,9 +125,9 @@ Role role_in(const Json& tensor, const std::string& name) {
 }
 
 // "case", "seed" and "dtype" are what `weft case` wrote.
-const std::vector<std::string> entries = {"weft_manifest", "reducer",       "loss",    "files", "rows",
-                                          "counts",        "micro_batches", "tensors", "scale", "mesh",
-                                          "parameters",    "hashes",        "case",    "seed",  "dtype"};
+const std::vector<std::string> entries = {"weft_manifest", "reducer", "loss",  "files",    "rows",       "counts",
+                                          "micro_batches", "tensors", "scale", "mesh",     "parameters", "hashes",
+                                          "case",          "seed",    "dtype", "optimizer"};
 
 void read_entries(const Json& manifest, DumpReader& reader) {
   check_entries(manifest, "the manifest", entries);
@@ -135,6 +136,7 @@ void read_entries(const Json& manifest, DumpReader& reader) {
   if (manifest.contains("loss")) read_loss(manifest.at("loss"), reader);
   if (manifest.contains("tensors"))
     for (const auto& [name, tensor] : manifest.at("tensors").items()) reader.roles[name] = role_in(tensor, name);
+  if (manifest.contains("optimizer")) reader.dump.optimizer = optimizer_in(manifest.at("optimizer"));
   if (manifest.contains("mesh")) reader.dump.mesh = mesh_in(manifest);
   if (manifest.contains("parameters")) reader.layouts = layouts_in(manifest, mesh_of(reader.dump), reader.dump.reducer);
   if (manifest.contains("hashes")) reader.hashes = manifest.at("hashes").get<decltype(reader.hashes)>();

@@ -148,6 +148,20 @@ LazyBlock joined(const std::vector<LazyBlock>& parts, int dimension) {
   return {parts[0].shape.with(dimension, extent), alternating(std::move(runs))};
 }
 
+std::vector<Shape> whole_shapes(const Mesh& mesh, const std::vector<Placement>& placements, std::vector<Shape> slices) {
+  for (size_t axis = 0; axis < placements.size(); ++axis) {
+    const int dimension = placements[axis].dimension;
+    if (placements[axis].kind != Placement::Kind::shard || dimension < 0) continue;
+    const std::vector<Shape> before = slices;
+    for (int r = 0; r < mesh.ranks(); ++r) {
+      int64_t extent = 0;
+      for (const int q : mesh.along(axis, r)) extent += before[static_cast<size_t>(q)][dimension];
+      slices[static_cast<size_t>(r)] = slices[static_cast<size_t>(r)].with(dimension, extent);
+    }
+  }
+  return slices;
+}
+
 LazyBlock unread(Block block) { return {block.shape, lazy(std::move(block.values))}; }
 
 Matrix values_of(const LazyBlock& block) {

@@ -76,6 +76,9 @@ struct LazyBlock {
   Lazy values;
 };
 
+// Of the tensors whose slices have these shapes.
+std::vector<Shape> whole_shapes(const Mesh& mesh, const std::vector<Placement>& placements, std::vector<Shape> slices);
+
 LazyBlock unread(Block block);
 Matrix values_of(const LazyBlock& block);
 LazyBlock slice(const LazyBlock& whole, int dimension, int64_t begin, int64_t end);

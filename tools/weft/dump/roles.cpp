@@ -14,6 +14,8 @@ const std::map<std::string, Role::Kind>& kinds_by_name() {
                                                           {"reduced_gradient", Role::Kind::reduced_gradient},
                                                           {"previous_gradient", Role::Kind::previous_gradient},
                                                           {"repeated_gradient", Role::Kind::repeated_gradient},
+                                                          {"update", Role::Kind::update},
+                                                          {"weight", Role::Kind::weight},
                                                           {"gradient_norm", Role::Kind::gradient_norm},
                                                           {"direction", Role::Kind::direction},
                                                           {"objective", Role::Kind::objective},
@@ -28,7 +30,8 @@ const std::map<std::string, Role::Kind>& kinds_by_name() {
 
 bool is_of_parameter(Role::Kind kind) {
   return kind == Role::Kind::local_gradient || kind == Role::Kind::reduced_gradient ||
-         kind == Role::Kind::previous_gradient || kind == Role::Kind::repeated_gradient;
+         kind == Role::Kind::previous_gradient || kind == Role::Kind::repeated_gradient || kind == Role::Kind::update ||
+         kind == Role::Kind::weight;
 }
 
 // "NAME@USE"
@@ -76,6 +79,8 @@ Role role_by_name(const std::string& name, const Loss* loss) {
   static const std::pair<std::string, Role::Kind> prefixes[] = {{"reduced/", Role::Kind::reduced_gradient},
                                                                 {"previous/", Role::Kind::previous_gradient},
                                                                 {"again/", Role::Kind::repeated_gradient},
+                                                                {"update/", Role::Kind::update},
+                                                                {"weight/", Role::Kind::weight},
                                                                 {"direction/", Role::Kind::direction},
                                                                 {"rank_loss/", Role::Kind::rank_loss}};
   for (const auto& [prefix, kind] : prefixes)

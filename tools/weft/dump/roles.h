@@ -10,6 +10,7 @@ inline constexpr size_t max_micro_batches = 1 << 16;
 //   images  images.grad  scale  scale.grad          features of a loss, its scalars, and their gradients
 //   local/NAME  local/NAME/K  local/NAME@USE  reduced/NAME  previous/NAME  again/NAME
 //                                                   a parameter's gradient (of micro-batch K, of one of its uses)
+//   update/NAME  weight/NAME                         what the optimizer adds to a parameter, and that before
 //   gradient_norm                                   of all parameters
 //   direction/NAME  objective/NAME  rank_loss/NAME  objective  rank_loss   of a parameter that was moved, or of none
 //   objective/NAME@TERM  objective@TERM             the same of one term of the objective
@@ -25,6 +26,8 @@ struct Role {
     reduced_gradient,
     previous_gradient,
     repeated_gradient,
+    update,
+    weight,
     gradient_norm,
     direction,
     objective,

@@ -12,6 +12,8 @@ void StoredParameter::place(const Role& role, StoredTensor tensor, size_t rank, 
   };
   if (role.kind == Role::Kind::previous_gradient) return place_in(previous);
   if (role.kind == Role::Kind::repeated_gradient) return place_in(again);
+  if (role.kind == Role::Kind::update) return place_in(update);
+  if (role.kind == Role::Kind::weight) return place_in(weight);
   precision.lower_to(tensor.precision());
   if (role.kind == Role::Kind::reduced_gradient) return place_in(reduced);
   require(role.micro_batch < max_micro_batches, where, ": '", role.of, "' has a micro-batch ", role.micro_batch,
@@ -51,7 +53,7 @@ int64_t StoredParameter::elements() const {
   int64_t sum = 0;
   for (const auto& of_rank : local)
     for (const Term& term : of_rank) sum += term.tensor.shape().size();
-  for (const Stored* each : {&reduced, &previous, &again})
+  for (const Stored* each : {&reduced, &previous, &again, &update, &weight})
     for (const auto& of_rank : *each) sum += of_rank ? of_rank->shape().size() : 0;
   return sum;
 }

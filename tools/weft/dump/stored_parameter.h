@@ -23,7 +23,7 @@ struct StoredParameter {
 
   std::string name;
   std::vector<std::vector<Term>> local;  // by rank
-  Stored reduced, previous, again;
+  Stored reduced, previous, again, update, weight;
   Precision precision;  // the lowest of `local` and `reduced`
   std::optional<Layout> layout = {};
   std::vector<std::string> hashes = {};

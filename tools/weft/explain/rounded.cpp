@@ -39,19 +39,25 @@ void round_each_sum(std::vector<Matrix>& of_rank, const LowerPrecision& lower) {
   of_rank = {sum};
 }
 // In what is stored in the end, ties may have gone either way.
-bool stored_in(const LowerPrecision& lower, const Given& given, const std::vector<Matrix>& truth) {
-  const double epsilon = given.parameter.precision.epsilon;
-  for (size_t r = 0; r < given.ranks(); ++r)
+bool stored_in(const LowerPrecision& lower, const std::vector<Matrix>& made, const std::vector<Matrix>& truth,
+               double off_by) {
+  for (size_t r = 0; r < truth.size(); ++r)
     for (Eigen::Index i = 0; i < truth[r].size(); ++i) {
-      const double made = given.made.tensors[r](i), right = truth[r](i);
-      const double slack = limit * epsilon * std::abs(right);
-      if (made != lower.round(made) || made < lower.round(right - slack) || made > lower.round(right + slack))
+      const double there = made[r](i), right = truth[r](i), slack = off_by * std::abs(right);
+      if (there != lower.round(there) || there < lower.round(right - slack) || there > lower.round(right + slack))
         return false;
     }
   return true;
 }
 
 }  // namespace
+
+std::optional<std::string> stored_in_lower(const std::vector<Matrix>& made, const std::vector<Matrix>& truth,
+                                           double epsilon, double off_by) {
+  for (const LowerPrecision& lower : lower_precisions)
+    if (epsilon < lower.epsilon && stored_in(lower, made, truth, off_by)) return lower.name;
+  return std::nullopt;
+}
 
 std::optional<Explained> rounded_once(const ParameterEvidence& parameter, const Dump& dump) {
   const Given given(parameter, dump);
@@ -73,7 +79,8 @@ std::optional<Explained> rounded_once(const ParameterEvidence& parameter, const 
       const double error = of_rounded.error([&](const ParameterEvidence& of) { return should_be(of, dump); });
       if (error <= limit) return found(where, error);
     }
-    if (stored_in(lower, given, truth)) return found("where the result is stored", 0);
+    if (stored_in(lower, given.made.tensors, truth, limit * parameter.precision.epsilon))
+      return found("where the result is stored", 0);
   }
   return std::nullopt;
 }

@@ -88,6 +88,12 @@ const std::vector<Signature>& signatures() {
        "gather the features of all ranks before the loss"},
       {"S36", "slots in another order", "ranks get the gradient of features that other ranks have sent",
        "return to each rank the slot that it has sent"},
+      {"S37", "the optimizer takes a slice for the whole",
+       "gradients are right; the update is right for no element, whatever the rate",
+       "gather what the rule needs whole, or give each matrix to one rank"},
+      {"S38", "clipped by another norm than that of all gradients",
+       "gradients are right; the update has another length, or another one on each rank",
+       "reduce first, then clip by the norm of the whole gradient of all parameters"},
   };
   return all;
 }

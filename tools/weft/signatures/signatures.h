@@ -53,6 +53,11 @@ std::vector<Hypothesis> hypotheses(const LayerEvidence& layer, const Rounding& r
 Observed observed(const ParameterEvidence& parameter);
 std::vector<Hypothesis> hypotheses(const ParameterEvidence& parameter, const Dump& dump, const Rounding& rounding);
 
+// Of what the optimizer adds to a parameter, whose gradient the reducer has made as it should, or otherwise.
+Observed observed_update(const ParameterEvidence& parameter);
+std::vector<Hypothesis> update_hypotheses(const ParameterEvidence& parameter, const Dump& dump,
+                                          const Rounding& rounding);
+
 Observed observed(const NormEvidence& norm);
 std::vector<Hypothesis> hypotheses(const NormEvidence& norm, const Dump& dump, const Rounding& rounding);
 

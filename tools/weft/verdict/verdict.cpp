@@ -6,6 +6,7 @@
 
 #include "tools/weft/explain/explain.h"
 #include "tools/weft/explain/norms.h"
+#include "tools/weft/explain/updates.h"
 #include "tools/weft/verdict/classes.h"
 #include "tools/weft/verdict/expected_rounding.h"
 #include "tools/weft/verdict/streamed_verdict.h"
@@ -207,6 +208,22 @@ Verdict verdict(const ParameterEvidence& parameter, const Dump& dump) {
   return result;
 }
 
+Verdict update_verdict(const ParameterEvidence& parameter, const Dump& dump) {
+  const std::string subject = "the update of '" + parameter.name + "'";
+  if (parameter.stored) {
+    Verdict untold;
+    untold.subject = subject;
+    untold.outcome = Outcome::cannot_tell;
+    untold.remarks = {"updates are checked in dumps of fewer elements: dump some of the parameters"};
+    return untold;
+  }
+  const auto predict = [&](const Rounding& rounding) { return update_hypotheses(parameter, dump, rounding); };
+  Verdict result = judge(subject, observed_update(parameter), parameter.update->precision, 4, predict);
+  if (result.outcome == Outcome::wrong && !result.best)
+    explain_update(result, parameter, dump, predict(Rounding())[0].prediction.tensors);
+  return result;
+}
+
 Verdict verdict(const NormEvidence& norm, const Dump& dump) {
   Verdict result = judge("the norm of all gradients", observed(norm), norm.precision, 4,
                          [&](const Rounding& rounding) { return hypotheses(norm, dump, rounding); });
@@ -225,6 +242,9 @@ std::vector<Verdict> verdicts(const Dump& dump) {
           {class_of(layout_of(parameter, dump), mesh_of(dump)), parameter.precision, verdict(parameter, dump)});
   compare_classes(classified);
   for (Classified& each : classified) all.push_back(std::move(each.verdict));
+  for (const ParameterEvidence& parameter : dump.parameters)
+    if (parameter.update || (parameter.stored && !parameter.stored->update.empty()))
+      all.push_back(update_verdict(parameter, dump));
   if (dump.norm) all.push_back(verdict(*dump.norm, dump));
   if (dump.scale) std::ranges::move(scale_verdicts(dump), std::back_inserter(all));
   return all;

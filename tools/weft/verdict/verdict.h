@@ -57,6 +57,8 @@ struct Verdict {
 Verdict verdict(const SeamEvidence& seam, const Dump& dump);
 Verdict verdict(const LayerEvidence& layer);
 Verdict verdict(const ParameterEvidence& parameter, const Dump& dump);
+// Of what the optimizer has added to it.
+Verdict update_verdict(const ParameterEvidence& parameter, const Dump& dump);
 Verdict verdict(const NormEvidence& norm, const Dump& dump);
 // Whether the gradients of any model are those of its objective, by differences of the objective: one verdict for each
 // parameter that was moved.
