@@ -17,5 +17,7 @@ struct Mistake {
   bool in_bf16 = true;            // whether that can show it
 };
 std::vector<Mistake> mistakes_without_a_name();
+// Those of them that are about where numbers are.
+void add_mistakes_of_place(std::vector<Mistake>& all);
 
 }  // namespace weft::planted

@@ -194,6 +194,15 @@ void Job::store_in(DType lower) {
   for (Matrix& each : dump_.parameters[0].reduced) each = rounded_in(lower, rounded_in(dtype, each));
 }
 
+void Job::leave_unwritten(int64_t begin) {
+  verify::ParameterEvidence& p = dump_.parameters[0];
+  p.again = p.reduced;
+  for (int r = 0; r < ranks; ++r) {
+    reduced(r).rightCols(rows * columns - begin).setConstant(1e30 + r);
+    p.again[static_cast<size_t>(r)].rightCols(rows * columns - begin).setConstant(-2e28);
+  }
+}
+
 verify::Verdict Job::verdict_of_norm(const std::function<double(const Matrix&)>& norm) const {
   verify::Dump dump = stored();
   Matrix all(1, 2 * rows * columns);

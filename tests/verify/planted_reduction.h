@@ -44,6 +44,7 @@ class Job {
   void send_in(DType lower);
   void accumulate_in(DType lower);
   void store_in(DType lower);
+  void leave_unwritten(int64_t begin);  // elements from there on, which differ when the step is repeated
   // What is said of a norm that the job takes of all reduced gradients.
   verify::Verdict verdict_of_norm(const std::function<double(const Matrix&)>& norm) const;
 

@@ -21,9 +21,10 @@ int denominator(double x, double tolerance) {
 }  // namespace
 
 double as_fraction(double x, double tolerance) {
-  constexpr double few = 8;  // larger numbers may be many whole ones
+  constexpr double few = 8;  // larger numbers may be many whole ones, and smaller ones than its inverse many fractions
   const double power = std::exp2(std::round(std::log2(std::abs(x))));
-  if (std::abs(x) > few && std::abs(std::abs(x) - power) <= tolerance) return std::copysign(power, x);
+  const bool small = std::abs(x) < 1 / few && std::abs(x) > tolerance;
+  if ((std::abs(x) > few || small) && std::abs(std::abs(x) - power) <= tolerance) return std::copysign(power, x);
   const int below = denominator(x, tolerance);
   return below == 0 ? x : std::round(x * below) / below;
 }

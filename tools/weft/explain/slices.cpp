@@ -108,11 +108,51 @@ class Slices {
   double unit_ = 1;
 };
 
+// Of a gradient that several axes divide: where the tiles of ranks are, if not where they should be.
+void add_tiles(std::vector<Described>& all, const Given& given) {
+  const Mesh mesh = mesh_of(given.dump);
+  const Layout layout = layout_of(given.parameter, given.dump);
+  std::vector<size_t> axes;
+  for (size_t axis = 0; axis < mesh.axes.size(); ++axis)
+    if (layout.local[axis].pending() && layout.reduced[axis].kind == Placement::Kind::shard) axes.push_back(axis);
+  if (axes.size() < 2) return;
+  const auto add = [&](const std::string& text, const std::function<int(int)>& whose) {
+    add_if_right(all, given, {text, [&given, &mesh, whose](const ParameterEvidence& of) {
+                                const std::vector<Matrix> tiles = should_be(of, given.dump);
+                                std::vector<Matrix> result;
+                                for (int r = 0; r < mesh.ranks(); ++r)
+                                  result.push_back(tiles[static_cast<size_t>(whose(r))]);
+                                return result;
+                              }});
+  };
+  for (const size_t axis : axes) {
+    const int size = mesh.axes[axis].size;
+    const auto along = [&mesh, axis](int r, int coordinate) {
+      return mesh.along(axis, r)[static_cast<size_t>(coordinate)];
+    };
+    for (int by = 1; by < size; ++by)
+      add("each rank has the slice of the rank " + std::to_string(by) + " after it" + mesh.over(axis),
+          [=, &mesh](int r) { return along(r, (mesh.coordinate(axis, r) + by) % size); });
+    if (size > 2)
+      add("ranks have the slices in reverse order" + mesh.over(axis),
+          [=, &mesh](int r) { return along(r, size - 1 - mesh.coordinate(axis, r)); });
+    add("every rank has the first slice" + mesh.over(axis), [=](int r) { return along(r, 0); });
+  }
+  const size_t first = axes[0], second = axes[1];
+  if (axes.size() == 2 && mesh.axes[first].size == mesh.axes[second].size)
+    add("the slices of " + mesh.axes[first].name + " and " + mesh.axes[second].name + " have changed places",
+        [=, &mesh](int r) {
+          const int row = mesh.along(first, r)[static_cast<size_t>(mesh.coordinate(second, r))];
+          return mesh.along(second, row)[static_cast<size_t>(mesh.coordinate(first, r))];
+        });
+}
+
 }  // namespace
 
 std::vector<Described> by_slices(const Given& given) {
   std::vector<Described> all;
   if (const Slices slices(given); slices.divided()) slices.add_all(all);
+  add_tiles(all, given);
   return all;
 }
 

@@ -27,9 +27,14 @@ std::vector<Eigen::Index> as_if_reversed(const Batch& batch, int rank) {
   return labels_from(batch, rank, batch.all_rows() - batch.first_row(rank) - batch.rows(rank));
 }
 
+std::vector<Eigen::Index> no_pairs(const Batch& batch, int rank) {
+  return std::vector<Eigen::Index>(static_cast<size_t>(batch.rows(rank)), -1);
+}
+
 // How much of each part of the gradient reaches a feature.
 struct Shares {
   double direct = 1, own_slot = 1, other_slots = 1, others_own_slots = 0, scalars = 1;
+  int lost_hop = 0;  // the rank so many after another one gets nothing from it
 };
 
 struct SeamModel {
@@ -53,7 +58,8 @@ struct SeamModel {
         for (int q = 0; q < ranks(); ++q) {
           if (q == r) continue;
           const auto& other = parts[static_cast<size_t>(q)];
-          if (share.other_slots != 0) g += share.other_slots * weight(q) * other.slot(seam.batch, tower, r);
+          const bool lost = share.lost_hop > 0 && (q + share.lost_hop) % ranks() == r;
+          if (share.other_slots != 0 && !lost) g += share.other_slots * weight(q) * other.slot(seam.batch, tower, r);
           if (share.others_own_slots != 0) {
             if (seam.batch.rows(q) != seam.batch.rows(r)) return {{}, false};
             g += share.others_own_slots * weight(q) * other.slot(seam.batch, tower, q);
@@ -105,6 +111,40 @@ struct SeamModel {
     }
     return result;
   }
+  // Of a loss whose queries are those of one tower only, each of which counts so much.
+  Prediction of_queries(size_t queries, double weight) const {
+    Prediction result = predict([=](size_t tower) {
+      return tower == queries ? Shares{.direct = weight, .own_slot = 0, .other_slots = 0}
+                              : Shares{.direct = 0, .own_slot = weight, .other_slots = weight};
+    });
+    size_t next = towers() * static_cast<size_t>(ranks());
+    for (const auto& name : seam.loss->scalars) {
+      if (!seam.scalars.contains(name)) continue;
+      double sum = 0;
+      for (const Part& part : parts) sum += weight * part.scalars_of_queries[queries].at(name);
+      result.tensors[next++].setConstant(sum);
+    }
+    return result;
+  }
+  // Of a sum over pairs that lacks those of each rank's queries with the keys of the rank so many after it.
+  Prediction without_pairs(int hop, const Rounding& rounding) const {
+    Prediction result = predict(Shares());
+    const auto count = static_cast<size_t>(ranks());
+    for (size_t q = 0; q < count; ++q) {
+      const size_t other = (q + static_cast<size_t>(hop)) % count;
+      Batch pairs = seam.batch;
+      pairs.features = {{seam.batch.features[0][q]}, {seam.batch.features[1][other]}};
+      if (pairs.all_rows() == 0) continue;
+      const Part part = seam.loss->parts(pairs, rounding, no_pairs)[0];
+      const double share = static_cast<double>(pairs.all_rows()) / static_cast<double>(seam.batch.all_rows());
+      result.tensors[q] -= factor * share * part.own[0];
+      result.tensors[count + other] -= factor * share * part.keys[1];
+      size_t next = 2 * count;
+      for (const auto& name : seam.loss->scalars)
+        if (seam.scalars.contains(name)) result.tensors[next++](0) -= share * part.scalars.at(name);
+    }
+    return result;
+  }
   // What goes back to rank r is what belongs to another one.
   Prediction slots_of(const std::function<int(int)>& whose) const {
     Prediction result = predict(Shares());
@@ -148,11 +188,34 @@ void add_adjoints(std::vector<Hypothesis>& all, const SeamModel& model) {
   add(all, "S1", "of the own slot only", model.predict({.own_slot = 0}));
   add(all, "S36", "reversed", model.slots_of([&](int r) { return model.ranks() - 1 - r; }));
   add(all, "S36", "of the next rank", model.slots_of([&](int r) { return (r + 1) % model.ranks(); }));
+  const bool both_have_keys = model.towers() == 2 && model.has_keys(0) && model.has_keys(1);
   for (size_t tower = 0; tower < model.towers(); ++tower) {
     if (!model.has_keys(tower)) continue;
-    const auto kept = [&](size_t t) { return t == tower ? Shares{.other_slots = 0} : Shares(); };
-    add(all, "S20", model.seam.loss->towers[tower] + " stay without it", model.predict(kept));
+    const std::string& name = model.seam.loss->towers[tower];
+    const auto of_tower = [&](const Shares& shares) {
+      return model.predict([&](size_t t) { return t == tower ? shares : Shares(); });
+    };
+    add(all, "S20", name + " stay without it", of_tower({.other_slots = 0}));
+    add(all, "S3", "of " + name + " only", of_tower({1 / w, 1 / w, 1 / w}));
+    if (!both_have_keys) continue;
+    add(all, "S1", "of " + name + " only", of_tower({.own_slot = 0, .other_slots = 0}));
+    add(all, "S6", "of " + name + " only", of_tower({1, 1 / w, 1 / w}));
   }
+  for (int hop = 1; hop < model.ranks() && model.ranks() > 2; ++hop)
+    add(all, "S20", "hop " + std::to_string(hop) + " of a ring is lost", model.predict({.lost_hop = hop}));
+}
+
+// In what of the loss is computed at all.
+void add_lost_parts(std::vector<Hypothesis>& all, const SeamModel& model, const Rounding& rounding) {
+  if (!model.parts[0].scalars_of_queries.empty())
+    for (size_t tower = 0; tower < 2; ++tower) {
+      const std::string of = model.seam.loss->towers[1 - tower];
+      add(all, "S39", of + " pick nothing", model.of_queries(tower, 1));
+      add(all, "S39", of + " pick nothing, the others count twice", model.of_queries(tower, 2));
+    }
+  if (!model.seam.loss->of_pairs) return;
+  for (int hop = 1; hop < model.ranks() && model.ranks() > 2; ++hop)
+    add(all, "S35", "in hop " + std::to_string(hop) + " of a ring", model.without_pairs(hop, rounding));
 }
 
 // In what the rows of a rank weigh, where ranks have different numbers of them.
@@ -208,6 +271,7 @@ std::vector<Hypothesis> hypotheses(const SeamEvidence& given, const Dump& dump, 
   add(all, "S0", "", correct.predict(Shares()));
   add_adjoints(all, correct);
   add_weights(all, correct);
+  add_lost_parts(all, correct, rounding);
   if (dump.micro_batches > 1 && !seam.scalars.empty())
     add(all, "S19", "", correct.predict({.scalars = static_cast<double>(dump.micro_batches)}));
   add(all, "S25", "", model(without_offset).predict(Shares()));

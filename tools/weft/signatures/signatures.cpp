@@ -94,6 +94,8 @@ const std::vector<Signature>& signatures() {
       {"S38", "clipped by another norm than that of all gradients",
        "gradients are right; the update has another length, or another one on each rank",
        "reduce first, then clip by the norm of the whole gradient of all parameters"},
+      {"S39", "a direction of the loss is left out", "each tower learns as queries only, or as keys only",
+       "add up both directions, each with half of the weight"},
   };
   return all;
 }

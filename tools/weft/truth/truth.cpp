@@ -189,6 +189,7 @@ std::vector<Part> clip(const Batch& batch, const Rounding& rounding, Labels labe
     part.keys = {images.by_keys, texts.by_keys};
     part.value = images.value + texts.value;
     part.scalars["scale"] = images.by_scale + texts.by_scale;
+    part.scalars_of_queries = {{{"scale", texts.by_scale}}, {{"scale", images.by_scale}}};
     compared.back(part, r);
     parts.push_back(std::move(part));
   }
@@ -255,7 +256,11 @@ std::vector<Loss> contrastive_losses() {
        {"scale", "bias"},
        {{"normalize", 0}},
        "1/B sum_ij log(1 + exp(-(s x_i.y_j + c) if i = j, else +))",
-       siglip},
+       siglip,
+       nullptr,
+       {},
+       1,
+       true},
   };
 }
 

@@ -31,6 +31,8 @@ struct Part {
   std::vector<Matrix> own;   // gradient with respect to this rank's features as queries, by tower: (b_r, D)
   std::vector<Matrix> keys;  // gradient with respect to all features as keys, by tower: (B, D), in rank order
   std::map<std::string, double> scalars;
+  // Of a loss of several directions, each of which has queries of one tower and keys of the other: scalars by tower.
+  std::vector<std::map<std::string, double>> scalars_of_queries = {};
 
   Matrix slot(const Batch& batch, size_t tower, int rank) const;  // of `keys`
 };
@@ -66,6 +68,7 @@ struct Loss {
   std::vector<Term> (*terms)(const Sample&, const Options&, const Rounding&) = nullptr;
   std::vector<std::string> targets = {};  // towers that may have no gradient
   Eigen::Index min_rows = 1;              // that it needs
+  bool of_pairs = false;                  // a sum over pairs, none of which depends on others
 };
 
 const std::vector<Loss>& losses();
