@@ -74,7 +74,9 @@ verify::ParameterEvidence parameter(const std::string& name, const Planted& plan
   verify::ParameterEvidence p;
   p.name = name;
   p.layout = planted.layout;
-  p.precision = planted.dtype == DType::f32 ? verify::Precision{"f32", 0x1p-23} : verify::Precision();
+  p.precision = planted.dtype == DType::f32    ? verify::Precision{"f32", 0x1p-23}
+                : planted.dtype == DType::bf16 ? verify::Precision{"bf16", 0x1p-8}
+                                               : verify::Precision();
   p.local.resize(ranks), p.reduced.resize(ranks), p.local_shapes.resize(ranks), p.reduced_shapes.resize(ranks);
   for (const std::string& use : planted.uses) p.uses[use].resize(ranks);
   std::mutex mutex;

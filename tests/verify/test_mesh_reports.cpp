@@ -76,9 +76,10 @@ TEST_CASE("public reports of axes that are left out, or count more than once, ha
           "[test_mesh_reports]") {
   for (const Report& report : reports)
     for (const int data : {3, 5})
-      for (int seed = 1; seed <= 3; ++seed) {
+      for (int seed = 1; seed <= 6; ++seed) {
+        const DType dtype = seed % 2 ? DType::f32 : DType::bf16;
         const Mesh mesh{{{"dp", data}, {report.axis, 2}}};
-        const Planted planted{mesh, layout_of(mesh, report.layout), {8, 10}, DType::f32, 2, seed};
+        const Planted planted{mesh, layout_of(mesh, report.layout), {8, 10}, dtype, 2, seed};
         const verify::Dump dump =
             dump_of(mesh, {parameter("w", planted, acting_on(mesh, layout_of(mesh, report.acted_on), report.factor))});
         INFO(report.number << ", " << report.thread << " on " << mesh.text() << ", seed " << seed);
