@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether there is an order of all operations that every card follows. In a cycle of "launched before" each card waits for
-// what another launches later, which ends only if all of them fit on the cards at the same time.
+// Whether there is an order of all operations that every card follows. In a cycle of "launched before" each card waits
+// for what another launches later, which ends only if all of them fit on the cards at the same time.
 #include <algorithm>
 #include <map>
 #include <mutex>

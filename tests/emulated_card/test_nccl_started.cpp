@@ -136,7 +136,8 @@ TEST_CASE("a rank that fails between starts on cards that others have not made e
 }
 
 // Rounds with a sum of all ranks each. What a round starts in the sum's group all ranks start before the sum; what it
-// starts in other groups, of all ranks or without the first or the last, each rank starts before or after it. When a rank asks, finishes, drops and reads is at random.
+// starts in other groups, of all ranks or without the first or the last, each rank starts before or after it. When a
+// rank asks, finishes, drops and reads is at random.
 class Schedule {
  public:
   Schedule(unsigned seed, Communicator& comm)
