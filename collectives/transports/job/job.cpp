@@ -260,8 +260,8 @@ bool Job::any_rank_busy(int64_t now) const {
 }
 
 // Follows the ranks awaited, from this one on. A cycle is a deadlock only if checks in a row find it with no rank
-// changed, and each of them has gone on with what is unfinished in between: then all its ranks slept at the same time, each
-// for something that was not done, and that none of them does while it waits.
+// changed, and each of them has gone on with what is unfinished in between: then all its ranks slept at the same time,
+// each for something that was not done, and that none of them does while it waits.
 std::string Job::wait_cycle(int r) {
   WaitProgress& mine = waiting_[static_cast<size_t>(r)];
   std::string waits;

@@ -3,9 +3,9 @@
 // The order in which a card gets the calls of all groups. All cards must get the calls that they share in one order:
 // otherwise each of two may begin with what the other does last, and both wait for ever.
 //
-// Every rank of a call proposes a number for it, later than all that it has seen. The largest is the number of the call.
-// A card gets its calls by number, each once no other call that has a proposal of this rank can come before it. (Skeen's
-// total order of messages to overlapping groups.)
+// Every rank of a call proposes a number for it, later than all that it has seen. The largest is the number of the
+// call. A card gets its calls by number, each once no other call that has a proposal of this rank can come before it.
+// (Skeen's total order of messages to overlapping groups.)
 #include <cstdint>
 #include <map>
 

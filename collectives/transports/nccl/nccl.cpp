@@ -54,8 +54,8 @@ std::string library() {
   return "NCCL " + text(version / 10000) + "." + text(version / 100 % 100) + "." + text(version % 100);
 }
 
-// Beside the work of this rank, so that collectives in two halves run while it computes. One for all groups: a card then
-// does their calls one after the other, in the order in which it gets them (launch_order.h).
+// Beside the work of this rank, so that collectives in two halves run while it computes. One for all groups: a card
+// then does their calls one after the other, in the order in which it gets them (launch_order.h).
 class CommunicationStream {
  public:
   CommunicationStream() {

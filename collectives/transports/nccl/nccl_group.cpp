@@ -43,8 +43,9 @@ NcclGroup::NcclGroup(std::unique_ptr<Transport> host, Connect connect, std::stri
   });
 }
 
-// All ranks have started what this one has started before, since they have come here. Where nothing is started, they come
-// with a number each. Otherwise they propose it now: before, it would have been in the way of what others wait for.
+// All ranks have started what this one has started before, since they have come here. Where nothing is started, they
+// come with a number each. Otherwise they propose it now: before, it would have been in the way of what others wait
+// for.
 NcclGroup::Turn NcclGroup::agree(const Call& call, size_t mine, size_t longest) {
   unfinished()->go_on();
   std::unique_ptr<LaunchOrder::Place> place;

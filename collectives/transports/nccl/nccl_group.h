@@ -74,8 +74,8 @@ class NcclGroup : public Transport {
   };
 
   bool on_card(const Call& call) const { return call.device == where_.device; }
-  // Agrees on a call that waits for all ranks, and fills sizes_ with the number of bytes of each. The card gets this call
-  // during its turn.
+  // Agrees on a call that waits for all ranks, and fills sizes_ with the number of bytes of each. The card gets this
+  // call during its turn.
   Turn agree(const Call& call, size_t mine, size_t longest);
   Announcement announce(size_t mine, size_t longest, Number number = 0);
   // Fills `sizes` and returns the largest number; a Fault if the ranks do not agree.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives in two halves on cards. Starting one tells the other ranks by the host transport, and does not wait for
-// them. Once all ranks are known to have started it, they agree on its number, and each enqueues it in its turn: whenever it
-// asks, waits or makes another call. No rank proposes a number before, since others may never start the call, and then it
-// would be in the way of all calls after it.
+// them. Once all ranks are known to have started it, they agree on its number, and each enqueues it in its turn:
+// whenever it asks, waits or makes another call. No rank proposes a number before, since others may never start the
+// call, and then it would be in the way of all calls after it.
 #include "weft/collectives/transports/nccl/nccl_started.h"
 
 #include <algorithm>

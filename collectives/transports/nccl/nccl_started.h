@@ -15,8 +15,8 @@ class NcclGroup::StartedCall final : public Transport::Request,
   bool ready() override;
   void finish(Read read) override;
 
-  // Between its halves a call takes these steps: all ranks have started it, they agree on its number, and in its turn the
-  // group connects, this rank asks for it, and it is enqueued.
+  // Between its halves a call takes these steps: all ranks have started it, they agree on its number, and in its turn
+  // the group connects, this rank asks for it, and it is enqueued.
   bool has_proposed() const { return place_.has_value(); }
   bool is_enqueued() const { return enqueued_; }
   bool is_taking_step() const { return taking_step_; }  // or has failed in one

@@ -307,9 +307,9 @@ void* CudaBackend::queue() { return cuda::context().stream(); }
 
 void CudaBackend::while_waiting(std::function<bool()> go_on) { cuda::context().while_waiting(std::move(go_on)); }
 
-// Returns nothing unless there is a card that these kernels run on: Ampere or later. Before the first call of CUDA it asks
-// for all kernels to be loaded at once: loading one later waits for the card, which may wait for a peer, and meanwhile
-// holds up every other call of this process.
+// Returns nothing unless there is a card that these kernels run on: Ampere or later. Before the first call of CUDA it
+// asks for all kernels to be loaded at once: loading one later waits for the card, which may wait for a peer, and
+// meanwhile holds up every other call of this process.
 std::unique_ptr<Backend> make_cuda_backend() {
   setenv("CUDA_MODULE_LOADING", "EAGER", false);
   int count = 0, generation = 0;
