@@ -4,6 +4,7 @@
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/function.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -14,9 +15,8 @@
 
 #include "tools/weft/verdict/certificate.h"
 #include "tools/weft/verdict/compare.h"
-#include "tools/weft/verdict/distance.h"
 #include "tools/weft/verdict/print.h"
-#include "tools/weft/verdict/step_causes.h"
+#include "tools/weft/verdict/step_verdict.h"
 #include "weft/data/files/checksum.h"
 #include "weft/data/idx.h"
 #include "weft/engine/tensor/error.h"
@@ -29,10 +29,13 @@ namespace {
 // For programs and for people, and what the dump could not tell.
 using Told = std::vector<std::string>;
 
+Told told(const std::vector<Verdict>& all, const Dump& dump) {
+  return {json_of(all, dump), text_of(all, dump), power_of(all, dump)};
+}
+
 Told told_verdicts(const std::string& folder) {
   const Dump dump = read_dump(std::filesystem::path(folder));
-  const std::vector<Verdict> all = verdicts(dump);
-  return {json_of(all, dump), text_of(all, dump), power_of(all, dump)};
+  return told(verdicts(dump), dump);
 }
 
 Told told_differences(const std::string& ours, const std::string& theirs, double limit) {
@@ -76,10 +79,11 @@ int64_t rows_of(const Array& array) {
   return array.ndim() > 1 ? std::max<int64_t>(1, static_cast<int64_t>(array.shape(0))) : 1;
 }
 
-using Told7 = std::tuple<double, double, double, double, int64_t, double, double>;
+// As a Distance has them.
+using ToldDistance = std::tuple<double, double, double, double, double, int64_t, double, double>;
 
-Told7 told_distance(const Array& found, const Array& truth, const std::vector<Array>& inexact,
-                    const std::optional<Array>& squares, int terms) {
+ToldDistance told_distance(const Array& found, const Array& truth, const std::vector<Array>& inexact,
+                           const std::optional<Array>& squares, int terms) {
   return with_type_of(truth, [&]<class T>(T) {
     std::vector<const T*> moved;
     for (const Array& each : inexact) moved.push_back(numbers<T>(each));
@@ -87,8 +91,20 @@ Told7 told_distance(const Array& found, const Array& truth, const std::vector<Ar
     const Distance all = distance<T>(
         numbers<T>(found), {numbers<T>(truth), moved, squares ? numbers<double>(*squares) : nullptr, terms, elements,
                             rows_of(truth), static_cast<double>(std::numeric_limits<T>::epsilon())});
-    return Told7{all.error, all.cosine, all.ratio, all.shown, all.worst_element, all.found, all.truth};
+    return ToldDistance{all.error, all.cosine,        all.ratio, all.length,
+                        all.shown, all.worst_element, all.found, all.truth};
   });
+}
+
+// Parameter, rank, elements, distance.
+using GivenRow = std::tuple<std::string, int, int64_t, ToldDistance>;
+std::vector<StepRow> rows_of(const std::vector<GivenRow>& given) {
+  std::vector<StepRow> all;
+  for (const auto& [parameter, rank, elements, told] : given) {
+    const auto& [error, cosine, ratio, length, shown, worst, found, truth] = told;
+    all.push_back({parameter, rank, elements, {error, cosine, ratio, length, shown, worst, found, truth}});
+  }
+  return all;
 }
 
 Matrix matrix_of(const Array& array) {
@@ -114,15 +130,41 @@ Matrix table_of(const Table& rows) {
     all.row(static_cast<Eigen::Index>(r)) = Eigen::Map<const Eigen::RowVectorXd>(rows[r].data(), all.cols());
   return all;
 }
-// Signature, name, variant, error, repair.
-using ToldCause = std::tuple<std::string, std::string, std::string, double, std::string>;
+Precision precision_of(const Array& array) {
+  return with_type_of(array, []<class T>(T) {
+    return Precision{"", static_cast<double>(std::numeric_limits<T>::epsilon())};
+  });
+}
 
-std::optional<ToldCause> told_cause(const std::vector<GivenParameter>& parameters, const std::vector<int64_t>& rows,
-                                    const Counts& counts, bool others_right) {
+std::vector<std::string> told_sought_in(const std::vector<GivenRow>& rows) { return sought_in(rows_of(rows)); }
+
+// By rank and backward pass.
+using LocalArrays = std::vector<std::vector<Array>>;
+std::vector<std::string> told_blindness(const std::map<std::string, int64_t>& sizes,
+                                        const std::function<LocalArrays(std::string)>& local_of, int ranks,
+                                        const std::vector<int64_t>& rows) {
+  const auto evidence = [&](const std::string& name) {
+    ParameterEvidence parameter;
+    parameter.name = name;
+    for (const std::vector<Array>& of_rank : local_of(name)) {
+      parameter.precision.lower_to(precision_of(of_rank.at(0)));
+      parameter.local.push_back(matrices_of(of_rank));
+    }
+    return parameter;
+  };
+  return blindness(sizes, evidence, ranks, rows);
+}
+
+// `parameters` are those in which the cause is sought, `samples` those of each part of the batch.
+Told told_step(int ranks, const std::vector<GivenRow>& rows, const std::vector<GivenParameter>& parameters,
+               const std::vector<int64_t>& samples, const Counts& counts, const std::vector<std::string>& blind_to,
+               const std::vector<std::string>& lost) {
+  FoundInStep found{rows_of(rows), std::nullopt, blind_to, lost};
   Step step;
-  step.rows = rows;
+  step.ranks = ranks;
+  step.rows = samples;
   for (const auto& [name, table] : counts) step.counts.push_back({name, table_of(table)});
-  step.others_right = others_right;
+  step.others_right = others_right(found.rows);
   for (const auto& [name, local, reduced, truth, inexact] : parameters) {
     StepParameter& each = step.parameters.emplace_back();
     each.name = name;
@@ -131,16 +173,13 @@ std::optional<ToldCause> told_cause(const std::vector<GivenParameter>& parameter
     each.truth = matrix_of(truth);
     each.inexact = matrices_of(inexact);
     each.rows = rows_of(truth);
-    each.precision = with_type_of(truth, []<class T>(T) {
-      return Precision{"", static_cast<double>(std::numeric_limits<T>::epsilon())};
-    });
-    step.ranks = static_cast<int>(local.size());
+    each.precision = precision_of(truth);
   }
-  const auto found = cause_of(step);
-  if (!found) return std::nullopt;
-  const auto& [signature, text, error, repair] = *found;
-  return signature ? ToldCause{signature->id, signature->name, text, error, repair}
-                   : ToldCause{"", text, "", error, repair};
+  if (!parameters.empty()) found.cause = cause_of(step);
+  Dump dump;
+  dump.ranks = ranks;
+  dump.step.emplace();
+  return told({verdict(found)}, dump);
 }
 
 uint64_t fingerprint(const Array& array) { return weft::checksum(array.data(), array.nbytes()); }
@@ -157,7 +196,9 @@ void add_verifier(nb::module_& module) {
   module.def("signatures", &all_signatures);
   module.def("known_losses", &all_losses);
   module.def("distance", &told_distance, aside);
-  module.def("cause", &told_cause);
+  module.def("sought_in", &told_sought_in);
+  module.def("blindness", &told_blindness);
+  module.def("step_verdict", &told_step);
   module.def("fingerprint", &fingerprint, aside);
 }
 

@@ -16,22 +16,21 @@ import time
 import torch
 import torch.distributed as dist
 
+import weft
 from drawn_steps import drawn
 from weft.torch.batches import divided, rows_of
 from weft.torch.comparison import row_of, squares_of
 from weft.torch.evidence import evidence_of, weights_of
-from weft.torch.judgement import judged
 from weft.torch.one_process import OneProcess
 from weft.torch.ranks import on_ranks
+from weft.torch.stored import folder_of, write_evidence, write_step
 from weft.torch.truth import truth_of
 
 
 def shows_twice_the_resolution(number, found, evidences, exact, inexact):
     """Whether a factor on one parameter, the same on all ranks, shows; None where no factor would."""
     draw = random.Random(number)
-    shown = collections.defaultdict(float)
-    for row in found.rows:
-        shown[row.parameter] = max(shown[row.parameter], row.shown)
+    shown = {row["tensor"].rsplit(" of rank ")[0]: row["shown"] for row in found.verdicts[0].table}
     name = draw.choice([name for name in shown if shown[name] < 0.25] or [None])
     if name is None or not exact[name].any():
         return None
@@ -59,7 +58,12 @@ def judge(number, rank, alone, **how):
     with alone._alone():
         torch.manual_seed(number)
         exact, inexact, lost = truth_of(of.model(), of.step, of.batch, weights, passes=4)
-    found = judged(evidences, exact, inexact, lost, [rows_of(share) for share in shares], {})
+    with folder_of(None) as folder:
+        for each, evidence in enumerate(evidences):
+            write_evidence(folder, each, evidence)
+        weft.write_truth(folder, exact, inexact)
+        write_step(folder, ranks, [rows_of(share) for share in shares], {}, lost)
+        found = weft.verify(folder)
     if found.wrong:
         print(f"number {number} on {ranks} ranks, {of.family}, {of.kind}, {'un' if of.uneven else ''}even:\n{found}", flush=True)
     return of.family, of.kind, found.wrong, shows_twice_the_resolution(number, found, evidences, exact, inexact)

@@ -10,12 +10,12 @@ What a dump holds: docs/manifest.md. What a verdict means: docs/verify.md. The e
 """
 from . import _weft, collectives, losses, ops, quantizers
 from ._weft import Fault, Gradients, Init, Parameter, Pass, Random, Tape, Tensor, Var, checkpoint, print_tapes, record, run_ranks, tapes_page
-from .dumps import file_of, folder_of, write_manifest, write_rank
+from .dumps import file_of, folder_of, write_manifest, write_rank, write_truth
 from .verdicts import Cause, DifferentTensors, Differences, Verdict, Verdicts, WrongGradient
 
 __all__ = ["Cause", "DifferentTensors", "Differences", "Fault", "Gradients", "Init", "Parameter", "Pass", "Random", "Tape", "Tensor", "Var",
            "Verdict", "Verdicts", "WrongGradient", "certify", "checkpoint", "collectives", "compare", "known_losses", "losses", "ops", "power", "print_tapes",
-           "quantizers", "record", "run_ranks", "signatures", "tapes_page", "verify", "write_manifest", "write_rank"]
+           "quantizers", "record", "run_ranks", "signatures", "tapes_page", "verify", "write_manifest", "write_rank", "write_truth"]
 
 
 def verify(dump, loss=None, options=None, **manifest):

@@ -16,9 +16,18 @@ def write_rank(folder, rank, tensors):
     arrays.save(folder / f"rank{rank}.safetensors", tensors)
 
 
+def write_truth(folder, truth, inexact=(), file="truth.safetensors"):
+    """Writes what one process has with the samples of all ranks: gradients by name; and the same once or several times more, with all
+    that goes into the step off by its precision. The manifest names the file: truth={"files": ["truth.safetensors"]}."""
+    folder = pathlib.Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    arrays.save(folder / file, {f"truth/{name}": x for name, x in truth.items()}
+                | {f"inexact/{name}/{k}": x for k, each in enumerate(inexact) for name, x in each.items()})
+
+
 def write_manifest(folder, ranks, loss=None, options=None, **entries):
     """Writes what the files of a folder are. One rank calls it. `entries` are those of docs/manifest.md: reducer, rows,
-    counts, micro_batches, tensors, mesh, parameters, scale, hashes."""
+    counts, micro_batches, tensors, mesh, parameters, scale, hashes, truth."""
     manifest = {"weft_manifest": 1, "files": [f"rank{rank}.safetensors" for rank in range(ranks)], **entries}
     if loss is not None:
         manifest["loss"] = {"name": loss, "options": options or {}}

@@ -12,15 +12,11 @@ import pytest
 from . import verify
 
 
-def _of_dump(dump, **manifest):
-    found = verify(dump, **manifest)
-    return found, {each for verdict in found.verdicts for each in verdict.blind_to}, found.power
-
-
-def _of_step(step, **options):
+def _found(dump_or_step, **options):
+    if not callable(dump_or_step):
+        return verify(dump_or_step, **options)
     from .torch import run
-    found = run(step, **options)
-    return found, set(found.blind_to), str(found)
+    return run(dump_or_step, **options)
 
 
 @pytest.fixture
@@ -28,12 +24,13 @@ def distributed_gradients():
     def check(dump_or_step, *, blind_to=(), **options):
         """`blind_to` names the signatures that the data need not show, such as "S5". Other options are those of weft.verify for
         a dump, and of weft.torch.run for a step."""
-        found, not_shown, power = (_of_step if callable(dump_or_step) else _of_dump)(dump_or_step, **options)
+        found = _found(dump_or_step, **options)
         if found.wrong:
             pytest.fail(str(found), pytrace=False)
-        blind = sorted(each for each in not_shown if each.replace(":", " ").split()[0] not in blind_to)
+        not_shown = {each for verdict in found.verdicts for each in verdict.blind_to}
+        blind = sorted(each for each in not_shown if each.split()[0] not in blind_to)
         if blind:
-            pytest.fail(f"the gradients are right, but this test is blind to {', '.join(blind)}:\n{power}"
+            pytest.fail(f"the gradients are right, but this test is blind to {', '.join(blind)}:\n{found.power}"
                         "Take three ranks with different data, and a different number of samples on each.", pytrace=False)
         if not found.correct:
             pytest.fail(f"the dump does not tell whether the gradients are right:\n{found}", pytrace=False)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The manifest of a dump of four ranks, whose tensors can have every role: what it says of them is kept.
+// The manifest of a dump of four ranks, whose tensors can have every role, and of a truth: what it says of them is
+// kept.
 #include "tests/fuzz/memory_file.h"
 #include "tests/support/scratch_folder.h"
 #include "tools/weft/dump/evidence.h"
@@ -30,6 +31,14 @@ std::vector<NamedTensor> tensors_of(int r) {
   return all;
 }
 
+std::vector<NamedTensor> truth() {
+  std::vector<NamedTensor> all;
+  for (const char* name : {"truth/w", "inexact/w/0", "inexact/w/1"})
+    all.push_back({name, Tensor::uniform({2, 4}, {100}, -1, 1)});
+  for (const char* name : {"truth/tied", "inexact/tied/0"}) all.push_back({name, Tensor::uniform({4}, {100}, -1, 1)});
+  return all;
+}
+
 void check_layout(const verify::Layout& layout, const verify::Mesh& mesh) {
   must(layout.local.size() == mesh.axes.size() && layout.reduced.size() == mesh.axes.size(),
        "there is a placement for each axis");
@@ -50,6 +59,7 @@ void read(std::string_view bytes) {
   static const bool written = [] {
     for (int r = 0; r < ranks; ++r)
       write_safetensors(folder / ("rank" + std::to_string(r) + ".safetensors"), tensors_of(r), {});
+    write_safetensors(folder / "truth.safetensors", truth(), {});
     return symlink(place.path().c_str(), (folder / "manifest.json").c_str()) == 0;
   }();
   must(written, "the folder has a manifest");
@@ -59,8 +69,12 @@ void read(std::string_view bytes) {
   const verify::Mesh mesh = verify::mesh_of(dump);
   must(mesh.ranks() == dump.ranks, "every rank has its place in the mesh");
   must(dump.micro_batches >= 1, "there is a micro-batch");
-  must(dump.rows.empty() || std::ssize(dump.rows) == dump.ranks, "every rank has its number of rows");
+  must(dump.rows.empty() || std::ssize(dump.rows) == dump.ranks || (dump.step && std::ssize(dump.rows) < dump.ranks),
+       "every rank has its number of rows, or shares them");
   for (const int64_t rows : dump.rows) must(rows >= 0, "no rank has less than no rows");
+  if (dump.step)
+    for (const verify::StoredParameter& p : dump.step->parameters)
+      must(p.truth && !p.inexact.empty(), "every parameter of a step has its truth");
   for (const verify::ParameterEvidence& p : dump.parameters) check_layout(verify::layout_of(p, dump), mesh);
 }
 

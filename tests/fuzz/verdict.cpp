@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The numbers of a dump of three ranks: any bits of doubles. Whatever they are, the verdicts end, and can be printed.
+// The numbers of a dump of three ranks, and of a step with its truth: any bits of doubles. Whatever they are, the
+// verdicts end, and can be printed.
 #include "tools/weft/verdict/verdict.h"
 
 #include <cmath>
 #include <cstring>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "tests/fuzz/memory_file.h"
@@ -46,6 +48,41 @@ std::vector<NamedTensor> tensors_of(int rank, Numbers& numbers) {
   return all;
 }
 
+// Of a step of two micro-batches, and of one that rank 0 has alone.
+std::vector<NamedTensor> gradients_of(int rank, Numbers& numbers) {
+  std::vector<NamedTensor> all;
+  for (const char* name : {"local/w/0", "local/w/1", "reduced/w"})
+    all.push_back({name, numbers.next({2, 2}, DType::f32)});
+  if (rank == 0)
+    for (const char* name : {"local/v/0", "reduced/v"}) all.push_back({name, numbers.next({3}, DType::bf16)});
+  return all;
+}
+std::vector<NamedTensor> truth(Numbers& numbers) {
+  std::vector<NamedTensor> all;
+  for (const char* name : {"truth/w", "inexact/w/0", "inexact/w/1"})
+    all.push_back({name, numbers.next({2, 2}, DType::f32)});
+  for (const char* name : {"truth/v", "inexact/v/0"}) all.push_back({name, numbers.next({3}, DType::bf16)});
+  return all;
+}
+
+void judge(const verify::Dump& dump) {
+  const std::vector<verify::Verdict> verdicts = verify::verdicts(dump);
+  must(!verdicts.empty(), "there is a verdict");
+  must(nlohmann::json::accept(verify::json_of(verdicts, dump)), "programs get JSON");
+  must(!verify::text_of(verdicts, dump).empty() && !verify::power_of(verdicts, dump).empty(), "people get a text");
+}
+
+void judge_step(Numbers numbers) {
+  static const ScratchFolder folder;
+  for (int r = 0; r < ranks; ++r)
+    write_safetensors(folder / ("rank" + std::to_string(r) + ".safetensors"), gradients_of(r, numbers), {});
+  write_safetensors(folder / "truth.safetensors", truth(numbers), {});
+  std::ofstream(folder / "manifest.json")
+      << R"({"weft_manifest":1,"rows":[2,1,3],"counts":{"tokens":[[4,5],[6,7],[8,9]]},)"
+      << R"("truth":{"files":["truth.safetensors"]}})";
+  judge(verify::read_dump(folder.path));
+}
+
 }  // namespace
 
 void read(std::string_view bytes) {
@@ -58,11 +95,8 @@ void read(std::string_view bytes) {
     files[r].hold(contents(folder / "rank"));
     named.files.push_back(files[r].path());
   }
-  const verify::Dump dump = verify::read_dump(named);
-  const std::vector<verify::Verdict> verdicts = verify::verdicts(dump);
-  must(!verdicts.empty(), "there is a verdict");
-  must(nlohmann::json::accept(verify::json_of(verdicts, dump)), "programs get JSON");
-  must(!verify::text_of(verdicts, dump).empty() && !verify::power_of(verdicts, dump).empty(), "people get a text");
+  judge(verify::read_dump(named));
+  judge_step(Numbers(bytes));
 }
 
 }  // namespace weft::fuzz

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Why gradients of a step are not those of one process: the distance from the truth, and its causes.
+// Why gradients of a step are not those of one process: the distance from the truth, its causes, and the verdict on
+// what files have of it.
 #include <Eigen/Core>
+#include <fstream>
 #include <functional>
 #include <limits>
 
 #include "tests/support/catch.h"
-#include "tools/weft/verdict/distance.h"
-#include "tools/weft/verdict/step_causes.h"
+#include "tests/support/scratch_folder.h"
+#include "tools/weft/verdict/certificate.h"
+#include "tools/weft/verdict/step_verdict.h"
+#include "weft/data/files/safetensors.h"
 
 using namespace weft;
 using verify::Matrix;
@@ -160,6 +164,104 @@ TEST_CASE("the distance from the truth is that of the worst element, row or all"
   const std::vector<Eigen::bfloat16> few{Eigen::bfloat16(1), Eigen::bfloat16(-2)};
   CHECK(distance_of(few, few, 1).cosine == Approx(1));
   CHECK(distance_of(std::vector<double>{}, {}, 1).error == 0);
+}
+
+verify::StepRow row(const std::string& parameter, int rank, int64_t elements, double error) {
+  verify::StepRow row{parameter, rank, elements, {}};
+  row.distance.error = error;
+  row.distance.length = 1;
+  return row;
+}
+
+TEST_CASE("a cause is sought in the smallest wrong parameters", "[test_step_causes]") {
+  const std::vector<verify::StepRow> rows = {row("large", 0, 100, 9), row("small", 0, 4, 9), row("small", 1, 4, 1),
+                                             row("right", 0, 2, 8), row("middle", 1, 8, 20)};
+  CHECK(verify::sought_in(rows, 12) == std::vector<std::string>{"small", "middle"});
+  CHECK(verify::sought_in(rows, 1) == std::vector<std::string>{"small"});
+  CHECK(verify::others_right(rows));
+  CHECK_FALSE(verify::others_right({rows[0], rows[1], rows[2]}));
+  CHECK(verify::sought_in({rows[3]}).empty());
+  const verify::Verdict verdict = verify::verdict(verify::FoundInStep{rows, std::nullopt, {}, {}});
+  CHECK(verdict.subject == "3 of 4 parameters");
+  CHECK(verdict.outcome == verify::Outcome::wrong);
+  CHECK(verdict.table[1].tensor == "small of rank 0");
+}
+
+TEST_CASE("what data could not show is known from the smallest parameters that show the rest", "[test_step_causes]") {
+  std::vector<std::string> asked;
+  bool alike = true;
+  const auto local_of = [&](const std::string& name) {
+    asked.push_back(name);
+    verify::ParameterEvidence p;
+    p.name = name;
+    p.precision = {"f32", 0x1p-23};
+    for (uint64_t r = 0; r < 3; ++r) p.local.push_back({rounded(drawn(3, alike ? 0 : r, 40))});
+    return p;
+  };
+  const std::map<std::string, int64_t> sizes = {{"a", 40}, {"b", 4}, {"empty", 0}};
+  CHECK(!verify::blindness(sizes, local_of, 3, {2, 1, 3}).empty());
+  CHECK(asked == std::vector<std::string>{"b", "a"});
+  alike = false;
+  asked.clear();
+  CHECK(verify::blindness(sizes, local_of, 3, {2, 1, 3}).empty());
+  CHECK(asked == std::vector<std::string>{"b"});
+  CHECK(verify::blindness(sizes, local_of, 3, {2, 2, 2}) == std::vector<std::string>{"S12"});
+  CHECK(verify::blindness(sizes, local_of, 3, {6}).empty());  // which all ranks share
+}
+
+// What the ranks and one process have of a step, in files.
+struct Kept {
+  ScratchFolder folder;
+
+  static Tensor tensor(const Matrix& x, int64_t rows) {
+    return Tensor::from({rows, x.size() / rows}, std::vector<double>(x.data(), x.data() + x.size()), DType::f32);
+  }
+  Kept(const verify::Step& step, const std::string& lost, int without_bias = -1) {
+    std::vector<NamedTensor> truth;
+    for (const verify::StepParameter& each : step.parameters) {
+      truth.push_back({"truth/" + each.name, tensor(each.truth, each.rows)});
+      truth.push_back({"inexact/" + each.name + "/0", tensor(each.inexact[0], each.rows)});
+    }
+    write_safetensors(folder / "truth.safetensors", truth, {});
+    std::string files, rows;
+    for (size_t r = 0; r < size_t(step.ranks); ++r) {
+      std::vector<NamedTensor> own;
+      for (const verify::StepParameter& each : step.parameters) {
+        if (int(r) == without_bias && each.name == "bias") continue;
+        own.push_back({"local/" + each.name, tensor(each.local[r][0], each.rows)});
+        own.push_back({"reduced/" + each.name, tensor(each.reduced[r], each.rows)});
+      }
+      write_safetensors(folder / ("rank" + std::to_string(r) + ".safetensors"), own, {});
+      rows += (r ? "," : "") + std::to_string(step.rows[r]);
+    }
+    std::ofstream(folder / "manifest.json")
+        << R"({"weft_manifest":1,"rows":[)" << rows
+        << R"(],"truth":{"files":["truth.safetensors"],"without_gradient":[)" << lost << "]}}";
+  }
+  verify::Verdict verdict() const { return verify::verdicts(verify::read_dump(folder.path)).at(0); }
+};
+
+TEST_CASE("a step that is kept in files has the verdict that it had", "[test_step_causes]") {
+  const auto sum_for_mean = [](const auto& local, int) { return sum(local); };
+  for (const int ranks : {1, 2, 3, 5}) {
+    CAPTURE(ranks);
+    const Trained trained{ranks, 11};
+    const verify::Step right = trained.step(as_it_should, mean);
+    CHECK(Kept(right, "").verdict().outcome == verify::Outcome::correct);
+    CHECK(Kept(right, R"("all_gather at a.py:3")").verdict().outcome == verify::Outcome::cannot_tell);
+    CHECK(Kept(right, "", ranks == 1 ? -1 : 0).verdict().outcome == verify::Outcome::correct);
+    if (ranks == 1) continue;
+    const verify::Step wrong = trained.step(as_it_should, sum_for_mean);
+    const verify::Verdict found = Kept(wrong, R"("all_gather at a.py:3")").verdict();
+    CHECK(found.outcome == verify::Outcome::wrong);
+    CHECK((found.best && found.best->signature->id == said(wrong)));
+    CHECK(found.table.size() == 2);
+  }
+}
+
+TEST_CASE("a certificate has the files of the truth", "[test_step_causes]") {
+  const Kept kept(Trained{3, 12}.step(as_it_should, mean), "");
+  CHECK(verify::certificate_of(kept.folder.path).json.find("truth.safetensors") != std::string::npos);
 }
 
 }  // namespace test_step_causes

@@ -9,7 +9,6 @@
 `step(model, batch)` returns the loss of this rank, or calls backward itself. See docs/python.md.
 """
 from .check import check
-from .found import Found
 from .run import run
 
-__all__ = ["Found", "check", "run"]
+__all__ = ["check", "run"]

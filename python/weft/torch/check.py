@@ -7,20 +7,21 @@ import hashlib
 import itertools
 import socket
 import sys
-import time
 
 import torch
 import torch.distributed as dist
 
-from .. import _weft
+from .. import Verdicts, _weft
+from ..dumps import write_truth
 from .batches import joined, rows_of
 from .comparison import row_of, squares_of
 from .counts import joined_counts, own_counts
 from .evidence import Evidence, evidence_of, plain, weights_of
-from .found import Found
-from .judgement import blindness, cause_of_wrong, refuse_unknown, wrong_ones
 from .one_process import OneProcess
-from .truth import Inexact
+from .stored import write_evidence, write_step
+from .truth import Inexact, exactly
+
+_files = "truth.safetensors", "inexact.safetensors"
 
 
 def _gathered(x, on=0):
@@ -89,7 +90,9 @@ class _Comparison:
         self.shapes = _from_rank_0(self._shapes)
 
     def _shapes(self):
-        refuse_unknown({name for each in self.marks for name in each}, self.exact)
+        missing = {name for each in self.marks for name in each} - set(self.exact)
+        if missing:
+            raise ValueError(f"on one process the model has no parameter {min(missing)}")
         return {name: (x.shape, x.dtype) for name, x in self.exact.items()}
 
     def _each_inexact(self, names):
@@ -148,32 +151,35 @@ class _Comparison:
         squares, _ = squares_of(self.own.local.get(name, []), inexact.shape)
         return row_of(name, 0, self.own.reduced[name], self.exact[name], [inexact], squares, self.terms[name])
 
-    def cause(self, errors):
-        """And the parameters in which it was sought."""
-        sought_in, some_right = _from_rank_0(lambda: wrong_ones(errors, self.exact))
-        if not sought_in:
-            return None, []
-        expected = {name: self._expected(name) for name in sought_in}
-        evidences = _gathered(Evidence(*({name: x for name, x in of.items() if name in sought_in} for of in
-                                         (self.own.local, self.own.reduced))))
-        return _from_rank_0(lambda: cause_of_wrong(expected, evidences, some_right, self.rows, self.counts)), sought_in
+    def of_wrong(self, errors):
+        """What a cause is sought in, on rank 0: the numbers of wrong parameters, in the type of the truth."""
+        names = _from_rank_0(lambda: _weft.sought_in(errors))
+        expected = {name: self._expected(name) for name in names}
+        evidences = _gathered(Evidence(*({name: of[name] for name in names if name in of} for of in (self.own.local, self.own.reduced))))
+
+        def all_of(name):
+            truth, inexact, *_ = expected[name]
+            as_truth = lambda tensors: [x.to(truth.dtype).contiguous() for x in tensors]
+            return (name, [as_truth(each.local.get(name, [])) for each in evidences],
+                    as_truth(each.reduced[name] for each in evidences if name in each.reduced), truth, as_truth(inexact))
+        return [all_of(name) for name in names] if self.rank == 0 else []
 
     def blind(self):
-        """Rank 0 asks for the parameters that it wants to see, and at last for none."""
-        if len(self.rows) < self.ranks or self.ranks == 1:
-            return []
-        sizes = _gathered({name: x[0].numel() for name, x in self.own.local.items()})
+        """Mistakes that the data could not show. Rank 0 asks for the parameters that it wants to see, and at last for none."""
+        whole = {name: shape.numel() for name, (shape, _) in self.shapes.items()
+                 if all(x.shape == shape for x in self.own.local.get(name, [])) and self.own.local.get(name)}
+        sizes = _gathered(whole)
         if self.rank:
-            while names := _from_rank_0(None):
-                self._local(names)
+            while name := _from_rank_0(None):
+                self._local(name)
             return _from_rank_0(None)
-        common = {name: sizes[0][name] for name in set.intersection(*map(set, sizes))}
-        found = _result_of(lambda: blindness(common, lambda names: self._local(_from_rank_0(lambda: names)), self.rows))
-        _from_rank_0(lambda: [])
+        common = {name: size for name, size in sizes[0].items() if all(name in each for each in sizes)}
+        found = _result_of(lambda: _weft.blindness(common, lambda name: self._local(_from_rank_0(lambda: name)), self.ranks, self.rows))
+        _from_rank_0(lambda: None)
         return _from_rank_0(lambda: found)
 
-    def _local(self, names):
-        return _gathered({name: self.own.local[name] for name in names})
+    def _local(self, name):
+        return _gathered([x.contiguous() for x in self.own.local[name]])
 
 
 def _refuse_changes(before, model):
@@ -183,6 +189,17 @@ def _refuse_changes(before, model):
         raise ValueError(f"the step changes the parameter {min(changed)}: leave the optimizer out of the step that is checked")
 
 
+def _write(folder, own, own_roles, ranks, rows, counts, lost):
+    """Each rank writes what it has; of the truth, too."""
+    rank = dist.get_rank()
+    write_evidence(folder, rank, own)
+    for one in own_roles:
+        exact = one.off is exactly
+        write_truth(folder, *((one.gradients, ()) if exact else ({}, [one.gradients])), file=_files[0 if exact else 1])
+    if rank == 0:
+        write_step(folder, ranks, rows, counts, lost, _files)
+
+
 def _told(model, rows, second):
     size = sum(p.numel() * p.element_size() for p in model.parameters())
     whose = f"one of rank 0 and one of rank {second} at the same time," if second else "two of rank 0"
@@ -190,18 +207,19 @@ def _told(model, rows, second):
           f"parameters ({size / 1e6:.0f} MB) beside these samples", file=sys.stderr)
 
 
-def check(model, step, batch, whole=None, parts=None, truth=None, quiet=False, counts=None):
+def check(model, step, batch, whole=None, parts=None, truth=None, quiet=False, counts=None, dump=None):
     """Collective: every rank calls it with its model and its own samples, in place of a step, and gets the verdict.
 
     `step(model, batch)` returns the loss of this rank, or calls backward itself. `whole()` makes the model on one process, where
     the model of the job is divided among ranks (FSDP2, tensor parallel). Consecutive ranks share the samples of each of `parts`,
     if fewer than the ranks have samples of their own. Groups that the step has made itself are as they were on one process, too:
     let it make them in the step. `truth` is as for run. `counts` are those of this rank, {"tokens": 96} or
-    {"tokens": [48, 48]} by micro-batch, or a function of its samples. Gradients are gone afterwards; parameters are as before.
+    {"tokens": [48, 48]} by micro-batch, or a function of its samples. `dump` is a folder that all ranks see, for all that is
+    compared. Gradients are gone afterwards; parameters are as before.
     """
     if whole is None and any(type(p) is not torch.nn.Parameter for p in model.parameters()):
         raise ValueError("the model is divided among ranks: give whole=, a function that makes it on one process")
-    rank, ranks, started = dist.get_rank(), dist.get_world_size(), time.perf_counter()
+    rank, ranks = dist.get_rank(), dist.get_world_size()
     parts = parts or ranks
     random_numbers = _from_rank_0(torch.get_rng_state)
     weights = weights_of(model) if whole else None
@@ -216,15 +234,16 @@ def check(model, step, batch, whole=None, parts=None, truth=None, quiet=False, c
     if rank == 0 and not quiet:
         _told(model, sum(rows), second)
     _on_all(lambda: [one.take(model, whole, weights) for one in own_roles])
-    versions, before_step = {name: p._version for name, p in model.named_parameters()}, time.perf_counter()
+    versions = {name: p._version for name, p in model.named_parameters()}
     own = evidence_of(model, step, batch)
-    step_seconds = time.perf_counter() - before_step
     _on_all(lambda: _refuse_changes(versions, model))
     _on_all(lambda: [one.differentiate(truth or step, joined(batches), random_numbers) for one in own_roles])
     comparison = _Comparison(own, exact.gradients, inexact.gradients, second, rows, all_counts)
-    errors = comparison.errors()
-    (cause, sought_in), blind = comparison.cause(errors), comparison.blind()
+    lost = [] if truth else exact.lost  # known on rank 0
+    if dump:
+        _on_all(lambda: _write(dump, own, own_roles, ranks, rows, all_counts, lost))
+    errors = [row.told() for row in comparison.errors()]
+    wrong, blind = comparison.of_wrong(errors), comparison.blind()
     for p in model.parameters():
         p.grad = None
-    return _from_rank_0(lambda: Found(ranks, errors, cause, sought_in, blind, [] if truth else exact.lost,
-                                       (time.perf_counter() - started) / step_seconds))
+    return _from_rank_0(lambda: Verdicts(_weft.step_verdict(ranks, errors, wrong, rows, all_counts, blind, list(dict.fromkeys(lost)))))

@@ -13,15 +13,22 @@ limit = 8  # as in the verifier: what is up to so many times expected rounding c
 class Row:
     parameter: str
     rank: int
+    elements: int
     error: float
     cosine: float
     ratio: float
+    length: float         # of the truth
     shown: float          # the smallest factor that shows, less one
     worst_element: int
     dumped: float
     expected: float
 
     wrong = property(lambda self: not self.error <= limit)
+
+    def told(self):
+        """As the verifier takes it: what it has measured is a part of its own."""
+        parameter, rank, elements, *distance = dataclasses.astuple(self)
+        return parameter, rank, elements, tuple(distance)
 
 
 def squares_of(local, shape):
@@ -39,4 +46,4 @@ def row_of(parameter, rank, found, truth, inexact, squares=None, terms=0):
     if found.shape != truth.shape:
         raise ValueError(f"{parameter} has the shape {list(found.shape)} on rank {rank}, and {list(truth.shape)} on one process")
     found, truth, *inexact = (x.detach().to(truth.dtype).contiguous() for x in (found, truth, *inexact))
-    return Row(parameter, rank, *_weft.distance(found, truth, inexact, squares, terms))
+    return Row(parameter, rank, truth.numel(), *_weft.distance(found, truth, inexact, squares, terms))

@@ -2,15 +2,17 @@
 """A step on processes that are started for it."""
 import torch
 
+from .. import verify
+from ..dumps import write_truth
 from .batches import divided, rows_of
 from .counts import joined_counts, own_counts, table_of
 from .evidence import evidence_of, weights_of
-from .judgement import judged
 from .ranks import on_ranks
+from .stored import folder_of, write_evidence, write_step
 from .truth import truth_of
 
 
-def run(step, model, batch, ranks=3, uneven=True, parts=None, truth=None, seed=0, counts=None):
+def run(step, model, batch, ranks=3, uneven=True, parts=None, truth=None, seed=0, counts=None, dump=None):
     """Runs a step on `ranks` gloo processes of this machine, and once more on one, and compares every gradient.
 
     `model()` makes the model, wrapped as it is trained, and `step(model, batch)` returns its loss, or calls backward itself.
@@ -19,7 +21,8 @@ def run(step, model, batch, ranks=3, uneven=True, parts=None, truth=None, seed=0
     `truth(model, batch)` is the step on one process, if that is another: a step that accumulates micro-batches wrongly does so
     on one process, too, and its truth is the loss of the whole batch. `counts` are numbers by which a step may divide, such as
     {"tokens": [96, 64, 128]} by rank, or [[48, 48], ...] by rank and micro-batch; or a function that returns those of a rank,
-    {"tokens": 96}, from its samples. Wrong weights are told by them.
+    {"tokens": 96}, from its samples. Wrong weights are told by them. `dump` is a folder for all that is compared, of which
+    weft.verify says the same, anywhere.
     """
     parts = parts or ranks
     if parts > ranks:
@@ -32,14 +35,17 @@ def run(step, model, batch, ranks=3, uneven=True, parts=None, truth=None, seed=0
         torch.manual_seed(seed)
         made = model()
         weights = weights_of(made)
-        return weights, evidence_of(made, step, shares[rank * parts // ranks])
-
-    all_weights, evidences = zip(*on_ranks(on_rank, ranks))
-    weights = {name: x for each in reversed(all_weights) for name, x in each.items()}
+        write_evidence(folder, rank, evidence_of(made, step, shares[rank * parts // ranks]))
+        return weights
 
     def on_one(_):
         torch.manual_seed(seed)
-        return truth_of(model(), truth or step, batch, weights, passes=4)
+        exact, inexact, lost = truth_of(model(), truth or step, batch, weights, passes=4)
+        write_truth(folder, exact, inexact)
+        return [] if truth else lost
 
-    ((exact, inexact, lost),) = on_ranks(on_one, 1)
-    return judged(evidences, exact, inexact, [] if truth else lost, [rows_of(share) for share in shares], told)
+    with folder_of(dump) as folder:
+        weights = {name: x for each in reversed(on_ranks(on_rank, ranks)) for name, x in each.items()}
+        (lost,) = on_ranks(on_one, 1)
+        write_step(folder, ranks, [rows_of(share) for share in shares], told, lost)
+        return verify(folder)

@@ -23,17 +23,13 @@ void DumpReader::read(const std::vector<std::filesystem::path>& files) {
   dump.ranks = static_cast<int>(files.size());
   check_counts();
   if (loss) prepare_seam();
-  for (size_t rank = 0; rank < files.size(); ++rank) {
-    const auto file = std::make_shared<const SafetensorsFile>(files[rank]);
-    for (const SafetensorsFile::Entry& entry : file->tensors()) {
-      const Role role = role_of(entry.name);
-      const StoredTensor tensor(file, entry);
-      if (is_of_parameter(role.kind))
-        parameter(role.of).place(role, tensor, rank, where(rank));
-      else if (role.kind != Role::Kind::none)
-        place(role, tensor.read(), tensor.precision(), rank, entry.name);
-    }
-    files_.push_back(file);
+  for (size_t rank = 0; rank < files.size(); ++rank) read_file(files[rank], rank, false);
+  if (dump.step) {
+    for (const auto& path : dump.step->files) read_file(path, 0, true);
+    check_step(parameters_, dump);
+    check_micro_batches();
+    dump.step->parameters = std::move(parameters_);
+    return;
   }
   if (loss) check_seam();
   if (scale) dump.scale = scale->finish(moved_parameters());
@@ -47,24 +43,50 @@ void DumpReader::read(const std::vector<std::filesystem::path>& files) {
     require(std::ranges::find(parameters_, name, &StoredParameter::name) != parameters_.end(),
             "verify: the manifest places the parameter '", name, "', of which there are no gradients");
   for (const StoredParameter& p : parameters_) check_parameter(p);
-  for (const auto& [name, values] : dump.counts)
-    require(values.cols() == 1 || values.cols() == dump.micro_batches, "verify: the count '", name, "' is of ",
-            values.cols(), " micro-batches, but there are ", dump.micro_batches);
+  check_micro_batches();
   load_parameters();
   check_layers(dump);
+}
+
+void DumpReader::read_file(const std::filesystem::path& path, size_t rank, bool of_truth) {
+  const auto file = std::make_shared<const SafetensorsFile>(path);
+  for (const SafetensorsFile::Entry& entry : file->tensors()) {
+    const Role role = role_of(entry.name);
+    if (role.kind == Role::Kind::none) continue;
+    const bool of_step = role.kind == Role::Kind::local_gradient || role.kind == Role::Kind::reduced_gradient;
+    require(of_truth    ? is_of_truth(role.kind)
+            : dump.step ? of_step
+                        : !is_of_truth(role.kind),
+            path.string(), ": '", entry.name,
+            "' has no place here: of a step with a truth there are local and reduced gradients of ranks, ",
+            "and in the files of \"truth\" true and inexact ones");
+    const StoredTensor tensor(file, entry);
+    if (is_of_parameter(role.kind) || of_truth)
+      parameter(role.of).place(role, tensor, rank, path.string());
+    else
+      place(role, tensor.read(), tensor.precision(), rank, entry.name);
+  }
+  files_.push_back(file);
 }
 
 void DumpReader::check_counts() const {
   require(mesh_of(dump).ranks() == dump.ranks, "verify: the mesh is ", mesh_of(dump).text(), ", which is ",
           mesh_of(dump).ranks(), " ranks, but there are files of ", dump.ranks);
-  require(dump.rows.empty() || dump.rows.size() == dump.files.size(), "verify: there are rows of ", dump.rows.size(),
-          " ranks, but files of ", dump.ranks);
+  require(dump.rows.empty() || dump.rows.size() == dump.files.size() ||
+              (dump.step && dump.rows.size() < dump.files.size()),  // ranks share samples
+          "verify: there are rows of ", dump.rows.size(), " ranks, but files of ", dump.ranks);
   for (const auto& [name, values] : dump.counts)
     require(values.size() == 1 || values.rows() == dump.ranks, "verify: the count '", name, "' is of ", values.rows(),
             " ranks, but there are files of ", dump.ranks);
   for (const auto& [name, of_ranks] : hashes)
     require(of_ranks.size() == dump.files.size(), "verify: there are hashes of '", name, "' on ", of_ranks.size(),
             " ranks, but files of ", dump.ranks);
+}
+
+void DumpReader::check_micro_batches() const {
+  for (const auto& [name, values] : dump.counts)
+    require(values.cols() == 1 || values.cols() == dump.micro_batches, "verify: the count '", name, "' is of ",
+            values.cols(), " micro-batches, but there are ", dump.micro_batches);
 }
 
 void DumpReader::prepare_seam() {

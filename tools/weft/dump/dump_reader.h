@@ -23,7 +23,9 @@ class DumpReader {
 
  private:
   std::string where(size_t rank) const { return dump.files[rank].string(); }
+  void read_file(const std::filesystem::path& path, size_t rank, bool of_truth);
   void check_counts() const;
+  void check_micro_batches() const;
   void prepare_seam();
   Role role_of(const std::string& name) const;
   StoredParameter& parameter(const std::string& name);
@@ -52,5 +54,8 @@ bool is_of_layer(Role::Kind kind);
 void place_in_layer(Dump& dump, const Role& role, const Matrix& values, const Precision& precision, size_t rank);
 // Error unless all tensors of all layers are there, and fit.
 void check_layers(Dump& dump);
+
+// Error unless each parameter of a step has what it is compared with. Counts its micro-batches.
+void check_step(const std::vector<StoredParameter>& parameters, Dump& dump);
 
 }  // namespace weft::verify

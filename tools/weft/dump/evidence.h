@@ -88,6 +88,13 @@ struct LayerEvidence {
   Precision precision;
 };
 
+// A step that one process has made, too, with the samples of all ranks.
+struct StepEvidence {
+  std::vector<StoredParameter> parameters;   // each with a truth
+  std::vector<std::string> lost;             // collectives of the truth through which no gradient passes
+  std::vector<std::filesystem::path> files;  // of the truth
+};
+
 struct Dump {
   std::optional<Mesh> mesh;  // none: one axis without a name
   Reducer reducer = Reducer::mean;
@@ -100,6 +107,7 @@ struct Dump {
   std::optional<NormEvidence> norm;
   std::optional<OptimizerRule> optimizer;
   std::vector<LayerEvidence> layers;
+  std::optional<StepEvidence> step;
   int64_t stored_elements = 0;  // of all parameters that are not held
   std::vector<std::filesystem::path> files;
 };

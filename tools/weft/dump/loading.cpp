@@ -95,13 +95,14 @@ std::vector<int64_t> extents_of(const Shape& shape, const std::vector<int>& dime
 
 }  // namespace
 
+Matrix flat(const StoredTensor& stored) {
+  const Tensor tensor = stored.read();
+  return matrix_of(tensor.reshape({1, tensor.size()}));
+}
+
 ParameterEvidence loaded(const StoredParameter& parameter) {
-  const Read all = [](const StoredTensor& stored) {
-    const Tensor tensor = stored.read();
-    return matrix_of(tensor.reshape({1, tensor.size()}));
-  };
-  ParameterEvidence p = loaded_by(all, parameter);
-  p.update = update_of(parameter, all);
+  ParameterEvidence p = loaded_by(flat, parameter);
+  p.update = update_of(parameter, flat);
   p.local_shapes = parameter.local_shapes();
   p.reduced_shapes = parameter.reduced_shapes();
   return p;

@@ -6,6 +6,7 @@
 
 namespace weft::verify {
 
+Matrix flat(const StoredTensor& tensor);
 ParameterEvidence loaded(const StoredParameter& parameter);
 
 std::vector<Powers> powers_of(const Stored& of_ranks);

@@ -124,10 +124,20 @@ Role role_in(const Json& tensor, const std::string& name) {
   return role;
 }
 
+StepEvidence step_in(const Json& manifest, const std::filesystem::path& folder) {
+  check_entries(manifest, "a manifest with a truth", {"weft_manifest", "files", "rows", "counts", "tensors", "truth"});
+  const Json& truth = manifest.at("truth");
+  check_entries(truth, "\"truth\"", {"files", "without_gradient"});
+  StepEvidence step;
+  for (const auto& name : truth.at("files").get<std::vector<std::string>>()) step.files.push_back(inside(folder, name));
+  if (truth.contains("without_gradient")) step.lost = truth.at("without_gradient").get<std::vector<std::string>>();
+  return step;
+}
+
 // "case", "seed" and "dtype" are what `weft case` wrote.
 const std::vector<std::string> entries = {"weft_manifest", "reducer", "loss",  "files",    "rows",       "counts",
                                           "micro_batches", "tensors", "scale", "mesh",     "parameters", "hashes",
-                                          "case",          "seed",    "dtype", "optimizer"};
+                                          "truth",         "case",    "seed",  "dtype",    "optimizer"};
 
 void read_entries(const Json& manifest, DumpReader& reader) {
   check_entries(manifest, "the manifest", entries);
@@ -156,6 +166,7 @@ Dump read_dump(const std::filesystem::path& folder, double held_numbers) {
             "\"weft_manifest\" is 1 in manifests that this version reads");
     read_entries(manifest, reader);
     files = files_in(manifest, folder);
+    if (manifest.contains("truth")) reader.dump.step = step_in(manifest, folder);
     if (manifest.contains("scale")) reader.scale = scale_reader(manifest.at("scale"), files);
   } catch (const Json::exception& error) {
     throw MalformedInput(where + ": " + error.what());

@@ -16,6 +16,8 @@ const std::map<std::string, Role::Kind>& kinds_by_name() {
                                                           {"repeated_gradient", Role::Kind::repeated_gradient},
                                                           {"update", Role::Kind::update},
                                                           {"weight", Role::Kind::weight},
+                                                          {"true_gradient", Role::Kind::true_gradient},
+                                                          {"inexact_gradient", Role::Kind::inexact_gradient},
                                                           {"gradient_norm", Role::Kind::gradient_norm},
                                                           {"direction", Role::Kind::direction},
                                                           {"objective", Role::Kind::objective},
@@ -32,6 +34,16 @@ bool is_of_parameter(Role::Kind kind) {
   return kind == Role::Kind::local_gradient || kind == Role::Kind::reduced_gradient ||
          kind == Role::Kind::previous_gradient || kind == Role::Kind::repeated_gradient || kind == Role::Kind::update ||
          kind == Role::Kind::weight;
+}
+
+bool is_of_truth(Role::Kind kind) { return kind == Role::Kind::true_gradient || kind == Role::Kind::inexact_gradient; }
+
+// "NAME" or "NAME/K"
+static Role numbered(Role::Kind kind, const std::string& name) {
+  const size_t slash = name.rfind('/');
+  const bool has_number = slash != std::string::npos && slash + 1 < name.size() && name.size() - slash <= 7 &&
+                          name.find_first_not_of("0123456789", slash + 1) == std::string::npos;
+  return {kind, name.substr(0, has_number ? slash : name.size()), has_number ? std::stoul(name.substr(slash + 1)) : 0};
 }
 
 // "NAME@USE"
@@ -62,15 +74,11 @@ bool is_one_of(const std::vector<std::string>& names, const std::string& name) {
 Role role_by_name(const std::string& name, const Loss* loss) {
   const auto behind = [&](std::string_view prefix) { return name.substr(prefix.size()); };
   if (name.starts_with("local/")) {
-    const std::string rest = behind("local/");
-    const size_t slash = rest.rfind('/');
-    const bool numbered = slash != std::string::npos && slash + 1 < rest.size() && rest.size() - slash <= 7 &&
-                          rest.find_first_not_of("0123456789", slash + 1) == std::string::npos;
-    Role role{Role::Kind::local_gradient, rest.substr(0, numbered ? slash : rest.size()),
-              numbered ? std::stoul(rest.substr(slash + 1)) : 0};
+    Role role = numbered(Role::Kind::local_gradient, behind("local/"));
     take_use(role);
     return role;
   }
+  if (name.starts_with("inexact/")) return numbered(Role::Kind::inexact_gradient, behind("inexact/"));
   if (name.starts_with("objective/") || name.starts_with("objective@")) {
     Role role{Role::Kind::objective, behind(name[9] == '/' ? "objective/" : "objective")};
     take_use(role);
@@ -81,6 +89,7 @@ Role role_by_name(const std::string& name, const Loss* loss) {
                                                                 {"again/", Role::Kind::repeated_gradient},
                                                                 {"update/", Role::Kind::update},
                                                                 {"weight/", Role::Kind::weight},
+                                                                {"truth/", Role::Kind::true_gradient},
                                                                 {"direction/", Role::Kind::direction},
                                                                 {"rank_loss/", Role::Kind::rank_loss}};
   for (const auto& [prefix, kind] : prefixes)

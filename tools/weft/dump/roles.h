@@ -11,6 +11,7 @@ inline constexpr size_t max_micro_batches = 1 << 16;
 //   local/NAME  local/NAME/K  local/NAME@USE  reduced/NAME  previous/NAME  again/NAME
 //                                                   a parameter's gradient (of micro-batch K, of one of its uses)
 //   update/NAME  weight/NAME                         what the optimizer adds to a parameter, and that before
+//   truth/NAME  inexact/NAME/K                      the same of one process, and by how much rounding moves it
 //   gradient_norm                                   of all parameters
 //   direction/NAME  objective/NAME  rank_loss/NAME  objective  rank_loss   of a parameter that was moved, or of none
 //   objective/NAME@TERM  objective@TERM             the same of one term of the objective
@@ -28,6 +29,8 @@ struct Role {
     repeated_gradient,
     update,
     weight,
+    true_gradient,
+    inexact_gradient,
     gradient_norm,
     direction,
     objective,
@@ -45,6 +48,7 @@ struct Role {
 };
 
 bool is_of_parameter(Role::Kind kind);
+bool is_of_truth(Role::Kind kind);
 const std::map<std::string, Role::Kind>& kinds_by_name();  // as manifests name them
 Role role_by_name(const std::string& tensor, const Loss* loss);
 bool is_one_of(const std::vector<std::string>& names, const std::string& name);

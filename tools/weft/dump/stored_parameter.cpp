@@ -14,6 +14,15 @@ void StoredParameter::place(const Role& role, StoredTensor tensor, size_t rank, 
   if (role.kind == Role::Kind::repeated_gradient) return place_in(again);
   if (role.kind == Role::Kind::update) return place_in(update);
   if (role.kind == Role::Kind::weight) return place_in(weight);
+  if (role.kind == Role::Kind::true_gradient) {
+    require(!truth, where, ": there are two true gradients of '", role.of, "'");
+    truth = std::move(tensor);
+    return;
+  }
+  if (role.kind == Role::Kind::inexact_gradient) {
+    const bool is_new = inexact.emplace(role.micro_batch, std::move(tensor)).second;
+    return require(is_new, where, ": there are two inexact gradients ", role.micro_batch, " of '", role.of, "'");
+  }
   precision.lower_to(tensor.precision());
   if (role.kind == Role::Kind::reduced_gradient) return place_in(reduced);
   require(role.micro_batch < max_micro_batches, where, ": '", role.of, "' has a micro-batch ", role.micro_batch,

@@ -24,7 +24,9 @@ struct StoredParameter {
   std::string name;
   std::vector<std::vector<Term>> local;  // by rank
   Stored reduced, previous, again, update, weight;
-  Precision precision;  // the lowest of `local` and `reduced`
+  std::optional<StoredTensor> truth = {};       // of one process
+  std::map<size_t, StoredTensor> inexact = {};  // the same, each time off by its precision
+  Precision precision;                          // the lowest of `local` and `reduced`
   std::optional<Layout> layout = {};
   std::vector<std::string> hashes = {};
 

@@ -39,6 +39,7 @@ Certificate certificate_of(const std::filesystem::path& folder) {
   const Outcome outcome = overall(all);
   std::vector<std::filesystem::path> files = dump.files;
   files.insert(files.begin(), folder / "manifest.json");
+  if (dump.step) files.insert(files.end(), dump.step->files.begin(), dump.step->files.end());
 
   nlohmann::ordered_json json = {{"weft_certificate", 2}, {"made_by", versions()}};
   std::string rows;

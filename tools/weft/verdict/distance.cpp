@@ -96,10 +96,11 @@ class Sums {
     const double whole = squares_ / elements * (elements + 1) / (rounding_ + share_);
     const double most = std::max({whole, of_row_ / expected_largest(rows_), of_element_ / expected_largest(elements_)});
     const auto or_one = [](double x) { return x == 0 ? 1 : x; };
-    const double length = or_one(std::sqrt(y_y_));
+    const double truth = std::sqrt(y_y_), length = or_one(truth);
     return {.error = std::isfinite(squares_) ? std::sqrt(most) : std::numeric_limits<double>::infinity(),
             .cosine = x_y_ / or_one(std::sqrt(x_x_) * length),
             .ratio = std::sqrt(x_x_) / length,
+            .length = truth,
             .shown = limit * std::sqrt(rounding_) / length,
             .worst_element = worst_};
   }

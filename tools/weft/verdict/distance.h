@@ -20,7 +20,8 @@ template <class T> struct Expected {
 struct Distance {
   double error = 0;  // in multiples of expected rounding: as a whole, of a row or of an element, whichever is most
   double cosine = 1, ratio = 1;
-  double shown = 0;  // the smallest factor that would have been an error, less one
+  double length = 0;  // of the truth
+  double shown = 0;   // the smallest factor that would have been an error, less one
   int64_t worst_element = 0;
   double found = 0, truth = 0;  // there
 };

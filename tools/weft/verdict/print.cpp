@@ -30,6 +30,11 @@ std::string title(const Explained& e) {
   return e.signature->id + ": " + e.signature->name + (e.variant.empty() ? "" : " (" + e.variant + ")");
 }
 
+std::string explanation(double error) {
+  if (error == 0) return "";  // known by other things than numbers
+  return "\n    explains the dump to " + multiple(error) + " expected rounding";
+}
+
 std::string conclusion(const Verdict& verdict) {
   std::string text;
   switch (verdict.outcome) {
@@ -38,14 +43,13 @@ std::string conclusion(const Verdict& verdict) {
     case Outcome::wrong:
       if (verdict.described)
         text = "wrong: " + verdict.described->text + "\n    repair: " + verdict.described->repair +
-               "\n    explains the dump to " + multiple(verdict.described->error) + " expected rounding";
+               explanation(verdict.described->error);
       else if (!verdict.best)
         text = "wrong, unknown cause";
       if (!verdict.best) break;
       text = "wrong: signature " + title(*verdict.best) + "\n    effect: " + verdict.best->signature->effect +
              "\n    repair: " + verdict.best->signature->repair;
-      if (verdict.best->error > 0)  // known by its numbers
-        text += "\n    explains the dump to " + multiple(verdict.best->error) + " expected rounding";
+      text += explanation(verdict.best->error);
       if (!verdict.same_as_best.empty()) text += "\n    here the same numbers as " + joined(verdict.same_as_best);
   }
   if (verdict.runner_up)
@@ -129,11 +133,13 @@ nlohmann::ordered_json json_of(const Described& e) {
 std::string table_of(const std::vector<Comparison>& rows) {
   size_t width = 6;
   for (const Comparison& row : rows) width = std::max(width, row.tensor.size());
-  std::string text = format("  %-*s %10s %10s %10s %10s   worst element\n", static_cast<int>(width), "tensor",
-                            "elements", "error", "cosine", "ratio");
+  const bool of_step = !rows.empty() && rows[0].shown;
+  std::string text = format("  %-*s %10s %10s %10s %10s%s   worst element\n", static_cast<int>(width), "tensor",
+                            "elements", "error", "cosine", "ratio", of_step ? "   shows a factor off by" : "");
   for (const Comparison& row : rows) {
     text += format("  %-*s %10lld %10s %10.7f %10.7f", static_cast<int>(width), row.tensor.c_str(),
                    static_cast<long long>(row.elements), multiple(row.error).c_str(), row.cosine, row.ratio);
+    if (row.shown) text += format(" %21.2g %%", 100 * *row.shown);
     if (row.error > 0)
       text += format("   [%lld] %.7g, not %.7g", static_cast<long long>(row.worst_element), row.dumped, row.expected);
     text += "\n";
@@ -142,9 +148,11 @@ std::string table_of(const std::vector<Comparison>& rows) {
 }
 
 nlohmann::ordered_json json_row(const Comparison& row) {
-  return {{"tensor", row.tensor}, {"elements", row.elements}, {"error", row.error},
-          {"cosine", row.cosine}, {"ratio", row.ratio},       {"worst_element", row.worst_element},
-          {"dumped", row.dumped}, {"expected", row.expected}};
+  nlohmann::ordered_json json = {
+      {"tensor", row.tensor}, {"elements", row.elements},           {"error", row.error},   {"cosine", row.cosine},
+      {"ratio", row.ratio},   {"worst_element", row.worst_element}, {"dumped", row.dumped}, {"expected", row.expected}};
+  if (row.shown) json["shown"] = *row.shown;
+  return json;
 }
 
 const char* name(Outcome outcome) {
@@ -156,9 +164,12 @@ const char* name(Outcome outcome) {
 }
 
 std::string text_of(const std::vector<Verdict>& verdicts, const Dump& dump) {
-  std::string text = std::to_string(dump.ranks) + " ranks" + (dump.mesh ? " (" + dump.mesh->text() + ")" : "") +
-                     ", the reducer takes the " + (dump.reducer == Reducer::mean ? "mean" : "sum") +
-                     "; errors are multiples of expected rounding, up to " + format("%g", limit) + " count as equal\n";
+  const std::string against =
+      dump.step ? "against one process with the whole batch"
+                : std::string("the reducer takes the ") + (dump.reducer == Reducer::mean ? "mean" : "sum");
+  std::string text = std::to_string(dump.ranks) + " ranks" + (dump.mesh ? " (" + dump.mesh->text() + ")" : "") + ", " +
+                     against + "; errors are multiples of expected rounding, up to " + format("%g", limit) +
+                     " count as equal\n";
   for (const auto& group : groups_of(verdicts)) text += "\n" + text_of(group);
   if (verdicts.empty())
     text += "nothing was compared: the dump has no features of a loss, no layer, and no gradients of a parameter\n";

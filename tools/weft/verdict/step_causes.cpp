@@ -8,7 +8,6 @@
 #include "tools/weft/explain/fraction.h"
 #include "tools/weft/explain/lists.h"
 #include "tools/weft/explain/weights.h"
-#include "tools/weft/verdict/distance.h"
 
 namespace weft::verify {
 namespace {
@@ -24,8 +23,9 @@ StepCause told(const Described& found) { return {nullptr, found.text, found.erro
 
 bool near(double a, double b) { return std::abs(a - b) <= as_good_as_equal * std::abs(b); }
 
-// How far a gradient is from a multiple of the truth.
-double error_of(const StepParameter& parameter, const Matrix& found, double factor = 1) {
+}  // namespace
+
+Distance distance_of(const StepParameter& parameter, const Matrix& found, double factor) {
   const Matrix truth = factor * parameter.truth;
   std::vector<Matrix> inexact;
   std::vector<const double*> numbers;
@@ -35,12 +35,18 @@ double error_of(const StepParameter& parameter, const Matrix& found, double fact
   int terms = 0;
   for (const auto& of_rank : parameter.local)
     for (const Matrix& term : of_rank) {
+      if (term.size() != truth.size()) continue;
       squares += (factor * term).cwiseAbs2();
       ++terms;
     }
   return distance<double>(found.data(), {truth.data(), numbers, squares.data(), terms, truth.size(), parameter.rows,
-                                         parameter.precision.epsilon})
-      .error;
+                                         parameter.precision.epsilon});
+}
+
+namespace {
+
+double error_of(const StepParameter& parameter, const Matrix& found, double factor = 1) {
+  return distance_of(parameter, found, factor).error;
 }
 
 // The local gradients of parameters that all ranks have, as terms of sums of all of them together: each parameter
@@ -50,7 +56,9 @@ class Locals {
   explicit Locals(const Step& step) : step_(step) {
     for (const StepParameter& each : step.parameters)
       for (const auto& of_rank : each.local) {
-        complete_ &= !of_rank.empty();
+        complete_ &= !of_rank.empty() && std::ranges::all_of(of_rank, [&](const Matrix& term) {
+          return term.size() == each.truth.size();  // no slice
+        });
         same_passes_ &= of_rank.size() == step.parameters[0].local[0].size();
       }
     if (!complete_) return;
@@ -126,7 +134,8 @@ Dump counts_of(const Step& step, Eigen::Index passes) {
   dump.ranks = step.ranks;
   dump.micro_batches = static_cast<int>(passes);
   if (std::ssize(step.rows) == step.ranks) dump.rows = step.rows;
-  dump.counts = step.counts;
+  for (const Count& each : step.counts)
+    if (each.values.cols() == 1 || each.values.cols() == passes) dump.counts.push_back(each);
   return dump;
 }
 

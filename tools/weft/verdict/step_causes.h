@@ -5,6 +5,7 @@
 // the truth.
 #include <optional>
 
+#include "tools/weft/verdict/distance.h"
 #include "tools/weft/verdict/verdict.h"
 
 namespace weft::verify {
@@ -18,6 +19,9 @@ struct StepParameter {
   int64_t rows = 1;
   Precision precision;
 };
+
+// Of a gradient from a multiple of the truth.
+Distance distance_of(const StepParameter& parameter, const Matrix& found, double factor = 1);
 
 struct Step {
   std::vector<StepParameter> parameters;  // that are wrong

@@ -246,6 +246,7 @@ std::vector<Verdict> verdicts(const Dump& dump) {
     if (parameter.update || (parameter.stored && !parameter.stored->update.empty()))
       all.push_back(update_verdict(parameter, dump));
   if (dump.norm) all.push_back(verdict(*dump.norm, dump));
+  if (dump.step) all.push_back(verdict(*dump.step, dump));
   if (dump.scale) std::ranges::move(scale_verdicts(dump), std::back_inserter(all));
   return all;
 }

@@ -14,7 +14,8 @@ struct Comparison {
   double error = 0;  // in multiples of expected rounding
   double cosine = 1, ratio = 1;
   int64_t worst_element = 0;
-  double dumped = 0, expected = 0;  // there
+  double dumped = 0, expected = 0;   // there
+  std::optional<double> shown = {};  // of a step: the smallest factor that would be an error, less one
 };
 // `rounding`: how far apart the two may be expected to be.
 Comparison compared(const std::string& name, const Matrix& dumped, const Matrix& truth, double rounding);
@@ -63,6 +64,8 @@ Verdict verdict(const NormEvidence& norm, const Dump& dump);
 // Whether the gradients of any model are those of its objective, by differences of the objective: one verdict for each
 // parameter that was moved.
 std::vector<Verdict> scale_verdicts(const Dump& dump);
+// Whether the gradients of a step are those that one process has with the whole batch (step_verdict.h).
+Verdict verdict(const StepEvidence& step, const Dump& dump);
 std::vector<Verdict> verdicts(const Dump& dump);
 Outcome overall(const std::vector<Verdict>& verdicts);
 
