@@ -53,5 +53,11 @@ def wrong(model, batch):
 words = torch.randint(0, 16, (24, 8))
 batch = words, words.masked_fill(torch.rand(24, 8) < 0.3, -100)
 
+
+
+def counts(batch):
+    return {"labels": int((batch[1] != -100).sum())}
+
+
 if __name__ == "__main__":
-    print(weft.torch.run(wrong if "wrong" in sys.argv else step, model, batch))
+    print(weft.torch.run(wrong if "wrong" in sys.argv else step, model, batch, counts=counts))
