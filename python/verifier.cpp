@@ -155,10 +155,11 @@ std::vector<std::string> told_blindness(const std::map<std::string, int64_t>& si
   return blindness(sizes, evidence, ranks, rows);
 }
 
-// `parameters` are those in which the cause is sought, `samples` those of each part of the batch.
+// `parameters` are those in which the cause is sought, `samples` those of each part of the batch; `mended` collectives
+// with which the step is right.
 Told told_step(int ranks, const std::vector<GivenRow>& rows, const std::vector<GivenParameter>& parameters,
                const std::vector<int64_t>& samples, const Counts& counts, const std::vector<std::string>& blind_to,
-               const std::vector<std::string>& lost) {
+               const std::vector<std::string>& lost, const std::vector<std::string>& mended, double mended_error) {
   FoundInStep found{rows_of(rows), std::nullopt, blind_to, lost};
   Step step;
   step.ranks = ranks;
@@ -176,6 +177,7 @@ Told told_step(int ranks, const std::vector<GivenRow>& rows, const std::vector<G
     each.precision = precision_of(truth);
   }
   if (!parameters.empty()) found.cause = cause_of(step);
+  if (!mended.empty() && !(found.cause && found.cause->signature)) found.cause = lost_gradients(mended, mended_error);
   Dump dump;
   dump.ranks = ranks;
   dump.step.emplace();

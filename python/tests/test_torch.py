@@ -102,11 +102,13 @@ def test_inside_a_job():
 
 def test_what_a_job_has_kept_is_judged_alike(tmp_path):
     example = importlib.import_module("contrastive")
-    for step in example.step, example.wrong:
-        (correct, cause, text), *_ = in_a_job(example, step, dump=tmp_path)
+    lost = lambda model, batch: example.loss(model, batch, without_gradient)
+    for step in example.step, example.wrong, lost:
+        (correct, cause, text), *_ = in_a_job(example, step, dump=tmp_path, truth=example.step)
         found = weft.verify(tmp_path)
         assert found.correct == correct and str(found.cause) == cause
         assert found.text.splitlines()[:3] == text.splitlines()[:3]
+    assert cause.startswith("S1: no gradient through the gather (all_gather at test_torch.py:")
 
 
 def test_inside_a_job_of_fsdp2():
@@ -200,5 +202,6 @@ def test_a_gather_that_loses_its_gradient_on_one_process_too():
     found = weft.torch.run(lost, contrastive.model, contrastive.batch, uneven=False)
     assert found.outcome == "cannot tell" and not found
     assert "no gradient passes through allgather at test_torch.py:" in str(found)
-    assert weft.torch.run(lost, contrastive.model, contrastive.batch, uneven=False, truth=contrastive.step).wrong
+    found = weft.torch.run(lost, contrastive.model, contrastive.batch, uneven=False, truth=contrastive.step)
+    assert str(found.cause).startswith("S1: no gradient through the gather (all_gather at test_torch.py:"), str(found)
     assert weft.torch.run(logged, contrastive.model, contrastive.batch, uneven=False).correct

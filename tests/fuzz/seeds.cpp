@@ -159,6 +159,8 @@ void seed_manifests(const std::filesystem::path& folder) {
                R"J("rest":{"role":"objective","of":""},"moved":{"role":"objective","of":"w"}})J");
   add("truth", R"J(,"rows":[1,2],"counts":{"tokens":[[1,2],[3,4],[5,6],[7,8]]},"truth":{"files":)J"
                R"J(["truth.safetensors"],"without_gradient":["all_gather at step.py:3"]})J");
+  add("mended", R"J(,"truth":{"files":["truth.safetensors"],"mended":{"collectives":["all_gather at step.py:3"],)J"
+                R"J("files":["mended.safetensors","mended.safetensors","mended.safetensors","mended.safetensors"]}})J");
   add("layer", R"J(,"tensors":{"x":{"role":"layer_input","of":"n"},"x.grad":{"role":"layer_input_gradient",)J"
                R"J("of":"n"},"y.grad":{"role":"layer_output_gradient","of":"n"},"epsilon":{"role":)J"
                R"J("layer_epsilon","of":"n"}})J");

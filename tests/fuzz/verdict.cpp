@@ -77,9 +77,14 @@ void judge_step(Numbers numbers) {
   for (int r = 0; r < ranks; ++r)
     write_safetensors(folder / ("rank" + std::to_string(r) + ".safetensors"), gradients_of(r, numbers), {});
   write_safetensors(folder / "truth.safetensors", truth(numbers), {});
+  write_safetensors(folder / "mended.safetensors",
+                    std::vector<NamedTensor>{{"mended/w", numbers.next({2, 2}, DType::f32)},
+                                             {"mended/v", numbers.next({3}, DType::bf16)}},
+                    {});
   std::ofstream(folder / "manifest.json")
       << R"({"weft_manifest":1,"rows":[2,1,3],"counts":{"tokens":[[4,5],[6,7],[8,9]]},)"
-      << R"("truth":{"files":["truth.safetensors"]}})";
+      << R"("truth":{"files":["truth.safetensors"],"mended":{"collectives":["all_gather at a.py:3"],)"
+      << R"("files":["mended.safetensors","mended.safetensors","mended.safetensors"]}}})";
   judge(verify::read_dump(folder.path));
 }
 

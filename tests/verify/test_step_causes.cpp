@@ -216,7 +216,7 @@ struct Kept {
   static Tensor tensor(const Matrix& x, int64_t rows) {
     return Tensor::from({rows, x.size() / rows}, std::vector<double>(x.data(), x.data() + x.size()), DType::f32);
   }
-  Kept(const verify::Step& step, const std::string& lost, int without_bias = -1) {
+  Kept(const verify::Step& step, const std::string& lost, int without_bias = -1, const verify::Step* mended = nullptr) {
     std::vector<NamedTensor> truth;
     for (const verify::StepParameter& each : step.parameters) {
       truth.push_back({"truth/" + each.name, tensor(each.truth, each.rows)});
@@ -225,18 +225,24 @@ struct Kept {
     write_safetensors(folder / "truth.safetensors", truth, {});
     std::string files, rows;
     for (size_t r = 0; r < size_t(step.ranks); ++r) {
-      std::vector<NamedTensor> own;
-      for (const verify::StepParameter& each : step.parameters) {
+      std::vector<NamedTensor> own, again;
+      for (size_t p = 0; p < step.parameters.size(); ++p) {
+        const verify::StepParameter& each = step.parameters[p];
         if (int(r) == without_bias && each.name == "bias") continue;
         own.push_back({"local/" + each.name, tensor(each.local[r][0], each.rows)});
         own.push_back({"reduced/" + each.name, tensor(each.reduced[r], each.rows)});
+        if (mended) again.push_back({"mended/" + each.name, tensor(mended->parameters[p].reduced[r], each.rows)});
       }
-      write_safetensors(folder / ("rank" + std::to_string(r) + ".safetensors"), own, {});
-      rows += (r ? "," : "") + std::to_string(step.rows[r]);
+      const std::string comma = r ? "," : "", rank = std::to_string(r) + ".safetensors";
+      write_safetensors(folder / ("rank" + rank), own, {});
+      write_safetensors(folder / ("mended" + rank), again, {});
+      rows += comma + std::to_string(step.rows[r]);
+      files += comma + "\"mended" + rank + "\"";
     }
     std::ofstream(folder / "manifest.json")
         << R"({"weft_manifest":1,"rows":[)" << rows
-        << R"(],"truth":{"files":["truth.safetensors"],"without_gradient":[)" << lost << "]}}";
+        << R"(],"truth":{"files":["truth.safetensors"],"without_gradient":[)" << lost << "]"
+        << (mended ? R"(,"mended":{"collectives":["all_gather at a.py:3"],"files":[)" + files + "]}" : "") << "}}";
   }
   verify::Verdict verdict() const { return verify::verdicts(verify::read_dump(folder.path)).at(0); }
 };
@@ -257,6 +263,30 @@ TEST_CASE("a step that is kept in files has the verdict that it had", "[test_ste
     CHECK((found.best && found.best->signature->id == said(wrong)));
     CHECK(found.table.size() == 2);
   }
+}
+
+TEST_CASE("what is right where collectives pass gradients on has lost them", "[test_step_causes]") {
+  CHECK(verify::lost_gradients({"all_gather at a.py:3"}, 1).signature->id == "S1");
+  CHECK(verify::lost_gradients({"all_gather at a.py:3", "all_reduce at a.py:4"}, 1).text ==
+        "no gradient passes through all_gather at a.py:3 and all_reduce at a.py:4");
+  const Trained trained{3, 13};
+  const auto lost = [](const Matrix& right, int r) { return drawn(7, uint64_t(r), right.size()); };
+  const verify::Step wrong = trained.step(lost, mean), right = trained.step(as_it_should, mean);
+  const auto said_of = [](const Kept& kept) {
+    const verify::Verdict found = kept.verdict();
+    return found.best ? verify::title(*found.best->signature, found.best->variant) : found.described->text;
+  };
+  CHECK(said_of(Kept(wrong, "")) == "wrong before the reduction");
+  CHECK(said_of(Kept(wrong, "", -1, &wrong)) == "wrong before the reduction");
+  CHECK(said_of(Kept(wrong, "", -1, &right)) == "S1 (all_gather at a.py:3)");
+  // A cause with a name is not sought again.
+  CHECK(said_of(Kept(trained.step(as_it_should, [](const auto& local, int) { return sum(local); }), "", -1, &right))
+            .starts_with("S8"));
+}
+
+TEST_CASE("a step whose gradients are zero is no multiple of the truth", "[test_step_causes]") {
+  const auto none = [](const Matrix& right, int) { return Matrix(Matrix::Zero(1, right.size())); };
+  CHECK(said(Trained{3, 14}.step(none, mean)) == "wrong before the reduction");
 }
 
 TEST_CASE("a certificate has the files of the truth", "[test_step_causes]") {

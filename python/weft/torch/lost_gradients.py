@@ -10,7 +10,7 @@ from torch.utils._pytree import tree_leaves
 _libraries = pathlib.Path(torch.__file__).parent, pathlib.Path(__file__).parent
 
 
-def _place():
+def place():
     """The line of the caller's program."""
     lines = [line for line in traceback.extract_stack() if not any(pathlib.Path(line.filename).is_relative_to(each) for each in _libraries)]
     return f"{pathlib.Path(lines[-1].filename).name}:{lines[-1].lineno}" if lines else "an unknown place"
@@ -26,5 +26,5 @@ class LostGradients(TorchDispatchMode):
     def __torch_dispatch__(self, op, types, given=(), options=None):
         if op.namespace == "c10d" and torch.is_grad_enabled():
             if any(isinstance(x, torch.Tensor) and x.requires_grad for x in tree_leaves(given)):
-                self.calls.append(f"{op._opname.strip('_')} at {_place()}")
+                self.calls.append(f"{op._opname.strip('_')} at {place()}")
         return op(*given, **(options or {}))

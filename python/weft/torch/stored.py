@@ -2,8 +2,10 @@
 """A step and its truth in a folder: what docs/manifest.md calls a dump."""
 import contextlib
 import os
+import pathlib
 import tempfile
 
+from .. import arrays
 from ..dumps import write_manifest, write_rank
 
 
@@ -19,7 +21,14 @@ def write_evidence(folder, rank, evidence):
                | {f"reduced/{name}": x for name, x in evidence.reduced.items()})
 
 
-def write_step(folder, ranks, rows, counts, lost, files=("truth.safetensors",)):
-    """`lost` are collectives of the truth without a gradient, `rows` those of each part of the batch, `counts` are by name, rank and
-    micro-batch."""
-    write_manifest(folder, ranks, rows=rows, counts=counts, truth={"files": list(files), "without_gradient": list(dict.fromkeys(lost))})
+def write_mended(folder, rank, evidence):
+    arrays.save(pathlib.Path(folder, f"mended{rank}.safetensors"), {f"mended/{name}": x for name, x in evidence.reduced.items()})
+
+
+def write_step(folder, ranks, rows, counts, lost, mended=(), files=("truth.safetensors",)):
+    """`lost` are collectives of the truth without a gradient, `mended` those of the ranks, `rows` those of each part of the batch,
+    `counts` are by name, rank and micro-batch."""
+    truth = {"files": list(files), "without_gradient": list(dict.fromkeys(lost))}
+    if mended:
+        truth["mended"] = {"files": [f"mended{rank}.safetensors" for rank in range(ranks)], "collectives": list(dict.fromkeys(mended))}
+    write_manifest(folder, ranks, rows=rows, counts=counts, truth=truth)

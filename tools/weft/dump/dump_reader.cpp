@@ -23,9 +23,18 @@ void DumpReader::read(const std::vector<std::filesystem::path>& files) {
   dump.ranks = static_cast<int>(files.size());
   check_counts();
   if (loss) prepare_seam();
-  for (size_t rank = 0; rank < files.size(); ++rank) read_file(files[rank], rank, false);
+  const auto of_step = [](Role::Kind kind) {
+    return kind == Role::Kind::local_gradient || kind == Role::Kind::reduced_gradient;
+  };
+  const auto of_dump = [](Role::Kind kind) { return !is_of_truth(kind); };
+  for (size_t rank = 0; rank < files.size(); ++rank)
+    dump.step ? read_file(files[rank], rank, of_step) : read_file(files[rank], rank, of_dump);
   if (dump.step) {
-    for (const auto& path : dump.step->files) read_file(path, 0, true);
+    for (const auto& path : dump.step->files)
+      read_file(path, 0, [](Role::Kind kind) { return is_of_truth(kind) && kind != Role::Kind::mended_gradient; });
+    for (size_t rank = 0; rank < dump.step->mended_files.size(); ++rank)
+      read_file(dump.step->mended_files[rank], rank,
+                [](Role::Kind kind) { return kind == Role::Kind::mended_gradient; });
     check_step(parameters_, dump);
     check_micro_batches();
     dump.step->parameters = std::move(parameters_);
@@ -48,20 +57,17 @@ void DumpReader::read(const std::vector<std::filesystem::path>& files) {
   check_layers(dump);
 }
 
-void DumpReader::read_file(const std::filesystem::path& path, size_t rank, bool of_truth) {
+void DumpReader::read_file(const std::filesystem::path& path, size_t rank, bool (*holds)(Role::Kind)) {
   const auto file = std::make_shared<const SafetensorsFile>(path);
   for (const SafetensorsFile::Entry& entry : file->tensors()) {
     const Role role = role_of(entry.name);
     if (role.kind == Role::Kind::none) continue;
-    const bool of_step = role.kind == Role::Kind::local_gradient || role.kind == Role::Kind::reduced_gradient;
-    require(of_truth    ? is_of_truth(role.kind)
-            : dump.step ? of_step
-                        : !is_of_truth(role.kind),
-            path.string(), ": '", entry.name,
-            "' has no place here: of a step with a truth there are local and reduced gradients of ranks, ",
-            "and in the files of \"truth\" true and inexact ones");
+    require(
+        holds(role.kind), path.string(), ": '", entry.name,
+        "' has no place here: of a step with a truth there are local and reduced gradients of ranks, and in the files "
+        "of \"truth\" true, inexact and mended ones");
     const StoredTensor tensor(file, entry);
-    if (is_of_parameter(role.kind) || of_truth)
+    if (is_of_parameter(role.kind) || is_of_truth(role.kind))
       parameter(role.of).place(role, tensor, rank, path.string());
     else
       place(role, tensor.read(), tensor.precision(), rank, entry.name);

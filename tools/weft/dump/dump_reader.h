@@ -23,7 +23,7 @@ class DumpReader {
 
  private:
   std::string where(size_t rank) const { return dump.files[rank].string(); }
-  void read_file(const std::filesystem::path& path, size_t rank, bool of_truth);
+  void read_file(const std::filesystem::path& path, size_t rank, bool (*holds)(Role::Kind));
   void check_counts() const;
   void check_micro_batches() const;
   void prepare_seam();

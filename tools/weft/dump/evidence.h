@@ -90,9 +90,10 @@ struct LayerEvidence {
 
 // A step that one process has made, too, with the samples of all ranks.
 struct StepEvidence {
-  std::vector<StoredParameter> parameters;   // each with a truth
-  std::vector<std::string> lost;             // collectives of the truth through which no gradient passes
-  std::vector<std::filesystem::path> files;  // of the truth
+  std::vector<StoredParameter> parameters;  // each with a truth
+  std::vector<std::string> lost;            // collectives of the truth through which no gradient passes
+  std::vector<std::string> mended;          // those of the ranks through which none has passed, and then has
+  std::vector<std::filesystem::path> files, mended_files;  // of the truth, and of ranks
 };
 
 struct Dump {

@@ -124,13 +124,27 @@ Role role_in(const Json& tensor, const std::string& name) {
   return role;
 }
 
-StepEvidence step_in(const Json& manifest, const std::filesystem::path& folder) {
+StepEvidence step_in(const Json& manifest, const std::filesystem::path& folder, size_t ranks) {
   check_entries(manifest, "a manifest with a truth", {"weft_manifest", "files", "rows", "counts", "tensors", "truth"});
   const Json& truth = manifest.at("truth");
-  check_entries(truth, "\"truth\"", {"files", "without_gradient"});
+  check_entries(truth, "\"truth\"", {"files", "without_gradient", "mended"});
+  using Names = std::vector<std::string>;
+  const auto files_of = [&](const Json& section) {
+    std::vector<std::filesystem::path> files;
+    for (const std::string& name : section.at("files").get<Names>()) files.push_back(inside(folder, name));
+    return files;
+  };
   StepEvidence step;
-  for (const auto& name : truth.at("files").get<std::vector<std::string>>()) step.files.push_back(inside(folder, name));
-  if (truth.contains("without_gradient")) step.lost = truth.at("without_gradient").get<std::vector<std::string>>();
+  step.files = files_of(truth);
+  if (truth.contains("without_gradient")) step.lost = truth.at("without_gradient").get<Names>();
+  if (!truth.contains("mended")) return step;
+  const Json& mended = truth.at("mended");
+  check_entries(mended, "\"mended\"", {"files", "collectives"});
+  step.mended = mended.at("collectives").get<Names>();
+  require(!step.mended.empty(), "\"mended\" names no collectives");
+  step.mended_files = files_of(mended);
+  require(step.mended_files.size() == ranks, "\"mended\" has ", step.mended_files.size(), " files, but there are ",
+          ranks, " ranks");
   return step;
 }
 
@@ -166,7 +180,7 @@ Dump read_dump(const std::filesystem::path& folder, double held_numbers) {
             "\"weft_manifest\" is 1 in manifests that this version reads");
     read_entries(manifest, reader);
     files = files_in(manifest, folder);
-    if (manifest.contains("truth")) reader.dump.step = step_in(manifest, folder);
+    if (manifest.contains("truth")) reader.dump.step = step_in(manifest, folder, files.size());
     if (manifest.contains("scale")) reader.scale = scale_reader(manifest.at("scale"), files);
   } catch (const Json::exception& error) {
     throw MalformedInput(where + ": " + error.what());

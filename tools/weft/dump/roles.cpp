@@ -18,6 +18,7 @@ const std::map<std::string, Role::Kind>& kinds_by_name() {
                                                           {"weight", Role::Kind::weight},
                                                           {"true_gradient", Role::Kind::true_gradient},
                                                           {"inexact_gradient", Role::Kind::inexact_gradient},
+                                                          {"mended_gradient", Role::Kind::mended_gradient},
                                                           {"gradient_norm", Role::Kind::gradient_norm},
                                                           {"direction", Role::Kind::direction},
                                                           {"objective", Role::Kind::objective},
@@ -36,7 +37,10 @@ bool is_of_parameter(Role::Kind kind) {
          kind == Role::Kind::weight;
 }
 
-bool is_of_truth(Role::Kind kind) { return kind == Role::Kind::true_gradient || kind == Role::Kind::inexact_gradient; }
+bool is_of_truth(Role::Kind kind) {
+  return kind == Role::Kind::true_gradient || kind == Role::Kind::inexact_gradient ||
+         kind == Role::Kind::mended_gradient;
+}
 
 // "NAME" or "NAME/K"
 static Role numbered(Role::Kind kind, const std::string& name) {
@@ -90,6 +94,7 @@ Role role_by_name(const std::string& name, const Loss* loss) {
                                                                 {"update/", Role::Kind::update},
                                                                 {"weight/", Role::Kind::weight},
                                                                 {"truth/", Role::Kind::true_gradient},
+                                                                {"mended/", Role::Kind::mended_gradient},
                                                                 {"direction/", Role::Kind::direction},
                                                                 {"rank_loss/", Role::Kind::rank_loss}};
   for (const auto& [prefix, kind] : prefixes)

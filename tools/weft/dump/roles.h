@@ -11,7 +11,8 @@ inline constexpr size_t max_micro_batches = 1 << 16;
 //   local/NAME  local/NAME/K  local/NAME@USE  reduced/NAME  previous/NAME  again/NAME
 //                                                   a parameter's gradient (of micro-batch K, of one of its uses)
 //   update/NAME  weight/NAME                         what the optimizer adds to a parameter, and that before
-//   truth/NAME  inexact/NAME/K                      the same of one process, and by how much rounding moves it
+//   truth/NAME  inexact/NAME/K  mended/NAME         of one process, by how much rounding moves it, and of ranks whose
+//                                                   collectives pass on what gradients they have lost
 //   gradient_norm                                   of all parameters
 //   direction/NAME  objective/NAME  rank_loss/NAME  objective  rank_loss   of a parameter that was moved, or of none
 //   objective/NAME@TERM  objective@TERM             the same of one term of the objective
@@ -31,6 +32,7 @@ struct Role {
     weight,
     true_gradient,
     inexact_gradient,
+    mended_gradient,
     gradient_norm,
     direction,
     objective,

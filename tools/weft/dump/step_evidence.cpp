@@ -13,6 +13,8 @@ void check_shapes(const StoredParameter& p) {
   };
   for (const auto& each : p.reduced)
     if (each) check("reduced", *each);
+  for (const auto& each : p.mended)
+    if (each) check("mended", *each);
   for (const auto& [number, tensor] : p.inexact) check("inexact", tensor);
 }
 
@@ -26,6 +28,9 @@ void check_step(const std::vector<StoredParameter>& parameters, Dump& dump) {
     require(std::ranges::any_of(p.reduced, [](const auto& each) { return each.has_value(); }),
             "verify: no rank has 'reduced/", p.name, "'");
     check_shapes(p);
+    for (size_t r = 0; !dump.step->mended.empty() && r < dump.files.size(); ++r)
+      require(!p.reduced[r] || (!p.mended.empty() && p.mended[r]), dump.step->mended_files[r].string(),
+              ": there is no 'mended/", p.name, "'");
     for (size_t r = 0; r < dump.files.size(); ++r) {
       const auto passes = p.passes(r);
       dump.micro_batches = std::max(dump.micro_batches, static_cast<int>(passes));

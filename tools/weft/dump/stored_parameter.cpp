@@ -14,6 +14,7 @@ void StoredParameter::place(const Role& role, StoredTensor tensor, size_t rank, 
   if (role.kind == Role::Kind::repeated_gradient) return place_in(again);
   if (role.kind == Role::Kind::update) return place_in(update);
   if (role.kind == Role::Kind::weight) return place_in(weight);
+  if (role.kind == Role::Kind::mended_gradient) return place_in(mended);
   if (role.kind == Role::Kind::true_gradient) {
     require(!truth, where, ": there are two true gradients of '", role.of, "'");
     truth = std::move(tensor);

@@ -23,7 +23,7 @@ struct StoredParameter {
 
   std::string name;
   std::vector<std::vector<Term>> local;  // by rank
-  Stored reduced, previous, again, update, weight;
+  Stored reduced, previous, again, update, weight, mended;
   std::optional<StoredTensor> truth = {};       // of one process
   std::map<size_t, StoredTensor> inexact = {};  // the same, each time off by its precision
   Precision precision;                          // the lowest of `local` and `reduced`

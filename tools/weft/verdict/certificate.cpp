@@ -39,7 +39,9 @@ Certificate certificate_of(const std::filesystem::path& folder) {
   const Outcome outcome = overall(all);
   std::vector<std::filesystem::path> files = dump.files;
   files.insert(files.begin(), folder / "manifest.json");
-  if (dump.step) files.insert(files.end(), dump.step->files.begin(), dump.step->files.end());
+  if (dump.step)
+    for (const auto& more : {dump.step->files, dump.step->mended_files})
+      files.insert(files.end(), more.begin(), more.end());
 
   nlohmann::ordered_json json = {{"weft_certificate", 2}, {"made_by", versions()}};
   std::string rows;

@@ -139,7 +139,7 @@ Dump counts_of(const Step& step, Eigen::Index passes) {
   return dump;
 }
 
-// Every gradient, on every rank, is the truth times one number.
+// Every gradient, on every rank, is the truth times one number, which is not zero: then nothing is known of them.
 std::optional<StepCause> one_factor(const Step& step, const Dump& counts) {
   double products = 0, squares = 0, error = 0;
   for (const StepParameter& each : step.parameters)
@@ -150,7 +150,7 @@ std::optional<StepCause> one_factor(const Step& step, const Dump& counts) {
   const double factor = products / squares;
   for (const StepParameter& each : step.parameters)
     for (const Matrix& found : each.reduced) error = std::max(error, error_of(each, found, factor));
-  if (!(error <= limit)) return std::nullopt;
+  if (!(error <= limit) || products == 0) return std::nullopt;
   std::string text = fraction_text(as_fraction(factor, as_good_as_equal * std::abs(factor))) + " of the truth",
               id = "S33";
   const auto compare = [&](const char* name, auto count, const char* signature) {
@@ -240,6 +240,14 @@ StepCause wrong_before_reduction(bool reducer_right) {
 }
 
 }  // namespace
+
+StepCause lost_gradients(const std::vector<std::string>& collectives, double error) {
+  const std::string all = listed(collectives);
+  if (std::ranges::all_of(collectives, [](const std::string& each) { return each.starts_with("all_gather"); }))
+    return named("S1", all, error);
+  return told({"no gradient passes through " + all, error,
+               "use collectives that have a gradient: the adjoint of a sum over ranks is the sum of what all return"});
+}
 
 std::optional<StepCause> cause_of(const Step& step) {
   const Locals locals(step);

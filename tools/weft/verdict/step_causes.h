@@ -38,5 +38,7 @@ struct StepCause {
   std::string repair;
 };
 std::optional<StepCause> cause_of(const Step& step);
+// The step is right if these collectives pass gradients on.
+StepCause lost_gradients(const std::vector<std::string>& collectives, double error);
 
 }  // namespace weft::verify

@@ -63,11 +63,29 @@ void add_rows(const StoredParameter& stored, std::vector<StepRow>& rows) {
       rows.push_back({stored.name, static_cast<int>(r), parameter.truth.size(), distance_of(parameter, *found++)});
 }
 
+// How far the step is from the truth where collectives pass gradients on that they have lost; none if too far.
+std::optional<double> mended_error(const StepEvidence& evidence) {
+  double worst = 0;
+  for (const StoredParameter& stored : evidence.parameters) {
+    const StepParameter parameter = loaded_for_step(stored);
+    for (const auto& each : stored.mended) {
+      const double error = each ? distance_of(parameter, flat(*each)).error : 0;
+      if (!(error <= limit)) return std::nullopt;
+      worst = std::max(worst, error);
+    }
+  }
+  return worst;
+}
+
 std::optional<StepCause> cause_in(const StepEvidence& evidence, const Dump& dump, const std::vector<StepRow>& rows) {
   Step step{.ranks = dump.ranks, .rows = dump.rows, .counts = dump.counts, .others_right = others_right(rows)};
   for (const std::string& name : sought_in(rows))
     step.parameters.push_back(loaded_for_step(*std::ranges::find(evidence.parameters, name, &StoredParameter::name)));
-  return step.parameters.empty() ? std::nullopt : cause_of(step);
+  if (step.parameters.empty()) return std::nullopt;
+  const std::optional<StepCause> cause = cause_of(step);
+  if ((cause && cause->signature) || evidence.mended.empty()) return cause;
+  const std::optional<double> error = mended_error(evidence);
+  return error ? lost_gradients(evidence.mended, *error) : cause;
 }
 
 std::vector<std::string> blindness_of(const StepEvidence& step, const Dump& dump) {
