@@ -174,7 +174,7 @@ verify::StepRow row(const std::string& parameter, int rank, int64_t elements, do
 }
 
 TEST_CASE("a cause is sought in the smallest wrong parameters", "[test_step_causes]") {
-  const std::vector<verify::StepRow> rows = {row("large", 0, 100, 9), row("small", 0, 4, 9), row("small", 1, 4, 1),
+  const std::vector<verify::StepRow> rows = {row("large", 0, 100, 9), row("small", 0, 4, 1), row("small", 1, 4, 9),
                                              row("right", 0, 2, 8), row("middle", 1, 8, 20)};
   CHECK(verify::sought_in(rows, 12) == std::vector<std::string>{"small", "middle"});
   CHECK(verify::sought_in(rows, 1) == std::vector<std::string>{"small"});
@@ -184,7 +184,7 @@ TEST_CASE("a cause is sought in the smallest wrong parameters", "[test_step_caus
   const verify::Verdict verdict = verify::verdict(verify::FoundInStep{rows, std::nullopt, {}, {}});
   CHECK(verdict.subject == "3 of 4 parameters");
   CHECK(verdict.outcome == verify::Outcome::wrong);
-  CHECK(verdict.table[1].tensor == "small of rank 0");
+  CHECK(verdict.table[1].tensor == "small of rank 1");
 }
 
 TEST_CASE("what data could not show is known from the smallest parameters that show the rest", "[test_step_causes]") {
