@@ -91,6 +91,7 @@ void judge_step(Numbers numbers) {
 }  // namespace
 
 void read(std::string_view bytes) {
+  judge_step(Numbers(bytes));
   static const ScratchFolder folder;
   static const MemoryFile files[ranks];
   Numbers numbers(bytes);
@@ -101,7 +102,6 @@ void read(std::string_view bytes) {
     named.files.push_back(files[r].path());
   }
   judge(verify::read_dump(named));
-  judge_step(Numbers(bytes));
 }
 
 }  // namespace weft::fuzz
