@@ -149,9 +149,9 @@ StepEvidence step_in(const Json& manifest, const std::filesystem::path& folder, 
 }
 
 // "case", "seed" and "dtype" are what `weft case` wrote.
-const std::vector<std::string> entries = {"weft_manifest", "reducer", "loss",  "files",    "rows",       "counts",
-                                          "micro_batches", "tensors", "scale", "mesh",     "parameters", "hashes",
-                                          "truth",         "case",    "seed",  "dtype",    "optimizer"};
+const std::vector<std::string> entries = {"weft_manifest", "reducer", "loss",  "files", "rows",       "counts",
+                                          "micro_batches", "tensors", "scale", "mesh",  "parameters", "hashes",
+                                          "truth",         "case",    "seed",  "dtype", "optimizer"};
 
 void read_entries(const Json& manifest, DumpReader& reader) {
   check_entries(manifest, "the manifest", entries);
