@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the examples of weft.torch, right and wrong, and keeps what they compare in tests/files/steps, where it is judged again without
-PyTorch. Of large parameters, such as an embedding of torchtitan, nothing is kept.
+"""Runs the examples of weft.torch and weft.jax, right and wrong, and keeps what they compare in tests/files/steps, where it is judged
+again without PyTorch and JAX. Of large parameters, such as an embedding of torchtitan, nothing is kept.
 
     store_examples.py [EXAMPLE ...]
 """
@@ -12,11 +12,17 @@ import sys
 
 root = pathlib.Path(__file__).parents[2]
 one_example = """
-import functools, runpy, sys, torch, weft.torch
-torch.manual_seed(0)
-save = weft.arrays.save
-weft.arrays.save = lambda path, tensors: save(path, {name: x for name, x in tensors.items() if x.numel() <= 1024})
-weft.torch.run = functools.partial(weft.torch.run, dump=sys.argv[1])
+import importlib.util, math, runpy, shutil, sys, weft
+if importlib.util.find_spec("torch"):
+    __import__("torch").manual_seed(0)
+save, verify, folder = weft.arrays.save, weft.verify, sys.argv[1]
+
+def kept(found):
+    shutil.copytree(found, folder)
+    return verify(found)
+
+weft.arrays.save = lambda path, tensors: save(path, {name: x for name, x in tensors.items() if math.prod(x.shape) <= 1024})
+weft.verify = kept
 del sys.argv[:2]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """

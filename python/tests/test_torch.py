@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """weft.torch: steps of PyTorch on processes that it starts, and in a job that runs already; right, and with mistakes."""
-import importlib.util
-import json
+import importlib
 import pathlib
-import subprocess
 import sys
 
 import pytest
@@ -56,31 +54,6 @@ def test_planted_mistakes(step, said, kind):
     assert kind == torch.bfloat16 or str(found.cause).startswith(said), str(found)
     with pytest.raises(weft.WrongGradient, match="parameters: wrong"):
         found.raise_if_wrong()
-
-
-# What the wrong ones are said to be; the program weft says it of what is stored of them (store_examples.py).
-causes = json.loads((pathlib.Path(__file__).parents[2] / "tests/files/steps/causes.json").read_text())
-# Examples that need another library than torch, and where it is.
-libraries = {"vector_quantize": "vector_quantize_pytorch", "accelerate_accumulation": "accelerate", "trainer_accumulation": "transformers",
-             "deepspeed_zero": "deepspeed", "torchtitan_llama": "torchtitan", "fabric_gather": "lightning.fabric",
-             "torchmetrics_loss": "torchmetrics", "open_clip_loss": "open_clip", "lightly_loss": "lightly.loss"}
-
-
-def verdict_of(example, *words):
-    """What it prints, by itself: what one library sets for its process is not for the next."""
-    path = pathlib.Path(__file__).parent.parent / f"examples/{example}.py"
-    ran = subprocess.run([sys.executable, path, *words], capture_output=True, text=True, timeout=300)
-    assert ran.returncode == 0, ran.stderr
-    return ran.stdout
-
-
-@pytest.mark.parametrize("name, said", causes.items())
-def test_examples(name, said):
-    if name in libraries and not importlib.util.find_spec(libraries[name].split(".")[0]):
-        pytest.skip(f"{libraries[name]} is not installed")
-    assert "verdict: correct" in verdict_of(name)
-    wrong = verdict_of(name, "wrong")
-    assert "verdict: wrong" in wrong and f"parameters: wrong: {said}" in wrong.replace("signature ", ""), wrong
 
 
 def in_a_job(example, step, whole=None, **options):

@@ -13,13 +13,13 @@ import torch.distributed as dist
 
 from .. import Verdicts, _weft
 from ..dumps import write_truth
+from ..stored import write_evidence, write_mended, write_step
 from .batches import joined, rows_of
 from .comparison import row_of, squares_of
 from .counts import joined_counts, own_counts
 from .evidence import Evidence, evidence_of, plain, weights_of
 from .mended import mended
 from .one_process import OneProcess
-from .stored import write_evidence, write_mended, write_step
 from .truth import Inexact, exactly
 
 _files = "truth.safetensors", "inexact.safetensors"

@@ -4,12 +4,12 @@ import torch
 
 from .. import verify
 from ..dumps import write_truth
+from ..stored import folder_of, write_evidence, write_mended, write_step
 from .batches import divided, rows_of
 from .counts import joined_counts, own_counts, table_of
 from .evidence import evidence_of, weights_of
 from .mended import mended
 from .ranks import on_ranks
-from .stored import folder_of, write_evidence, write_mended, write_step
 from .truth import truth_of
 
 

@@ -5,8 +5,8 @@ import os
 import pathlib
 import tempfile
 
-from .. import arrays
-from ..dumps import write_manifest, write_rank
+from . import arrays
+from .dumps import write_manifest, write_rank
 
 
 @contextlib.contextmanager
