@@ -129,6 +129,16 @@ TEST_CASE("what no weights explain has no cause", "[test_step_causes]") {
   CHECK(said(Trained{3, 5}.step(as_it_should, broken)) == "unknown");
 }
 
+TEST_CASE("a rank whose gradient is no part of the truth has no weight", "[test_step_causes]") {
+  verify::Step step = Trained{3, 1}.step(as_it_should, mean);
+  for (verify::StepParameter& each : step.parameters) {
+    each.local[0][0] = rounded(3 * each.truth);
+    for (uint64_t r : {1, 2}) each.local[r][0] = rounded(drawn(8, r, each.truth.size()));
+    each.reduced.assign(3, rounded(mean({each.local[0][0], each.local[1][0], each.local[2][0]})));
+  }
+  CHECK(said(step) == "wrong before the reduction");
+}
+
 TEST_CASE("the distance from the truth is that of the worst element, row or all", "[test_step_causes]") {
   const int64_t rows = 3, columns = 5000;  // more than one portion of a row
   std::vector<float> truth(size_t(rows * columns));

@@ -221,8 +221,12 @@ bool right(const Step& step, const Locals& locals, double unit, bool or_multiple
 std::optional<StepCause> wrong_weights(const Dump& dump, const Locals& locals, double unit) {
   const auto fit = locals.fit(unit);
   if (!fit) return std::nullopt;
-  const Weights has{fit->weights.values.cwiseInverse(),  // instead of 1
-                    fit->weights.known_to.array() / fit->weights.values.array().square()};
+  // What is no part of the truth weighs nothing, up to rounding, and has no weight by which it is wrong.
+  const auto& [values, known_to] = fit->weights;
+  const auto is_known = known_to.array().isFinite();
+  if ((is_known && values.array().abs() <= known_to.array().max(as_exact_as_stored)).any()) return std::nullopt;
+  const Weights has{values.cwiseInverse(),  // instead of 1
+                    known_to.array() / values.array().square()};
   if (!has.values.allFinite()) return std::nullopt;
   const auto all_rows = static_cast<double>(std::accumulate(dump.rows.begin(), dump.rows.end(), int64_t{0}));
   bool mean_of_means = std::ssize(dump.rows) == dump.ranks;
