@@ -61,7 +61,7 @@ std::string conclusion(const Verdict& verdict) {
 
 std::string description(const Verdict& verdict) { return verdict.described ? verdict.described->text : ""; }
 
-std::string blindness(const Verdict& verdict) {
+std::string blind_to(const Verdict& verdict) {
   if (verdict.blind_to.empty()) return "";
   return "    blind to " + joined(verdict.blind_to) + ": with these data they give the same numbers as the truth\n";
 }
@@ -114,7 +114,7 @@ std::string text_of(const Group& group) {
     return worst;
   };
   const Verdict& worst = *std::ranges::max(group, {}, error);
-  return subject + ": " + conclusion(first) + "\n" + resolution(group) + blindness(first) + table_of(worst.table);
+  return subject + ": " + conclusion(first) + "\n" + resolution(group) + blind_to(first) + table_of(worst.table);
 }
 
 nlohmann::ordered_json json_of(const Explained& e) {
@@ -179,8 +179,7 @@ std::string text_of(const std::vector<Verdict>& verdicts, const Dump& dump) {
 std::string power_of(const std::vector<Verdict>& verdicts, const Dump& dump) {
   std::string text;
   for (const Verdict& verdict : verdicts) {
-    text +=
-        verdict.subject + (verdict.blind_to.empty() ? ": every signature would show\n" : ":\n" + blindness(verdict));
+    text += verdict.subject + (verdict.blind_to.empty() ? ": every signature would show\n" : ":\n" + blind_to(verdict));
   }
   if (dump.ranks == 2)
     text += "with two ranks a ratio of 1/2 can be an additional 1/W or a lost half: dump three ranks\n";
