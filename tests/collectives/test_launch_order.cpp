@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "tests/support/catch.h"
@@ -34,57 +35,72 @@ TEST_CASE("two calls that two ranks propose in different orders are in one order
   CHECK(LaunchOrder::Place(first).number() > std::max(number_of_x, number_of_y));
 }
 
-struct Call {
-  std::vector<size_t> members;
-  std::vector<std::unique_ptr<LaunchOrder::Place>> places;  // by member
-  bool agreed = false;
+// Calls of random groups, to which every rank comes in an order of its own.
+class Job {
+ public:
+  explicit Job(unsigned seed) : dice_(seed), ahead_(2 + seed % 7), last_(ahead_.size()), calls_(40) {
+    for (size_t r = 0; r < ahead_.size(); ++r)
+      orders_.push_back(std::make_unique<LaunchOrder>(GlobalRank{static_cast<int>(r)}));
+    for (Call& call : calls_)
+      for (size_t r = 0; r < ahead_.size(); ++r)
+        if (dice_() % 2) call.places.emplace_back(r, nullptr), ahead_[r].push_back(&call);
+    for (auto& own : ahead_) std::shuffle(own.begin(), own.end(), dice_);
+  }
+
+  // A rank proposes, if it has more calls; then what can be agreed on is, and what comes first leaves.
+  bool step() {
+    const size_t rank = dice_() % ahead_.size();
+    if (!ahead_[rank].empty()) {
+      for (auto& [member, place] : ahead_[rank].back()->places)
+        if (member == rank) place = std::make_unique<LaunchOrder::Place>(*orders_[rank]);
+      ahead_[rank].pop_back();
+    }
+    bool any = std::any_of(ahead_.begin(), ahead_.end(), [](const auto& own) { return !own.empty(); });
+    for (Call& call : calls_) {
+      if (!call.agreed && call.all_have_proposed()) call.agree();
+      for (auto& [member, place] : call.places) {
+        if (!call.agreed || !place) continue;
+        any = true;
+        if (place->is_first()) leave(member, place);
+      }
+    }
+    return any;
+  }
+
+ private:
+  struct Call {
+    std::vector<std::pair<size_t, std::unique_ptr<LaunchOrder::Place>>> places;  // by member
+    bool agreed = false;
+
+    bool all_have_proposed() const {
+      return std::all_of(places.begin(), places.end(), [](const auto& each) { return each.second != nullptr; });
+    }
+    void agree() {
+      LaunchOrder::Number largest = 0;
+      for (const auto& [member, place] : places) largest = std::max(largest, place->number());
+      for (const auto& [member, place] : places) place->agree(largest);
+      agreed = true;
+    }
+  };
+
+  void leave(size_t member, std::unique_ptr<LaunchOrder::Place>& place) {
+    REQUIRE(place->number() > std::exchange(last_[member], place->number()));
+    place = nullptr;
+  }
+
+  std::mt19937 dice_;
+  std::vector<std::unique_ptr<LaunchOrder>> orders_;
+  std::vector<std::vector<Call*>> ahead_;  // what each rank has yet to propose for
+  std::vector<LaunchOrder::Number> last_;  // that has left a rank
+  std::vector<Call> calls_;
 };
 
 TEST_CASE("every rank gets the calls of random overlapping groups in the order of their numbers") {
   for (unsigned seed = 0; seed < 200; ++seed) {
     INFO("seed " << seed);
-    std::mt19937 dice(seed);
-    const size_t ranks = 2 + seed % 7;
-    std::vector<std::unique_ptr<LaunchOrder>> orders;
-    for (size_t r = 0; r < ranks; ++r) orders.push_back(std::make_unique<LaunchOrder>(GlobalRank{static_cast<int>(r)}));
-    std::vector<Call> calls(40);
-    std::vector<std::vector<Call*>> ahead(ranks);  // what each rank has yet to propose for, in an order of its own
-    for (Call& call : calls) {
-      for (size_t r = 0; r < ranks; ++r)
-        if (dice() % 2) call.members.push_back(r), ahead[r].push_back(&call);
-      call.places.resize(call.members.size());
-    }
-    for (auto& own : ahead) std::shuffle(own.begin(), own.end(), dice);
-    std::vector<LaunchOrder::Number> last(ranks);
-    const auto everywhere = [](const Call& call, auto test) {
-      return std::all_of(call.places.begin(), call.places.end(), test);
-    };
-    for (bool any = true; any;) {
-      if (auto& own = ahead[dice() % ranks]; !own.empty()) {
-        Call& call = *own.back();
-        own.pop_back();
-        const size_t rank = static_cast<size_t>(&own - ahead.data());
-        const auto member = std::find(call.members.begin(), call.members.end(), rank) - call.members.begin();
-        call.places[static_cast<size_t>(member)] = std::make_unique<LaunchOrder::Place>(*orders[rank]);
-      }
-      any = std::any_of(ahead.begin(), ahead.end(), [](const auto& own) { return !own.empty(); });
-      for (Call& call : calls) {
-        if (!call.agreed && everywhere(call, [](const auto& place) { return place != nullptr; })) {
-          LaunchOrder::Number number = 0;
-          for (const auto& place : call.places) number = std::max(number, place->number());
-          for (const auto& place : call.places) place->agree(number);
-          call.agreed = true;
-        }
-        for (size_t m = 0; m < call.members.size(); ++m) {
-          if (!call.places[m] || !call.agreed) continue;
-          any = true;
-          if (!call.places[m]->is_first()) continue;
-          REQUIRE(call.places[m]->number() > std::exchange(last[call.members[m]], call.places[m]->number()));
-          call.places[m] = nullptr;
-        }
-      }
-    }
-    for (const Call& call : calls) CHECK(everywhere(call, [](const auto& place) { return place == nullptr; }));
+    Job job(seed);
+    int steps = 0;
+    while (job.step()) REQUIRE(++steps < 10'000);
   }
 }
 

@@ -60,6 +60,14 @@ Tensor local_gradient(const verify::Mesh& mesh, const verify::Layout& layout, co
   return data_of(owner, shape, use, dtype);
 }
 
+verify::Dump dump_of(const verify::Mesh& mesh, std::vector<verify::ParameterEvidence> parameters) {
+  verify::Dump dump;
+  dump.mesh = mesh;
+  dump.ranks = mesh.ranks();
+  dump.parameters = std::move(parameters);
+  return dump;
+}
+
 verify::Matrix flat(const Tensor& x) {
   const std::vector<double> values = x.to(DType::f64).values();
   return Eigen::Map<const verify::Matrix>(values.data(), 1, static_cast<Eigen::Index>(values.size()));

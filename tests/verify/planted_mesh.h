@@ -49,6 +49,8 @@ struct Planted {
 verify::ParameterEvidence parameter(const std::string& name, const Planted& planted, const Framework& framework);
 verify::ParameterEvidence correct_parameter(const std::string& name, const Planted& planted);
 
+verify::Dump dump_of(const verify::Mesh& mesh, std::vector<verify::ParameterEvidence> parameters);
+
 verify::Matrix flat(const Tensor& x);
 Tensor sum_of(const std::vector<Tensor>& all);
 

@@ -3,6 +3,7 @@
 // different numbers of tokens: what is told of each, and that correct reductions are told nothing.
 #include "tests/support/catch.h"
 #include "tests/verify/mistakes_without_a_name.h"
+#include "tests/verify/said.h"
 
 using namespace weft;
 using planted::Job;
@@ -10,16 +11,6 @@ using verify::Matrix;
 using verify::Outcome;
 
 namespace test_explain {
-
-// What is said of a parameter, if it is wrong.
-std::string said(const verify::Verdict& verdict) {
-  if (verdict.outcome == Outcome::correct) return "correct";
-  if (verdict.described) return verdict.described->text;
-  if (!verdict.best) return "unknown";
-  std::string all = verify::title(*verdict.best->signature, verdict.best->variant);
-  for (const std::string& same : verdict.same_as_best) all += " or " + same;
-  return all;
-}
 
 std::vector<Job> jobs(int passes) {
   std::vector<Job> all;

@@ -16,14 +16,6 @@ namespace {
 
 const Mesh rectangle{{{"dp", 3}, {"tp", 2}}}, line{{{"tp", 5}}}, cube{{{"dp", 2}, {"cp", 2}, {"tp", 2}}};
 
-verify::Dump dump_of(const Mesh& mesh, std::vector<verify::ParameterEvidence> parameters) {
-  verify::Dump dump;
-  dump.mesh = mesh;
-  dump.ranks = mesh.ranks();
-  dump.parameters = std::move(parameters);
-  return dump;
-}
-
 std::string found(const Verdict& verdict) {
   if (!verdict.best) return "unknown";
   return verdict.best->signature->id + (verdict.best->variant.empty() ? "" : ": " + verdict.best->variant);

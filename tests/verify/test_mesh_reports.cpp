@@ -58,14 +58,6 @@ std::string said(const Verdict& verdict) {
   return verdict.best ? verify::title(*verdict.best->signature, verdict.best->variant) : "unknown";
 }
 
-verify::Dump dump_of(const Mesh& mesh, std::vector<verify::ParameterEvidence> parameters) {
-  verify::Dump dump;
-  dump.mesh = mesh;
-  dump.ranks = mesh.ranks();
-  dump.parameters = std::move(parameters);
-  return dump;
-}
-
 Framework acting_on(const Mesh& mesh, const Layout& layout, double factor = 1) {
   return [=](Groups& groups, const std::vector<Tensor>& local) {
     return (Var(reduced(mesh, layout, groups, sum_of(local))) * factor).value();

@@ -2,6 +2,7 @@
 // What optimizers add to a parameter: Weft's own are called correct, and mistakes in what they are given, in how they
 // divide a matrix and in who takes the result are named. The verifier shares no code with them.
 #include "tests/support/catch.h"
+#include "tests/verify/said.h"
 #include "tools/weft/verdict/verdict.h"
 #include "weft/optim/optimizer.h"
 
@@ -123,13 +124,7 @@ class Step {
   }
   std::string said(const ByRank& updates) const {
     const verify::Dump of = dump(updates);
-    const verify::Verdict verdict = verify::update_verdict(of.parameters[0], of);
-    if (verdict.outcome == Outcome::correct) return "correct";
-    if (verdict.described) return verdict.described->text;
-    if (!verdict.best) return "unknown";
-    std::string all = verify::title(*verdict.best->signature, verdict.best->variant);
-    for (const std::string& same : verdict.same_as_best) all += " or " + same;
-    return all;
+    return verify::said(verify::update_verdict(of.parameters[0], of));
   }
 
   Matrix drawn(uint64_t number) const {

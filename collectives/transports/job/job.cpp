@@ -165,6 +165,7 @@ void Job::give_group(int group, Blocks::Chain& blocks) {
 void Job::keep_logs() const { memory_.keep(end_of_logs(ranks())); }
 std::span<const std::byte> Job::logs() const { return {memory_.base(), end_of_logs(ranks())}; }
 
+// A call that a rank makes while it waits in another is not logged: that other one is to be reported.
 void Job::begin(int r, const Call& call, int group, int group_size) {
   Rank& mine = rank(r);
   if (mine.wait.load().asleep) return;
