@@ -6,6 +6,8 @@
 #include <limits>
 #include <numeric>
 
+#include "tools/weft/truth/products.h"
+
 namespace weft::verify {
 
 Eigen::Index Batch::first_row(int rank) const {
@@ -69,7 +71,7 @@ struct Picking {
     if (queries.rows() == 0) return queries;
     Matrix scaled = scale * queries;
     rounding.apply(scaled);
-    Matrix scores = scaled * keys.transpose();
+    Matrix scores = product(scaled, keys, Transposed::right);
     rounding.apply(scores);
     Matrix by_scores(scores.rows(), scores.cols());
     for (Eigen::Index i = 0; i < scores.rows(); ++i) {
@@ -91,8 +93,8 @@ struct Picking {
       value += weight * (largest + std::log(sum) - scores(i, positive));
     }
     by_scale += rounding.sum(by_scores.cwiseProduct(scores)) / scale;
-    by_keys += scale * by_scores.transpose() * queries;
-    Matrix by_queries = scale * by_scores * keys;
+    by_keys += scale * product(by_scores, queries, Transposed::left);
+    Matrix by_queries = scale * product(by_scores, keys);
     rounding.apply(by_queries);
     return by_queries;
   }
@@ -205,7 +207,7 @@ std::vector<Part> siglip(const Batch& batch, const Rounding& rounding, Labels la
   for (int r = 0; r < batch.ranks(); ++r) {
     const Matrix& own = compared.by_rank[0][static_cast<size_t>(r)];
     const std::vector<Eigen::Index> pairs = labels(batch, r);
-    Matrix products = own * compared.all[1].transpose();
+    Matrix products = product(own, compared.all[1], Transposed::right);
     rounding.apply(products);
     Matrix by_logits(products.rows(), products.cols());
     Part part;
@@ -215,8 +217,8 @@ std::vector<Part> siglip(const Batch& batch, const Rounding& rounding, Labels la
         part.value += weight * (std::max(z, 0.0) + std::log1p(std::exp(-std::abs(z))));
         by_logits(i, j) = -sign * weight * rounding(1 / (1 + std::exp(-z)));
       }
-    part.own = {scale * by_logits * compared.all[1], Matrix::Zero(own.rows(), own.cols())};
-    part.keys = {Matrix::Zero(compared.all[0].rows(), own.cols()), scale * by_logits.transpose() * own};
+    part.own = {scale * product(by_logits, compared.all[1]), Matrix::Zero(own.rows(), own.cols())};
+    part.keys = {Matrix::Zero(compared.all[0].rows(), own.cols()), scale * product(by_logits, own, Transposed::left)};
     part.scalars["scale"] = rounding.sum(by_logits.cwiseProduct(products));
     part.scalars["bias"] = rounding.sum(by_logits);
     compared.back(part, r);
