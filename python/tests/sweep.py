@@ -18,12 +18,12 @@ import torch.distributed as dist
 
 import weft
 from drawn_steps import drawn
+from weft.stored import folder_of, write_evidence, write_step
 from weft.torch.batches import divided, rows_of
 from weft.torch.comparison import row_of, squares_of
 from weft.torch.evidence import evidence_of, weights_of
 from weft.torch.one_process import OneProcess
 from weft.torch.ranks import on_ranks
-from weft.torch.stored import folder_of, write_evidence, write_step
 from weft.torch.truth import truth_of
 
 
