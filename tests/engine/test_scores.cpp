@@ -78,7 +78,7 @@ Var plain(const Case& c, std::span<const Var> x) {
   Var z = products * wide(x[2], products);
   if (c.kind == ScoreSum::softplus) z = z + wide(x[3], z);
   if (!c.aiming) return plain_sums(c, z);
-  const Var chosen = mask(c.targets(), c.m, c.n).to(z.dtype());
+  const Var chosen = mask(c.targets(), c.m, c.n).to(z.dtype()).to(z.device());
   if (c.kind == ScoreSum::softplus) return plain_sums(c, z * affine(chosen, -2, 1));
   return concat({plain_sums(c, z), sum(z * chosen, 1)}, 0);
 }
@@ -300,6 +300,42 @@ TEST_CASE("the card's score sums and gradients equal the CPU's to 64 units (bf16
           d.score_gradients(kind, scores(x), x[7], x[4], to);
         });
       }
+}
+
+// As many as a card multiplies in parts of bf16.
+TEST_CASE("the card's gradients of many f32 scores are as exact as products in f32") {
+  SKIP_WITHOUT_A_CARD();
+  for (const ScoreSum kind : kinds) {
+    const Case c{kind, 1000, 2100, 64, 10, false, true};
+    INFO(text(c));
+    const auto drawn = [&](int64_t rows, uint64_t stream) {
+      return Tensor::normal({rows, c.d}, {5, stream}, 0, 0.125);
+    };
+    const Tensor q = drawn(c.m, 0), k = drawn(c.n, 1);
+    const auto graded_on = [&](Device device, DType type, const auto& f) {
+      Tape tape;
+      std::vector<Var> x;
+      for (const Tensor& t : {q, k, Tensor::full({}, c.scale), Tensor::full({}, -0.5)})
+        x.push_back(tape.watch(t.to(type).to(device)));
+      const Var y = f(x);
+      Graded result{y.value().to(Device::cpu), {}};
+      for (const Var& g : tape.gradient(y, Var(c.seed().to(y.dtype()).to(device)), x))
+        result.gradients.push_back(g.value().to(Device::cpu));
+      return result;
+    };
+    const auto in_tiles = [&](std::span<const Var> x) { return tiled(c, x); };
+    const auto by_ops = [&](std::span<const Var> x) { return plain(c, x); };
+    const Graded exact = graded_on(Device::cpu, DType::f64, in_tiles),
+                 in_f32 = graded_on(Device::cuda, DType::f32, by_ops),
+                 in_parts = graded_on(Device::cuda, DType::f32, in_tiles);
+    CHECK(apart(in_parts.value, exact.value) <= 2 * apart(in_f32.value, exact.value));
+    for (size_t i = 0; i < exact.gradients.size(); ++i) {
+      INFO("the gradient of input " << i);
+      const double by_chance = exact.gradients[i].size() == 1 ? 0x1p-20 : 0;  // one number may be nearly exact
+      CHECK(apart(in_parts.gradients[i], exact.gradients[i]) <=
+            2 * apart(in_f32.gradients[i], exact.gradients[i]) + by_chance);
+    }
+  }
 }
 
 }  // namespace test_scores

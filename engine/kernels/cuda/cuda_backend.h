@@ -93,9 +93,6 @@ class CudaBackend final : public Backend {
   void normal(Random random, double mean, double deviation, Tensor& y) override;
 
  private:
-  // For scores: y = factors[0] a b^T + factors[1] y, and y += op(a) b. For bf16 a and b, y is f32.
-  void products_of_rows(const Tensor& a, const Tensor& b, const Tensor& factors, Tensor& y);
-  void add_product(const Tensor& a, bool transpose_a, const Tensor& b, Tensor& y);
   void finish(const Epilogue& epilogue, int64_t columns, Tensor& y);  // y = activation(y + bias), in place
 
   std::atomic<bool> tf32_ = false;

@@ -158,7 +158,8 @@ template <int Size> struct Team {
   }
 };
 
-template <int Size, class F> __global__ void __launch_bounds__(block_threads) team_kernel(int64_t rows, F f) {
+// Without the 1 the compiler would rather spill registers than have fewer than four blocks at a time.
+template <int Size, class F> __global__ void __launch_bounds__(block_threads, 1) team_kernel(int64_t rows, F f) {
   constexpr int per_block = block_threads / Size;
   const int64_t stride = int64_t{gridDim.x} * per_block;
   for (int64_t row = int64_t{blockIdx.x} * per_block + threadIdx.x / Size; row < rows; row += stride)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products by cuBLAS, and convolutions as products of unfolded images.
 #include "weft/engine/kernels/cuda/cuda_backend.h"
+#include "weft/engine/kernels/cuda/products.h"
 #include "weft/engine/kernels/cuda/windows.cuh"
 #include "weft/engine/kernels/cuda/words.cuh"
 
@@ -17,7 +18,8 @@ template <> constexpr cudaDataType_t blas_type<BFloat16> = CUDA_R_16BF;
 template <class T> struct Operand {
   const T* data;
   bool transpose = false;
-  int64_t step = 0;  // from one matrix to the next
+  int64_t step = 0;   // from one matrix to the next
+  int64_t width = 0;  // of the matrix whose first columns this is; zero if it is a whole one
 };
 
 // y (+)= op(a) op(b), row-major, `batch` times. In column-major order a row-major matrix is its transpose, so cuBLAS
@@ -25,6 +27,7 @@ template <class T> struct Operand {
 struct Product {
   int64_t m, n, k, batch = 1;
   bool tf32 = false, accumulate = false;
+  int64_t width = n;  // of the matrix whose first columns are y
 
   template <class X, class Y> void run(const Operand<X>& a, const Operand<X>& b, Y* y) const {
     const Compute<X> factors[] = {1, accumulate ? Compute<X>(1) : 0};
@@ -46,15 +49,17 @@ struct Product {
   void run(const Operand<X>& a, const Operand<X>& b, const Compute<X>* factors, Y* y) const {
     const auto operation = [](bool transpose) { return transpose ? CUBLAS_OP_T : CUBLAS_OP_N; };
     const cublasOperation_t left = operation(b.transpose), right = operation(a.transpose);
-    const int64_t width_a = a.transpose ? m : k, width_b = b.transpose ? k : n;
+    const auto width_of = [](const Operand<X>& x, int64_t columns) { return x.width > 0 ? x.width : columns; };
+    const int64_t width_a = width_of(a, a.transpose ? m : k), width_b = width_of(b, b.transpose ? k : n);
     if (batch == 1)  // this call may also split k, unlike the batched one
-      check(cublas().gemm(context().blas(), left, right, n, m, k, factors, b.data, blas_type<X>, width_b, a.data,
-                          blas_type<X>, width_a, factors + 1, y, blas_type<Y>, n, compute<X>(), CUBLAS_GEMM_DEFAULT),
-            "cublasGemmEx");
+      check(
+          cublas().gemm(context().blas(), left, right, n, m, k, factors, b.data, blas_type<X>, width_b, a.data,
+                        blas_type<X>, width_a, factors + 1, y, blas_type<Y>, width, compute<X>(), CUBLAS_GEMM_DEFAULT),
+          "cublasGemmEx");
     else
       check(cublas().gemm_strided_batched(context().blas(), left, right, n, m, k, factors, b.data, blas_type<X>,
                                           width_b, b.step, a.data, blas_type<X>, width_a, a.step, factors + 1, y,
-                                          blas_type<Y>, n, m * n, batch, compute<X>(), CUBLAS_GEMM_DEFAULT),
+                                          blas_type<Y>, width, m * n, batch, compute<X>(), CUBLAS_GEMM_DEFAULT),
             "cublasGemmStridedBatchedEx");
   }
   // TF32 is for f32 only. Products of bf16 values are exact in f32, the only type that cuBLAS has for them.
@@ -159,6 +164,25 @@ template <class T> class Unfolded {
 };
 
 }  // namespace
+
+void products_of_rows(const Tensor& a, const Tensor& b, const Tensor& factors, bool tf32, Tensor& y) {
+  if (a.size() == 0) return y.copy_from(Tensor::zeros(y.shape(), y.dtype(), Device::cuda));
+  visit_floating(a.dtype(), [&]<class T>() {
+    using C = Compute<T>;
+    const Product product{y.shape()[0], y.shape()[1], a.shape()[1], 1, tf32};
+    product.run_scaled(Operand<T>{a.data<T>()}, Operand<T>{b.data<T>(), true}, factors.data<C>(), y.mutate<C>());
+  });
+}
+
+void add_product(const Tensor& a, bool transpose_a, const Tensor& b, int64_t columns, bool tf32, Tensor& y) {
+  if (y.size() == 0) return;
+  visit_floating(a.dtype(), [&]<class T>() {
+    const Product product{y.shape()[0], columns, b.shape()[0], 1, tf32, true, y.shape()[1]};
+    product.run(Operand<T>{a.data<T>(), transpose_a}, Operand<T>{b.data<T>(), false, 0, b.shape()[1]},
+                y.mutate<Compute<T>>());
+  });
+}
+
 }  // namespace cuda
 
 void CudaBackend::matmul(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b, const Epilogue& epilogue,
@@ -180,26 +204,6 @@ void CudaBackend::matmul(const Tensor& a, bool transpose_a, const Tensor& b, boo
       cuda::Product{m, n, k, batch, tf32_}.run(left, right, y.mutate<T>());
     });
   finish(epilogue, n, y);
-}
-
-// Products of bf16 values are exact in f32.
-void CudaBackend::products_of_rows(const Tensor& a, const Tensor& b, const Tensor& factors, Tensor& y) {
-  const int64_t width = a.shape()[1];
-  if (width == 0) return fill(0, y);
-  visit_floating(a.dtype(), [&]<class T>() {
-    using C = Compute<T>;
-    const cuda::Product product{y.shape()[0], y.shape()[1], width, 1, tf32_};
-    product.run_scaled(cuda::Operand<T>{a.data<T>()}, cuda::Operand<T>{b.data<T>(), true}, factors.data<C>(),
-                       y.mutate<C>());
-  });
-}
-void CudaBackend::add_product(const Tensor& a, bool transpose_a, const Tensor& b, Tensor& y) {
-  const int64_t m = y.shape()[0], n = y.shape()[1], k = b.shape()[0];
-  if (y.size() == 0) return;
-  visit_floating(a.dtype(), [&]<class T>() {
-    const cuda::Product product{m, n, k, 1, tf32_, true};
-    product.run(cuda::Operand<T>{a.data<T>(), transpose_a}, cuda::Operand<T>{b.data<T>()}, y.mutate<Compute<T>>());
-  });
 }
 
 void CudaBackend::convolve(const Convolution& c, const Tensor& x, const Tensor& w, const Epilogue& epilogue,

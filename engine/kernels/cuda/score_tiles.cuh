@@ -2,6 +2,7 @@
 #pragma once
 // What is done with a tile of scores: sums of rows, and slopes in place of the scores. exp_sums.cuh sums columns.
 #include "weft/engine/kernels/cuda/exp_sums.cuh"
+#include "weft/engine/kernels/cuda/parts.cuh"
 #include "weft/engine/kernels/log_sums.h"
 #include "weft/engine/kernels/scalar_ops.h"
 
@@ -69,7 +70,7 @@ template <class C> struct SumsAndSlopes {
   SumsAndSlopes from(int64_t i) const { return {shifts + i, factors + i, sums + i, g + i}; }
 };
 template <ScoreSum kind, class C, class To> struct Slopes {
-  static constexpr int N = pack_of<C>;
+  static constexpr int N = To::pack;
   static constexpr bool both = kind == ScoreSum::log_sum_exp_both;
   int64_t n;
   const int64_t* targets;  // of the tile's rows, or null
@@ -78,11 +79,14 @@ template <ScoreSum kind, class C, class To> struct Slopes {
   To to;
 
   template <class Team> __device__ void operator()(Team team, int64_t row) const {
-    const int64_t target = targets ? targets[row] : -1;
+    // The thread that stores the target's slope with its neighbours' stores it again, by a formula of its own.
+    const int64_t target = targets ? targets[row] : -1, begin = row * n;
+    const bool again = target >= 0 && target / N % Team::size == team.lane();
+    const C of_pair = again ? z[begin + target] : C(0);
     const C shift = rows.shifts[row], factor = rows.factors[row];
     for (int64_t j = team.lane() * N; j < n; j += Team::size * N) {
-      const int64_t at = row * n + j, count = n - j;
-      Pack<C, N> values = load<N>(z + at, count), column_shifts = {}, column_factors = {};
+      const int64_t count = n - j;
+      Pack<C, N> values = load<N>(z + begin + j, count), column_shifts = {}, column_factors = {};
       if constexpr (both) {
         column_shifts = load<N>(columns.shifts + j, count);
         column_factors = load<N>(columns.factors + j, count);
@@ -90,12 +94,12 @@ template <ScoreSum kind, class C, class To> struct Slopes {
 #pragma unroll
       for (int k = 0; k < N; ++k) {
         const C value = values.at[k];
-        C slope = factor * (kind == ScoreSum::softplus ? Sigmoid::of(value) : maths::exp(value - shift));
-        if constexpr (both) slope += column_factors.at[k] * maths::exp(value - column_shifts.at[k]);
-        values.at[k] = j + k == target ? of_target(row, target, value) : slope;
+        values.at[k] = factor * (kind == ScoreSum::softplus ? Sigmoid::of(value) : maths::exp(value - shift));
+        if constexpr (both) values.at[k] += column_factors.at[k] * maths::exp(value - column_shifts.at[k]);
       }
-      to.store(values, at, count);
+      to.store(values, begin + j, count);
     }
+    if (again) to.store(Pack<C, 1>{of_target(row, target, of_pair)}, begin + target, 1);
   }
 
  private:
@@ -108,25 +112,28 @@ template <ScoreSum kind, class C, class To> struct Slopes {
   }
 };
 
-// Where slopes go: in place of the scores, or as two values of bf16, which together have 16 bits.
+// Where slopes go: in place of the scores, or into tiles of their parts in bf16.
 template <class C> struct InPlace {
+  static constexpr int pack = pack_of<C>;
   C* z;
   template <int N> __device__ void store(const Pack<C, N>& slopes, int64_t at, int64_t count) const {
     cuda::store(slopes, z + at, count);
   }
 };
-struct InHalves {
-  BFloat16 *rounded, *rest;
+template <int parts> struct InParts {
+  static constexpr int pack = pack_of<BFloat16>;
+  BFloat16* tiles[parts];
   float* z;  // or null
   template <int N> __device__ void store(const Pack<float, N>& slopes, int64_t at, int64_t count) const {
-    Pack<BFloat16, N> high, low;
+    Pack<BFloat16, N> of[parts];
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      high.at[k] = BFloat16(slopes.at[k]);
-      low.at[k] = BFloat16(slopes.at[k] - float(high.at[k]));
+      const Parts<parts> slope = in_parts<parts>(slopes.at[k]);
+#pragma unroll
+      for (int part = 0; part < parts; ++part) of[part].at[k] = slope.at[part];
     }
-    cuda::store(high, rounded + at, count);
-    cuda::store(low, rest + at, count);
+#pragma unroll
+    for (int part = 0; part < parts; ++part) cuda::store(of[part], tiles[part] + at, count);
     if (z) cuda::store(slopes, z + at, count);
   }
 };

@@ -2,7 +2,11 @@
 // Sums over scores and their gradients. cuBLAS multiplies as many rows of q with all of k as fit into a tile; then one
 // kernel reads it for the sums of rows, one for those of columns, and one for slopes. The host never reads scores, so
 // nothing waits for the card.
+//
+// Tensor cores multiply bf16 values, and add in f32. Rows of f32 are divided into such parts (parts.cuh) where there
+// are enough of them: six products on tensor cores take less time than one in f32.
 #include "weft/engine/kernels/cuda/cuda_backend.h"
+#include "weft/engine/kernels/cuda/products.h"
 #include "weft/engine/kernels/cuda/score_tiles.cuh"
 
 namespace weft {
@@ -10,28 +14,34 @@ namespace cuda {
 namespace {
 
 constexpr int64_t tile_bytes = int64_t{256} << 20;  // at least one row
+constexpr int64_t products_for_parts = int64_t{1} << 27;
 
 template <class F> void visit_wide(DType type, const F& f) {
   type == DType::f64 ? f.template operator()<double>() : f.template operator()<float>();
 }
 DType wide(DType type) { return type == DType::f64 ? DType::f64 : DType::f32; }
 
-// The inputs of the scores, and the tile that their scores fill, some rows at a time. Scores of bf16 rows are f32, in
-// which the products of two values are exact.
+// The inputs of the scores, and the tile that their scores fill, some rows at a time. Scores of bf16 rows are f32.
 class Tiles {
  public:
-  explicit Tiles(const Scores& z)
+  Tiles(const Scores& z, bool tf32)
       : q(z.q),
         k(z.k),
+        tf32(tf32),
+        in_parts(q.dtype() == DType::f32 && !tf32 && m() * n() * q.shape()[1] >= products_for_parts),
         scale(z.scale.to(wide(z.q.dtype()))),
-        factors(Tensor::zeros({2}, scale.dtype(), Device::cuda)),
         targets(z.targets ? *z.targets : Tensor()),
+        left_(in_parts ? rows_in_parts<2, 0, 1, 1, 0, 0>(q) : q),
+        right_(in_parts ? rows_in_parts<0, 2, 1, 0, 1, 0>(k) : k),
+        factors_(Tensor::zeros({2}, scale.dtype(), Device::cuda)),
         shift_(z.shift ? z.shift->to(scale.dtype()) : Tensor()),
         excluded_(z.excluded ? *z.excluded : Tensor()) {
-    factors.slice(0, 1).copy_from(scale.reshape({1}));
+    factors_.slice(0, 1).copy_from(scale.reshape({1}));
   }
 
-  const Tensor q, k, scale, factors, targets;  // targets may be undefined
+  const Tensor q, k;
+  const bool tf32, in_parts;
+  const Tensor scale, targets;  // targets may be undefined
 
   int64_t m() const { return q.shape()[0]; }
   int64_t n() const { return k.shape()[0]; }
@@ -41,12 +51,18 @@ class Tiles {
   }
   const int64_t* targets_from(int64_t row) const { return targets.defined() ? targets.data<int64_t>() + row : nullptr; }
 
-  // Calls multiply(rows of q, scores) and then visit(row, scores) for all rows, a tile at a time.
-  template <class Multiply, class Visit> void for_each(const Multiply& multiply, const Visit& visit) const {
+  // Calls run<type of the scores, number of parts that products need their slopes in, zero if none>().
+  template <class F> void visit(const F& run) const {
+    if (q.dtype() == DType::f64) return run.template operator()<double, 0>();
+    if (q.dtype() == DType::bf16) return run.template operator()<float, 2>();
+    in_parts ? run.template operator()<float, parts_of_f32>() : run.template operator()<float, 0>();
+  }
+  // Calls visit(row, scores) for all rows, a tile at a time.
+  template <class Visit> void for_each(const Visit& visit) const {
     const Tensor memory({height(), n()}, scale.dtype(), Device::cuda);
     for (int64_t row = 0; row < m(); row += height()) {
       Tensor scores = memory.slice(0, std::min(height(), m() - row));
-      multiply(q.slice(row, row + scores.shape()[0]), scores);
+      products_of_rows(left_.slice(row, row + scores.shape()[0]), right_, factors_, tf32, scores);
       visit_wide(q.dtype(), [&]<class C>() { finish<C>(row, scores); });
       visit(row, scores);
     }
@@ -62,7 +78,8 @@ class Tiles {
     cuda::for_each(scores.shape()[0] * per_row, Exclude<C>{n(), per_row, columns, z});
   }
 
-  const Tensor shift_, excluded_;
+  const Tensor left_, right_;  // whose products are those of q and k
+  const Tensor factors_, shift_, excluded_;
 };
 
 // Computes the derivatives with respect to the scores of a tile.
@@ -101,6 +118,42 @@ template <class C> class SlopesOf {
   const SumsAndSlopes<C> all_;
 };
 
+// The gradients of q and k, before scaling, from the slopes of all scores.
+class RowGradients {
+ public:
+  // Those that are not wanted stay zero.
+  RowGradients(const Tiles& tiles, bool of_q, bool of_k)
+      : tiles_(tiles),
+        of_q_(of_q),
+        of_k_(of_k),
+        q_(factor(tiles.q)),
+        k_(factor(tiles.k)),
+        dq_(zeros(q_)),
+        dk_(zeros(k_)) {}
+
+  // Of the rows from `row` on. The slopes may be the part of that number of their sum.
+  void add(int64_t row, const Tensor& slopes, int part = 0) {
+    const int64_t end = row + slopes.shape()[0], width = tiles_.q.shape()[1];
+    // Without the products of two small parts.
+    const int64_t columns = std::min(k_.shape()[1], width * (parts_of_f32 - part));
+    Tensor rows = dq_.slice(row, end);
+    if (of_q_) add_product(slopes, false, k_, columns, tiles_.tf32, rows);
+    if (of_k_) add_product(slopes, true, q_.slice(row, end), columns, tiles_.tf32, dk_);
+  }
+  Tensor dq() const { return sum(dq_); }
+  Tensor dk() const { return sum(dk_); }
+
+ private:
+  Tensor factor(const Tensor& x) const { return tiles_.in_parts ? rows_in_parts<0, 1, 2>(x) : x; }
+  Tensor sum(const Tensor& x) const { return tiles_.in_parts ? sum_of_parts(x) : x; }
+  Tensor zeros(const Tensor& x) const { return Tensor::zeros(x.shape(), tiles_.scale.dtype(), Device::cuda); }
+
+  const Tiles& tiles_;
+  const bool of_q_, of_k_;
+  const Tensor q_, k_;  // what is multiplied with slopes
+  Tensor dq_, dk_;
+};
+
 // From the sums over all tiles, which are before scaling: d scale is the sum over rows of q (dz k).
 void finish(Backend& device, const Tiles& tiles, Tensor& dq, Tensor& dk, const Tensor& dshift, ScoreGradients& to) {
   if (to.shift.defined()) device.cast(dshift, to.shift);
@@ -123,7 +176,7 @@ void finish(Backend& device, const Tiles& tiles, Tensor& dq, Tensor& dk, const T
 }  // namespace cuda
 
 void CudaBackend::score_sums(ScoreSum kind, const Scores& z, Tensor& sums) {
-  const cuda::Tiles tiles(z);
+  const cuda::Tiles tiles(z, tf32_);
   const bool both = kind == ScoreSum::log_sum_exp_both;
   const int64_t m = tiles.m(), n = tiles.n(), first_target = m + (both ? n : 0);
   const bool softplus = kind == ScoreSum::softplus;
@@ -131,13 +184,10 @@ void CudaBackend::score_sums(ScoreSum kind, const Scores& z, Tensor& sums) {
   fill(softplus ? 0 : -std::numeric_limits<double>::infinity(), sums);
   fill(0, of_targets);
   if (tiles.empty()) return;
-  const auto multiply = [&](const Tensor& rows, Tensor& scores) {
-    products_of_rows(rows, tiles.k, tiles.factors, scores);
-  };
   cuda::visit_wide(tiles.q.dtype(), [&]<class C>() {
     const cuda::Columns<C> columns(tiles.height(), both ? n : 0);
     double* const to = sums.mutate<double>();
-    tiles.for_each(multiply, [&](int64_t row, const Tensor& scores) {
+    tiles.for_each([&](int64_t row, const Tensor& scores) {
       const int64_t rows = scores.shape()[0];
       const auto run = [&]<ScoreSum of>() {
         cuda::for_each_row(
@@ -151,40 +201,36 @@ void CudaBackend::score_sums(ScoreSum kind, const Scores& z, Tensor& sums) {
   });
 }
 
-// cuBLAS multiplies values of one type, so the slopes of bf16 rows are two values of bf16 each. The result has 8 bits.
+// cuBLAS multiplies values of one type, so slopes of bf16 rows are in two parts, which have 16 bits; the result has 8.
 void CudaBackend::score_gradients(ScoreSum kind, const Scores& z, const Tensor& sums, const Tensor& g,
                                   ScoreGradients& to) {
-  const cuda::Tiles tiles(z);
-  const Tensor &q = tiles.q, &k = tiles.k;
-  const auto zeros = [&](const Shape& shape) { return Tensor::zeros(shape, tiles.scale.dtype(), Device::cuda); };
-  Tensor dq = zeros(q.shape()), dk = zeros(k.shape()), dshift = zeros({}), part = zeros({});
-  const auto multiply = [&](const Tensor& rows, Tensor& scores) { products_of_rows(rows, k, tiles.factors, scores); };
-  const auto add_products = [&](const Tensor& slopes, int64_t row, int64_t end) {
-    Tensor rows = dq.slice(row, end);
-    if (to.q.defined() || to.scale.defined()) add_product(slopes, false, k, rows);
-    if (to.k.defined()) add_product(slopes, true, q.slice(row, end), dk);
-  };
-  const auto walk = [&]<class X>() {
-    using C = Compute<X>;
+  const cuda::Tiles tiles(z, tf32_);
+  cuda::RowGradients rows(tiles, to.q.defined() || to.scale.defined(), to.k.defined());
+  const auto zero = [&] { return Tensor::zeros({}, tiles.scale.dtype(), Device::cuda); };
+  Tensor dshift = zero(), of_tile = zero();
+  const auto walk = [&]<class C, int parts>() {
     const cuda::SlopesOf<C> slopes_of(kind, tiles, sums, g);
-    tiles.for_each(multiply, [&](int64_t row, Tensor& scores) {
-      const int64_t end = row + scores.shape()[0];
-      if constexpr (!std::is_same_v<X, C>) {
-        Tensor rounded(scores.shape(), DType::bf16, Device::cuda), rest = Tensor::like(rounded);
-        float* const wide = to.shift.defined() ? scores.mutate<float>() : nullptr;
-        slopes_of(row, scores, cuda::InHalves{rounded.mutate<BFloat16>(), rest.mutate<BFloat16>(), wide});
-        add_products(rounded, row, end);
-        add_products(rest, row, end);
-      } else {
+    tiles.for_each([&](int64_t row, Tensor& scores) {
+      if constexpr (parts == 0) {
         slopes_of(row, scores, cuda::InPlace<C>{scores.mutate<C>()});
-        add_products(scores, row, end);
+        rows.add(row, scores);
+      } else {
+        cuda::InParts<parts> slopes = {{}, to.shift.defined() ? scores.mutate<C>() : nullptr};
+        std::array<Tensor, parts> tensors;
+        for (int i = 0; i < parts; ++i) {
+          tensors[i] = Tensor(scores.shape(), DType::bf16, Device::cuda);
+          slopes.tiles[i] = tensors[i].template mutate<BFloat16>();
+        }
+        slopes_of(row, scores, slopes);
+        for (int i = 0; i < parts; ++i) rows.add(row, tensors[i], i);
       }
       if (!to.shift.defined()) return;
-      reduce(Reduction::sum, scores, Along(1, scores.size(), 1), part);
-      accumulate(1, part, dshift);
+      reduce(Reduction::sum, scores, Along(1, scores.size(), 1), of_tile);
+      accumulate(1, of_tile, dshift);
     });
   };
-  if (!tiles.empty()) visit_floating(q.dtype(), walk);
+  if (!tiles.empty()) tiles.visit(walk);
+  Tensor dq = rows.dq(), dk = rows.dk();
   cuda::finish(*this, tiles, dq, dk, dshift, to);
 }
 

@@ -12,7 +12,7 @@
 #define __global__
 #define __device__
 #define __host__
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
 #define __shared__ static thread_local  // a block's threads are fibers of one thread
 
 struct cudaLaunchConfig_t {
