@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """apps/train_contrastive in PyTorch: the same data, views, network, loss and optimizer, with DistributedDataParallel
-over gloo in two processes of one thread each.
+over gloo in two processes of one thread each, or on one card.
 
-    ddp_contrastive.py SETTING STEPS [--recipe FILE.toml] [--batch N] [--pictures FILE.npy]
+    ddp_contrastive.py SETTING STEPS [--recipe FILE.toml] [--batch N] [--pictures FILE.npy] [--card]
 
 SETTING is `installed`, `strongest` or `compiled`, which is `strongest` with the network and the views compiled by
 torch.compile. Prints a line for every step, like those of train_contrastive's metrics.jsonl: {"step": 1, "time":
@@ -20,14 +20,15 @@ import sys
 import tempfile
 import time
 
-ranks = 2
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("setting", choices=["installed", "strongest", "compiled"])
 parser.add_argument("steps", type=int)
 parser.add_argument("--recipe", help="default: train_contrastive's own options")
 parser.add_argument("--batch", type=int, help="default: the recipe's")
 parser.add_argument("--pictures", help="(n, height, width, channels), bytes; default: Fashion-MNIST")
+parser.add_argument("--card", action="store_true", help="one process, on a card")
 arguments = parser.parse_args()
+ranks = 1 if arguments.card else 2
 
 
 def start_ranks():
@@ -69,7 +70,7 @@ def load_images():
         pixels = bytearray()
         while part := file.read(1 << 20):
             pixels += part
-    return torch.frombuffer(pixels, dtype=torch.uint8).view(-1, 1, 28, 28)
+    return torch.frombuffer(pixels, dtype=torch.uint8).cpu().view(-1, 1, 28, 28)
 
 
 class Gathered(torch.autograd.Function):
@@ -116,20 +117,23 @@ def prepared(network):
 
 def train():
     torch.set_num_threads(1)
+    device = torch.device("cuda" if arguments.card else "cpu")
+    torch.set_default_device(device)
     torch.manual_seed(rank)
-    dist.init_process_group("gloo", init_method="file://" + os.environ["RENDEZVOUS"], rank=rank, world_size=ranks)
+    dist.init_process_group("cpu:gloo,cuda:nccl" if arguments.card else "gloo", rank=rank, world_size=ranks,
+                            init_method="file://" + os.environ["RENDEZVOUS"])
     options = read_recipe(arguments.recipe) if arguments.recipe else usual
     images, batch, steps = load_images(), arguments.batch or options["batch"], arguments.steps
-    mine, shuffling = batch // ranks, torch.Generator().manual_seed(1)  # the same order on all ranks
+    mine, shuffling = batch // ranks, torch.Generator("cpu").manual_seed(1)  # the same order on all ranks
     network = network_of(options, torch.zeros(1, *images.shape[1:]))
     model, optimizer = prepared(network), adamw(network.parameters(), options)
     views_of = torch.compile(augmented) if compiled else augmented
     counterparts = rank * 2 * mine + (torch.arange(2 * mine) + mine) % (2 * mine)
     for step in range(steps):
         if step % (len(images) // batch) == 0:
-            order = torch.randperm(len(images), generator=shuffling)
+            order = torch.randperm(len(images), generator=shuffling, device="cpu")
         first = step % (len(images) // batch) * batch + rank * mine
-        samples = images[order[first:first + mine]].float().div_(255)
+        samples = images[order[first:first + mine]].to(device).float().div_(255)
         loss = nt_xent(model(views_of(samples.repeat(2, 1, 1, 1), options)), counterparts, options["temperature"])
         optimizer.zero_grad()
         loss.backward()

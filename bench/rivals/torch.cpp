@@ -18,6 +18,12 @@ const char* python() {
   return chosen ? chosen : "python3";
 }
 
+// Elsewhere than where this was built, WEFT_TORCH_STEPS names the script.
+const char* script() {
+  const char* chosen = std::getenv("WEFT_TORCH_STEPS");
+  return chosen ? chosen : WEFT_TORCH_STEPS;
+}
+
 // Debian's OpenBLAS and glibc's malloc are several times slower without these settings; see also torch_steps.py.
 void tune() {
   if (__builtin_cpu_supports("avx512f")) {
@@ -40,7 +46,7 @@ Torch::Torch(Setting setting) {
     dup2(up[1], STDOUT_FILENO);
     const bool strongest = setting == Setting::strongest;
     if (strongest) tune();
-    execlp(python(), python(), WEFT_TORCH_STEPS, strongest ? "strongest" : "installed", nullptr);
+    execlp(python(), python(), script(), strongest ? "strongest" : "installed", nullptr);
     _exit(127);
   }
   close(down[0]);
