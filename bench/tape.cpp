@@ -82,9 +82,10 @@ class ByHand {
     const Tensor &x = net_.x, &w1 = net_.w1.value, &b1 = net_.b1.value, &w2 = net_.w2.value, &b2 = net_.b2.value;
     cpu_.matmul(x, false, w1, false, {&b1, {Unary::Relu, {}}}, h_);
     cpu_.matmul(h_, false, w2, false, {&b2, {}}, y_);
-    cpu_.cross_entropy_rows(y_, net_.targets, losses_);
+    const Indices targets({"cross_entropy", "target"}, net_.targets, y_.shape()[1]);
+    cpu_.cross_entropy_rows(y_, targets, losses_);
     cpu_.reduce(Reduction::sum, losses_, Along(1, n_, 1), loss_);
-    cpu_.cross_entropy_rows_pullback(y_, net_.targets, share_, dy_);
+    cpu_.cross_entropy_rows_pullback(y_, targets, share_, dy_);
     cpu_.matmul(dy_, false, w2, true, {}, dh_);
     cpu_.matmul(h_, true, dy_, false, {}, gradients_[2]);
     cpu_.reduce_outside(dy_, Along(dy_.shape(), -1), gradients_[3]);

@@ -6,10 +6,12 @@
 // tape: derivatives are formulas like others. Sums have a fixed order, so the same inputs give the same bits.
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "weft/engine/kernels/convolution_shape.h"
 #include "weft/engine/kernels/exact_parts.h"
+#include "weft/engine/kernels/indices.h"
 #include "weft/engine/kernels/log_sums.h"
 #include "weft/engine/kernels/nearest_code.h"
 #include "weft/engine/kernels/scalar_kinds.h"
@@ -36,10 +38,11 @@ struct Epilogue {
 };
 
 // The scores z = scale q k' + shift of every row of q with every row of k: engine/ops/scores.h. Scale and shift
-// are scalars on the device. The members after `scale` may be null.
+// are scalars on the device. The members after `scale` may be missing.
 struct Scores {
   const Tensor &q, &k, &scale;
-  const Tensor *shift, *excluded, *targets;
+  const Tensor* shift;
+  std::optional<Indices> excluded, targets;  // columns
 };
 enum class ScoreSum : uint8_t { log_sum_exp, log_sum_exp_both, softplus };  // both: over rows and over columns
 struct ScoreGradients {
@@ -113,8 +116,8 @@ class Backend : public TensorDevice {
                                Tensor& y, Tensor& moments) = 0;
   virtual void layer_norm_rows_pullback(const NormedRows& saved, const Tensor& g, Tensor& dx, Tensor& dgamma,
                                         Tensor& dbeta) = 0;
-  virtual void cross_entropy_rows(const Tensor& x, const Tensor& targets, Tensor& losses) = 0;  // lse(x) - x[target]
-  virtual void cross_entropy_rows_pullback(const Tensor& x, const Tensor& targets, const Tensor& g, Tensor& dx) = 0;
+  virtual void cross_entropy_rows(const Tensor& x, const Indices& targets, Tensor& losses) = 0;  // lse(x) - x[target]
+  virtual void cross_entropy_rows_pullback(const Tensor& x, const Indices& targets, const Tensor& g, Tensor& dx) = 0;
 
   // Linear algebra: y = op(a) op(b) for each of `batch` consecutive matrices; extents come from y and a.
   virtual void matmul(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b, const Epilogue& epilogue,
@@ -126,10 +129,11 @@ class Backend : public TensorDevice {
   virtual void score_gradients(ScoreSum kind, const Scores& z, const Tensor& sums, const Tensor& g,
                                ScoreGradients& to) = 0;
 
-  // Indices are i64 and already checked.
-  virtual void gather_rows(const Tensor& x, const Tensor& indices, Tensor& y) = 0;       // y[i] = x[indices[i]]
-  virtual void scatter_add_rows(const Tensor& x, const Tensor& indices, Tensor& y) = 0;  // y = 0; y[indices[i]] += x[i]
-  virtual void one_hot(const Tensor& indices, Tensor& y) = 0;
+  virtual void gather_rows(const Tensor& x, const Indices& indices, Tensor& y) = 0;  // y[i] = x[indices[i]]
+  virtual void scatter_add_rows(const Tensor& x, const Indices& indices,
+                                Tensor& y) = 0;  // y = 0; y[indices[i]] += x[i]
+  virtual void one_hot(const Indices& indices, Tensor& y) = 0;
+  virtual void check_indices(const Indices&) {}  // reads them, for callers that compute with them otherwise
   // See engine/kernels/nearest_code.h.
   virtual void nearest_rows(const Tensor& x, const Tensor& codes, Tensor& indices) = 0;
   // Copies `count` slices of x's axis to y's; the rest of y is unchanged.

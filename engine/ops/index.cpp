@@ -40,6 +40,10 @@ const Op put_along_op{"put_along", {
 }, Algebra::linear};
 // clang-format on
 
+Indices checked(const Op& op, const Var& indices, int64_t bound) {
+  return {{op.name.c_str(), "index"}, indices.value(), bound};
+}
+
 // The axes of `front`, followed by those of x after its first `skip` axes.
 Shape rows_shape(const Shape& front, const Shape& x, int skip) {
   Shape result = front;
@@ -78,9 +82,8 @@ Var gather_rows(const Var& x, const Var& indices) {
   require(x.shape().rank() > 0, "gather_rows: a scalar has no rows");
   check_one_device(gather_rows_op, x.device(), indices.device());
   const int64_t rows = x.shape()[0];
-  check_in_range(gather_rows_op.name, indices.value(), rows, "index");
   Tensor y(rows_shape(indices.shape(), x.shape(), 1), x.dtype(), x.device());
-  backend(x.device()).gather_rows(x.value(), indices.value(), y);
+  backend(x.device()).gather_rows(x.value(), checked(gather_rows_op, indices, rows), y);
   return record(gather_rows_op, y, from(x, [=](const Var& g) { return scatter_add_rows(g, indices, rows); }),
                 data(indices));
 }
@@ -91,9 +94,8 @@ Var scatter_add_rows(const Var& x, const Var& indices, int64_t rows) {
   const Shape& front = indices.shape();
   require(rows >= 0 && front.rank() <= x.shape().rank() && std::equal(front.begin(), front.end(), x.shape().begin()),
           "scatter_add_rows: indices ", front, " and ", x.shape(), " into ", rows, " rows");
-  check_in_range(scatter_add_rows_op.name, indices.value(), rows, "index");
   Tensor y(rows_shape({rows}, x.shape(), front.rank()), x.dtype(), x.device());
-  backend(x.device()).scatter_add_rows(x.value(), indices.value(), y);
+  backend(x.device()).scatter_add_rows(x.value(), checked(scatter_add_rows_op, indices, rows), y);
   return record(scatter_add_rows_op, y, from(x, [=](const Var& g) { return gather_rows(g, indices); }), data(indices));
 }
 
@@ -101,7 +103,7 @@ Var take_along(const Var& x, const Var& indices, int axis) {
   axis = x.shape().index(axis);
   check_along(take_along_op, indices, x, axis);
   const int64_t extent = x.shape()[axis];
-  check_in_range(take_along_op.name, indices.value(), extent, "index");
+  backend(x.device()).check_indices(checked(take_along_op, indices, extent));
   const Var at = flat_positions(indices, Along(indices.shape(), axis), extent);
   return gather_rows(reshape(x, {x.size()}), at);
 }
@@ -110,16 +112,15 @@ Var put_along(const Var& x, const Var& indices, int axis, int64_t extent) {
   axis = x.shape().index(axis);
   check_along(put_along_op, indices, x, axis);
   require(indices.shape() == x.shape(), "put_along: indices ", indices.shape(), " for ", x.shape());
-  check_in_range(put_along_op.name, indices.value(), extent, "index");
+  backend(x.device()).check_indices(checked(put_along_op, indices, extent));
   const Shape shape = x.shape().with(axis, extent);
   const Var at = flat_positions(indices, Along(indices.shape(), axis), extent);
   return reshape(scatter_add_rows(x, at, shape.size()), shape);
 }
 
 Var one_hot(const Var& indices, int64_t classes, DType dtype) {
-  check_in_range("one_hot", indices.value(), classes, "class");
   Tensor y(indices.shape().with_inserted(-1, classes), dtype, indices.device());
-  backend(indices.device()).one_hot(indices.value(), y);
+  backend(indices.device()).one_hot({{"one_hot", "class"}, indices.value(), classes}, y);
   return constant_like(y, indices);
 }
 

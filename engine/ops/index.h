@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Ops that select elements by index. Indices are i64 tensors and have no gradient. They are checked on the CPU. On a
-// card a check would wait for the queue, so an index out of range is undefined behaviour there.
+// Ops that select elements by index. Indices are i64 tensors and have no gradient. One out of range is an error: on the
+// CPU at once, on a card at the next wait for it (Tensor::item, a copy to the host, Backend::synchronize). What is
+// computed with it until then is not to be used; nothing is read or written out of bounds.
 #include "weft/engine/tape/tape.h"
 
 namespace weft {

@@ -14,8 +14,8 @@ Var standardize(const Var& x, double epsilon = 1e-5);    // (x - mean) / sqrt(va
 // activation(gamma standardize(x) + beta), in one pass with none or relu.
 Var layer_norm(const Var& x, const Var& gamma, const Var& beta, double epsilon = 1e-5, Activation activation = {});
 
-// -log softmax(logits)[target] for every row: logits (n, classes), targets i64 (n), losses (n). Targets are checked on
-// the CPU. On a card a check would wait for the queue, so a target out of range is undefined behaviour there.
+// -log softmax(logits)[target] for every row: logits (n, classes), targets i64 (n), losses (n). Targets are
+// checked as indices are (engine/ops/index.h).
 Var cross_entropy(const Var& logits, const Var& targets);
 
 }  // namespace weft

@@ -51,6 +51,7 @@ Var everywhere(const Var& scalar, const Var& like) {
 
 // The gradients of a sum of scores.
 struct ScoreSumGradients {
+  const Op& op;
   ScoreSum kind;
   Var q, k, scale, shift, excluded, targets;  // those after `scale` may be undefined
   Var sums = {};
@@ -60,8 +61,15 @@ struct ScoreSumGradients {
   bool scores_of_targets() const { return targets.defined() && kind != ScoreSum::softplus; }
 
   Scores scores() const {
-    const auto optional = [](const Var& x) { return x.defined() ? &x.value() : nullptr; };
-    return {q.value(), k.value(), scale.value(), optional(shift), optional(excluded), optional(targets)};
+    const auto optional = [&](const char* one, const Var& x) {
+      return x.defined() ? std::optional(columns(one, x.value())) : std::nullopt;
+    };
+    return {q.value(),
+            k.value(),
+            scale.value(),
+            shift.defined() ? &shift.value() : nullptr,
+            optional("excluded column", excluded),
+            optional("target", targets)};
   }
 
   std::array<Tensor, 4> fused(const Tensor& g) const {
@@ -84,24 +92,23 @@ struct ScoreSumGradients {
 
  private:
   Var score_slopes(const Var& products, const Var& g) const {
-    const int64_t m = q.shape()[0], n = k.shape()[0];
+    const int64_t m = q.shape()[0];
     const Var z = products * everywhere(scale, products);
     if (kind == ScoreSum::softplus) return softplus_slopes(z + everywhere(shift, z), g);
     const Var sum_slopes = log_sum_exp_slopes(z, g);
     if (!targets.defined()) return sum_slopes;
-    const Var chosen = constant_like(mask(targets, m, n).to(z.dtype()), targets);
+    const Var chosen = constant_like(mask("target", targets).to(z.dtype()), targets);
     return sum_slopes + mul_along(chosen, slice(g, 0, count_sums(), count_sums() + m), 0);
   }
   Var softplus_slopes(const Var& z, const Var& g) const {
     if (!targets.defined()) return mul_along(sigmoid(z), g, 0);
-    const Var signs =
-        constant_like(affine(mask(targets, z.shape()[0], z.shape()[1]).to(z.dtype()), -2, 1).value(), targets);
+    const Var signs = constant_like(affine(mask("target", targets).to(z.dtype()), -2, 1).value(), targets);
     return mul_along(sigmoid(z * signs) * signs, g, 0);
   }
   Var log_sum_exp_slopes(Var z, const Var& g) const {
     const int64_t m = q.shape()[0], n = k.shape()[0];
     if (excluded.defined())
-      z = where(constant_like(mask(excluded, m, n), excluded),
+      z = where(constant_like(mask("excluded column", excluded), excluded),
                 constant_like(Tensor::full(z.shape(), -INFINITY, z.dtype(), z.device()), z), z);
     const Var row_slopes = mul_along(shares(z, 0), slice(g, 0, 0, m), 0);
     return kind == ScoreSum::log_sum_exp ? row_slopes : row_slopes + mul_along(shares(z, 1), slice(g, 0, m, m + n), 1);
@@ -114,28 +121,29 @@ struct ScoreSumGradients {
     return exp(sub_along(z, where(constant_like(equal(sums.value(), nothing), sums), zeros, sums), axis));
   }
   // A mask with ones at the columns of each row, computed on the host.
-  static Tensor mask(const Var& columns, int64_t m, int64_t n) {
-    const Tensor named = columns.value().to(Device::cpu);
+  Tensor mask(const char* one, const Var& of_rows) const {
+    const Indices named = columns(one, of_rows.value().to(Device::cpu));
+    const int64_t m = q.shape()[0], n = k.shape()[0];
     Tensor mask = Tensor::zeros({m, n}, DType::u8);
     const int64_t per_row = m > 0 ? named.size() / m : 0;
     for (int64_t i = 0; i < named.size(); ++i)
-      if (const int64_t j = named.data<int64_t>()[i]; j >= 0) mask.mutate<uint8_t>()[i / per_row * n + j] = 1;
-    return mask.to(columns.device());
+      if (const int64_t j = named.on_host()[i]; j >= 0) mask.mutate<uint8_t>()[i / per_row * n + j] = 1;
+    return mask.to(of_rows.device());
+  }
+  Indices columns(const char* one, const Tensor& numbers) const {
+    return {{op.name.c_str(), one}, numbers, k.shape()[0], Indices::Negative::none};
   }
 };
 
 void check_columns(const Op& op, const char* what, const Var& columns, const ScoreSumGradients& x) {
-  const int64_t m = x.q.shape()[0], n = x.k.shape()[0];
+  const int64_t m = x.q.shape()[0];
   require(columns.dtype() == DType::i64 && columns.shape().rank() > 0 && columns.shape()[0] == m, op.name, ": the ",
           what, " must be i64, for ", m, " rows, not ", columns.dtype(), " ", columns.shape());
   check_one_device(op, x.q.device(), columns.device());
-  if (columns.device() != Device::cpu) return;
-  const int64_t* column = columns.value().data<int64_t>();
-  for (int64_t i = 0; i < columns.size(); ++i)
-    require(column[i] < n, op.name, ": ", what, " ", column[i], " is not one of ", n, " columns");
 }
 
-void check(const Op& op, const ScoreSumGradients& x) {
+void check(const ScoreSumGradients& x) {
+  const Op& op = x.op;
   check_floating(op, x.q);
   const auto fits = [&](const Var& v) { return v.dtype() == x.q.dtype() && v.device() == x.q.device(); };
   const Shape &q = x.q.shape(), &k = x.k.shape();
@@ -158,14 +166,14 @@ void check(const Op& op, const ScoreSumGradients& x) {
   }
 }
 
-Var summed(const Op& op, ScoreSumGradients gradients) {
-  check(op, gradients);
+Var summed(ScoreSumGradients gradients) {
+  check(gradients);
   const int64_t count = gradients.count_sums() + (gradients.scores_of_targets() ? gradients.q.shape()[0] : 0);
   Tensor sums({count}, DType::f64, gradients.q.device());
   backend(gradients.q.device()).score_sums(gradients.kind, gradients.scores(), sums);
   gradients.sums = sums;
   const FusedGradients fused(gradients);
-  return record(op, sums, from(gradients.q, fused.part(0)), from(gradients.k, fused.part(1)),
+  return record(gradients.op, sums, from(gradients.q, fused.part(0)), from(gradients.k, fused.part(1)),
                 from(gradients.scale, fused.part(2)), from(gradients.shift, fused.part(3)), data(gradients.excluded),
                 data(gradients.targets));
 }
@@ -173,15 +181,15 @@ Var summed(const Op& op, ScoreSumGradients gradients) {
 }  // namespace
 
 Var score_log_sum_exp(const Var& q, const Var& k, const Var& scale, const Var& excluded, const Var& targets) {
-  return summed(score_log_sum_exp_op, {ScoreSum::log_sum_exp, q, k, scale, {}, excluded, targets});
+  return summed({score_log_sum_exp_op, ScoreSum::log_sum_exp, q, k, scale, {}, excluded, targets});
 }
 
 Var score_log_sum_exp_both(const Var& q, const Var& k, const Var& scale, const Var& targets) {
-  return summed(log_sum_exp_both_op, {ScoreSum::log_sum_exp_both, q, k, scale, {}, {}, targets});
+  return summed({log_sum_exp_both_op, ScoreSum::log_sum_exp_both, q, k, scale, {}, {}, targets});
 }
 
 Var score_softplus_sum(const Var& q, const Var& k, const Var& scale, const Var& shift, const Var& targets) {
-  return summed(softplus_sum_op, {ScoreSum::softplus, q, k, scale, shift, {}, targets});
+  return summed({softplus_sum_op, ScoreSum::softplus, q, k, scale, shift, {}, targets});
 }
 
 }  // namespace weft

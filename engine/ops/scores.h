@@ -6,7 +6,8 @@
 //
 // `scale` and `shift` are scalars (). `excluded` is i64 (m, c): the columns left out of each row's sum, -1 for none.
 // `targets` is i64 (m): a column for each row, -1 for none. With targets, the log-sum-exps are followed by m values:
-// the score of every row with its target, or 0 if it has none. Columns are checked on the CPU only.
+// the score of every row with its target, or 0 if it has none. Columns are checked as
+// indices are (engine/ops/index.h).
 //
 // Results are f64 for all types of rows, and a log-sum-exp is never less than its target's score: a loss is the
 // difference of the two, which is often much smaller than they are. Scores and gradients of bf16 are computed in f32

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The checks that most ops make of their inputs.
+#include "weft/engine/kernels/backend.h"
 #include "weft/engine/tape/op.h"
 #include "weft/engine/tape/tape.h"
 
@@ -19,14 +20,9 @@ inline void check_same(const Op& op, const Var& a, const Var& b) {
   check_one_device(op, a.device(), b.device());
 }
 
-// Checks that all indices are in [0, limit). On a card the caller must guarantee it, because reading the indices would
-// wait for the card's queue.
-inline void check_in_range(const std::string& op, const Tensor& indices, int64_t limit, const char* what) {
-  require(indices.dtype() == DType::i64, op, ": ", what, " must be i64, not ", indices.dtype());
-  if (indices.device() != Device::cpu) return;
-  const int64_t* at = indices.data<int64_t>();
-  for (int64_t i = 0; i < indices.size(); ++i)
-    require(at[i] >= 0 && at[i] < limit, op, ": ", what, " ", at[i], " at position ", i, " is not in 0..", limit - 1);
+// Checks that all indices are in [0, limit), for functions that do not give them to a kernel.
+inline void check_in_range(IndexNames names, const Tensor& indices, int64_t limit) {
+  backend(indices.device()).check_indices(Indices(names, indices, limit));
 }
 
 }  // namespace weft

@@ -54,7 +54,7 @@ Var supcon(const Var& features, const Tensor& labels, int64_t classes, const Sup
               labels.shape()[0] == features.shape()[0],
           "features are (b, d) and labels i64 (b), not ", features.shape(), " and ", labels.dtype(), " ",
           labels.shape());
-  check_in_range("labels", labels, classes, "class");
+  check_in_range({"labels", "class"}, labels, classes);
   const Division division(features.shape()[0], comm, site);
   const Var z = l2_normalize(precise(features)), scale = constant_scale(1 / options.temperature, z);
   if (division.total < 2) return as_partial(sum(z) * 0.0, comm);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/losses/metrics/cross_entropy.h"
 
+#include <algorithm>
+
 #include "weft/collectives/placement_conversions.h"
-#include "weft/engine/kernels/backend.h"
-#include "weft/engine/kernels/scalar_ops.h"
 #include "weft/engine/ops/elementwise.h"
 #include "weft/engine/ops/index.h"
 #include "weft/engine/ops/normalize.h"
@@ -32,17 +32,6 @@ void check(const Var& logits, const Var& targets, const CrossEntropyOptions& opt
             " at position ", i, " is not in 0..", shape[-1] - 1, ", nor the one to ignore, ", options.ignore_index);
 }
 
-// The targets clamped to valid classes, so that ignored ones can be used as indices, too.
-Tensor within_classes(const Tensor& targets, int64_t classes) {
-  Tensor result = Tensor::like(targets);
-  const auto limit = [&](Binary kind, const Tensor& x, double by) {
-    backend(x.device()).binary(kind, x, Tensor::full(x.shape(), by, DType::i64, x.device()), result);
-  };
-  limit(Binary::Maximum, targets, 0);
-  limit(Binary::Minimum, result, static_cast<double>(classes - 1));
-  return result;
-}
-
 // The sum over all ranks, or 1 if it is zero, since the loss divides by it.
 Tensor sum_of_weights(const Tensor& weights, Communicator& comm, Site site) {
   const Tensor mine = cast(sum(Var(weights)), DType::f64).value(), all = comm.all_reduce(mine, ReduceOp::sum, site),
@@ -61,16 +50,22 @@ Var cross_entropy(const Var& logits, const Var& targets, const CrossEntropyOptio
   check(logits, targets, options);
   const int64_t classes = logits.shape()[-1], count = targets.size();
   const Var rows = precise(reshape(logits, {count, classes}));
-  const Tensor given = targets.value().reshape({count}), chosen = within_classes(given, classes),
-               ignored = Tensor::full({count}, static_cast<double>(options.ignore_index), DType::i64, given.device()),
-               counts = not_equal(given, ignored);
+  const Tensor given = targets.value().reshape({count});
+  const auto everywhere = [&](int64_t target) {
+    return Tensor::full({count}, static_cast<double>(target), DType::i64, given.device());
+  };
+  const Tensor counts = not_equal(given, everywhere(options.ignore_index));
+  // Those to ignore are classes, too, in what follows.
+  const Tensor chosen =
+      where(counts, given, everywhere(std::clamp<int64_t>(options.ignore_index, 0, classes - 1))).value();
+  const Var of_rows = cross_entropy(rows, constant_like(chosen, rows));
   const Tensor ones = Tensor::full({classes}, 1, rows.dtype(), rows.device()),
                of_classes = options.weights.defined() ? detach(options.weights).value().to(rows.dtype()) : ones,
                none = Tensor::zeros({count}, rows.dtype(), rows.device()),
                weights = where(counts, gather_rows(of_classes, chosen), none).value();
 
   const double smoothing = options.label_smoothing;
-  Var losses = cross_entropy(rows, constant_like(chosen, rows)) * constant_like(weights, rows) * (1 - smoothing);
+  Var losses = of_rows * constant_like(weights, rows) * (1 - smoothing);
   if (smoothing > 0)
     losses = losses - sum(mul_along(log_softmax(rows), replicated_constant(of_classes), -1), 1) *
                           (smoothing / static_cast<double>(classes));

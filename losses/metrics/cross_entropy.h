@@ -18,7 +18,7 @@ struct CrossEntropyOptions {
 };
 
 // Returns this rank's share. Logits are (samples, ..., C), targets i64 (samples, ...). If no sample counts on any rank,
-// the loss and its gradients are zero. The range of targets is checked only if they are on the CPU.
+// the loss and its gradients are zero. Targets out of range are an error, on a card at the next wait for it.
 Var cross_entropy(const Var& logits, const Var& targets, const CrossEntropyOptions& options, Communicator& comm,
                   Site caller = Site::here());
 

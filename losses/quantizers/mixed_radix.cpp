@@ -29,7 +29,7 @@ Tensor MixedRadix::number(const Tensor& digits) const {
 }
 
 Tensor MixedRadix::digits(const Tensor& numbers, DType dtype) const {
-  check_in_range("indices", numbers, size_, "index");
+  check_in_range({"indices", "index"}, numbers, size_);
   const auto n = static_cast<int64_t>(places_.size());
   const auto row = [&](const std::vector<double>& values) {
     return Var(Tensor::from({n}, values, DType::f64, numbers.device()));

@@ -43,6 +43,10 @@ inline Tensor integers(const Shape& shape, int64_t below) {
   for (double& v : values) v = static_cast<double>(std::uniform_int_distribution<int64_t>(0, below - 1)(generator()));
   return Tensor::from(shape, values, DType::i64);
 }
+inline Indices indices(const Tensor& numbers, int64_t bound) { return {{"a test", "index"}, numbers, bound}; }
+inline Indices columns(const Tensor& numbers, int64_t bound) {  // negative for none
+  return {{"a test", "column"}, numbers, bound, Indices::Negative::none};
+}
 inline Tensor with_specials(Tensor x) {
   if (!is_floating(x.dtype()) || x.size() < 8) return x;
   const Tensor specials = Tensor::from({5}, {not_a_number, infinity, -infinity, 0.0, -0.0});

@@ -128,12 +128,13 @@ TEST_CASE("gather, scatter and one-hot move the rows that the indices name") {
           }
         }
         Tensor y({count, row}, type), one({count, 9}, type), into = sample({9, row}, type);
-        cpu().gather_rows(x, indices, y);
+        const Indices chosen({"a test", "index"}, indices, 9);
+        cpu().gather_rows(x, chosen, y);
         CHECK(close(y, gathered, 0));
-        cpu().one_hot(indices, one);
+        cpu().one_hot(chosen, one);
         CHECK(close(one, hot, 0));
         if (!is_floating(type)) continue;
-        cpu().scatter_add_rows(back, indices, into);
+        cpu().scatter_add_rows(back, chosen, into);
         CHECK(close(into, sums, 1));
       }
 }
@@ -217,9 +218,10 @@ TEST_CASE("row verbs match their definitions") {
       Tensor y = Tensor::like(x), out({rows}, type);
       cpu().log_sum_exp_rows(x, out);
       CHECK(close(out, total));
-      cpu().cross_entropy_rows(x, targets, out);
+      const Indices classes({"a test", "target"}, targets, n);
+      cpu().cross_entropy_rows(x, classes, out);
       CHECK(close(out, loss));
-      cpu().cross_entropy_rows_pullback(x, targets, per_row, y);
+      cpu().cross_entropy_rows_pullback(x, classes, per_row, y);
       CHECK(close(y, cross));
       const auto pullback = [&](auto slope) {  // slope(element, sum over its row of the cotangent times y or 1)
         const Values values = y.values();

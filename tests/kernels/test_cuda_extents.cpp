@@ -42,7 +42,8 @@ TEST_CASE("more rows than a block has threads, and longer ones, are added up in 
   SKIP_WITHOUT_A_CARD();
   for (const int64_t length : {3, 700}) {
     const Tensor rows = Tensor::normal({1000, length}, {1}), chosen = integers({1000}, 6);
-    compare(0, {rows, chosen}, {sample({7, length}, DType::f32)}, VERB(scatter_add_rows(in[0], in[1], out[0])));
+    compare(0, {rows, chosen}, {sample({7, length}, DType::f32)},
+            VERB(scatter_add_rows(in[0], indices(in[1], 7), out[0])));
   }
 }
 
@@ -64,7 +65,9 @@ TEST_CASE("scores in more than one tile on the card have the CPU's sums to 2^20 
   constexpr int64_t m = 100, n = 400'000;  // 256 MiB hold 83 rows, whose columns are summed in parts of 64
   const Tensor q = Tensor::arange(m, DType::f64).reshape({m, 1});  // so that later tiles have greater scores
   const Tensor k = sample({n, 1}, DType::f64), scale = Tensor::full({}, 0.125, DType::f64);
-  const auto scores = [](const Tensors& x) { return Scores{x[0], x[1], x[2], nullptr, &x[3], &x[4]}; };
+  const auto scores = [](const Tensors& x) {
+    return Scores{x[0], x[1], x[2], nullptr, columns(x[3], n), columns(x[4], n)};
+  };
   constexpr ScoreSum kind = ScoreSum::log_sum_exp_both;
   Tensor sums = sample({2 * m + n}, DType::f64);
   Tensors in = {q, k, scale, integers({m, 1}, n), integers({m}, n)};
@@ -84,7 +87,7 @@ TEST_CASE("rows without scores on the card have empty sums, and targets outside 
   for (const ScoreSum kind : {ScoreSum::log_sum_exp, ScoreSum::log_sum_exp_both, ScoreSum::softplus})
     compare(0, in, {sample({kind == ScoreSum::softplus ? 4 : 8}, DType::f64)},
             [&](Backend& d, const Tensors& x, Tensors& y) {
-              d.score_sums(kind, Scores{x[0], x[1], x[2], nullptr, nullptr, &x[3]}, y[0]);
+              d.score_sums(kind, Scores{x[0], x[1], x[2], nullptr, {}, columns(x[3], 0)}, y[0]);
             });
 }
 
@@ -94,7 +97,7 @@ TEST_CASE("gradients of scores of bf16 rows on the card are those of exact slope
   Tensor k = Tensor::full({2, 1}, 1, DType::bf16);  // opposite ones: nearly all of two slopes cancels out
   k.slice(1, 2).copy_from(Tensor::full({1, 1}, -1, DType::bf16));
   Tensors in = {q, k, Tensor::full({}, 0.125, DType::bf16)};
-  const auto scores = [](const Tensors& x) { return Scores{x[0], x[1], x[2], nullptr, nullptr, nullptr}; };
+  const auto scores = [](const Tensors& x) { return Scores{x[0], x[1], x[2], nullptr, {}, {}}; };
   for (const ScoreSum kind : {ScoreSum::log_sum_exp, ScoreSum::log_sum_exp_both, ScoreSum::softplus}) {
     Tensor sums = sample({kind == ScoreSum::log_sum_exp_both ? 52 : 50}, DType::f64);
     compare(0x1p30, in, {sums}, [&](Backend& d, const Tensors& x, Tensors& y) { d.score_sums(kind, scores(x), y[0]); });

@@ -54,8 +54,8 @@ class CpuBackend final : public Backend {
                        Tensor& moments) override;
   void layer_norm_rows_pullback(const NormedRows& saved, const Tensor& g, Tensor& dx, Tensor& dgamma,
                                 Tensor& dbeta) override;
-  void cross_entropy_rows(const Tensor& x, const Tensor& targets, Tensor& losses) override;
-  void cross_entropy_rows_pullback(const Tensor& x, const Tensor& targets, const Tensor& g, Tensor& dx) override;
+  void cross_entropy_rows(const Tensor& x, const Indices& targets, Tensor& losses) override;
+  void cross_entropy_rows_pullback(const Tensor& x, const Indices& targets, const Tensor& g, Tensor& dx) override;
 
   // matmul.cpp
   void matmul(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b, const Epilogue& epilogue,
@@ -70,9 +70,9 @@ class CpuBackend final : public Backend {
                        ScoreGradients& to) override;
 
   // index.cpp
-  void gather_rows(const Tensor& x, const Tensor& indices, Tensor& y) override;
-  void scatter_add_rows(const Tensor& x, const Tensor& indices, Tensor& y) override;
-  void one_hot(const Tensor& indices, Tensor& y) override;
+  void gather_rows(const Tensor& x, const Indices& indices, Tensor& y) override;
+  void scatter_add_rows(const Tensor& x, const Indices& indices, Tensor& y) override;
+  void one_hot(const Indices& indices, Tensor& y) override;
   void copy_slab(const Tensor& x, Along from, int64_t from_begin, Tensor& y, Along to, int64_t to_begin,
                  int64_t count) override;
   void permute(const Tensor& x, const Shape& order, Tensor& y) override;

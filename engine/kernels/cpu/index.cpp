@@ -94,10 +94,10 @@ template <class F> void for_each_run(const Convolution& c, const F& body) {
 }  // namespace
 }  // namespace cpu
 
-void CpuBackend::gather_rows(const Tensor& x, const Tensor& indices, Tensor& y) {
+void CpuBackend::gather_rows(const Tensor& x, const Indices& indices, Tensor& y) {
   if (y.size() == 0) return;
   const int64_t row = y.size() / indices.size();
-  const int64_t* index = indices.data<int64_t>();
+  const int64_t* index = indices.on_host();
   visit(x.dtype(), [&]<class T>() {
     const T* from = x.data<T>();
     T* to = y.mutate<T>();
@@ -105,8 +105,8 @@ void CpuBackend::gather_rows(const Tensor& x, const Tensor& indices, Tensor& y) 
   });
 }
 
-void CpuBackend::scatter_add_rows(const Tensor& x, const Tensor& indices, Tensor& y) {
-  const int64_t* index = indices.data<int64_t>();
+void CpuBackend::scatter_add_rows(const Tensor& x, const Indices& indices, Tensor& y) {
+  const int64_t* index = indices.on_host();
   visit_floating(x.dtype(), [&]<class T>() {
     using C = Compute<T>;
     const cpu::Output<T> output(y);
@@ -122,10 +122,10 @@ void CpuBackend::scatter_add_rows(const Tensor& x, const Tensor& indices, Tensor
   });
 }
 
-void CpuBackend::one_hot(const Tensor& indices, Tensor& y) {
+void CpuBackend::one_hot(const Indices& indices, Tensor& y) {
   if (y.size() == 0) return;
   const int64_t classes = y.size() / indices.size();
-  const int64_t* index = indices.data<int64_t>();
+  const int64_t* index = indices.on_host();
   visit(y.dtype(), [&]<class T>() {
     T* to = y.mutate<T>();
     std::fill_n(to, y.size(), T(0));

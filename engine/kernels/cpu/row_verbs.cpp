@@ -78,24 +78,24 @@ void CpuBackend::layer_norm_rows_pullback(const NormedRows& saved, const Tensor&
   });
 }
 
-void CpuBackend::cross_entropy_rows(const Tensor& x, const Tensor& targets, Tensor& losses) {
+void CpuBackend::cross_entropy_rows(const Tensor& x, const Indices& targets, Tensor& losses) {
   const Rows rows(x);
   visit_floating(x.dtype(), [&]<class T>() {
     const cpu::Input<T> logits(x);
     const cpu::Output<T> loss(losses);
     cpu::logsumexp<Compute<T>>(rows.count, rows.n, logits, loss);
-    const int64_t* target = targets.data<int64_t>();
+    const int64_t* target = targets.on_host();
     for (int64_t r = 0; r < rows.count; ++r) loss[r] -= logits[r * rows.n + target[r]];
   });
 }
 
-void CpuBackend::cross_entropy_rows_pullback(const Tensor& x, const Tensor& targets, const Tensor& g, Tensor& dx) {
+void CpuBackend::cross_entropy_rows_pullback(const Tensor& x, const Indices& targets, const Tensor& g, Tensor& dx) {
   const Rows rows(x);
   visit_floating(x.dtype(), [&]<class T>() {
     const cpu::Input<T> slope(g);
     const cpu::Output<T> to(dx);
     cpu::softmax<Compute<T>>(rows.count, rows.n, cpu::Input<T>(x), to);
-    const int64_t* target = targets.data<int64_t>();
+    const int64_t* target = targets.on_host();
     for (int64_t r = 0; r < rows.count; ++r) {
       to[r * rows.n + target[r]] -= 1;
       for (int64_t j = 0; j < rows.n; ++j) to[r * rows.n + j] *= slope[r];

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "weft/engine/kernels/cuda/blas.h"
+#include "weft/engine/kernels/indices.h"
 #include "weft/engine/tensor/pool.h"
 #include "weft/engine/tensor/storage.h"
 
@@ -41,6 +42,14 @@ struct BlockPool {
   void add_to(MemoryStatistics& sum) const;
 };
 
+// The first bad index since the last wait, in host memory that kernels write.
+struct BadIndex {
+  uint64_t verb = 0;  // the number of the verb that read it; 0: no index was bad
+  int64_t position = 0, index = 0, bound = 0;
+  IndexNames names = {};
+  unsigned writers = 0;  // 1 while a thread writes
+};
+
 class Context {
  public:
   explicit Context(int device);
@@ -54,6 +63,8 @@ class Context {
   void download(void* to, const void* from, size_t bytes);
   void synchronize();
   void while_waiting(std::function<bool()> go_on) { go_on_ = std::move(go_on); }
+  BadIndex& bad_index() { return *bad_index_; }
+  uint64_t next_verb() { return ++verbs_; }  // that reads indices
   void trim();  // waits for the stream and returns every cached block of the card to the system
   const BlockPool& pool(Device device) const { return pools_[static_cast<int>(device)]; }
 
@@ -64,6 +75,8 @@ class Context {
   static constexpr int slots = 16;
 
   BlockPool& pool(Device device) { return pools_[static_cast<int>(device)]; }
+  void await_work();
+  void check_results();  // throws what makes them invalid: a bad index that a kernel has found, or what go_on_ throws
   void keep(Block* block);
   Block* cached(BlockPool& pool, int size_class);
   void collect();  // adds the blocks that other threads have freed to the free lists
@@ -79,6 +92,8 @@ class Context {
   char* staging_ = nullptr;  // `slots` pinned slots, used cyclically
   cudaEvent_t slot_free_[slots] = {};
   int slot_ = 0;
+  BadIndex* bad_index_ = nullptr;
+  uint64_t verbs_ = 0;
   std::function<bool()> go_on_;  // while this thread waits; returns whether anything is left
 
   BlockPool pools_[2];

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Verbs that move values or compare their bits, and random numbers. Positions are computed per word; see words.cuh.
+#include "weft/engine/kernels/cuda/checked_indices.cuh"
 #include "weft/engine/kernels/cuda/cuda_backend.h"
 #include "weft/engine/kernels/cuda/words.cuh"
 
@@ -12,10 +13,11 @@ template <class Word> struct CopyRows {
   const Word* from;
   Word* to;
   int64_t length, from_stride, to_stride;
-  const int64_t* rows;  // null: row(r) = r
+  CheckedIndices rows;  // undefined: row(r) = r
   __device__ void operator()(int64_t i) const {
     const auto [r, w] = split(i, length);
-    to[r * to_stride + w] = from[(rows ? rows[r] : r) * from_stride + w];
+    const int64_t row = rows.defined() ? rows[r] : r;
+    if (row >= 0) to[r * to_stride + w] = from[row * from_stride + w];
   }
 };
 // All members are in bytes.
@@ -23,8 +25,8 @@ struct RowCopy {
   const void* from;
   void* to;
   int64_t rows, length, from_stride, to_stride;
-  void run(const int64_t* indices) const {
-    Grain().with(from).with(to).with(length).with(from_stride).with(to_stride).visit([this, indices]<class Word>() {
+  void run(const CheckedIndices& indices) const {
+    Grain().with(from).with(to).with(length).with(from_stride).with(to_stride).visit([this, &indices]<class Word>() {
       const int64_t words = in_words<Word>(length);
       for_each(rows * words, CopyRows<Word>{in_words<Word>(from), in_words<Word>(to), words,
                                             in_words<Word>(from_stride), in_words<Word>(to_stride), indices});
@@ -77,7 +79,7 @@ template <template <class> class Kernel> void move_along(const Tensor& x, Along 
 template <class T> struct ScatterAdd {
   using Block = Team<block_threads>;
   const T* x;
-  const int64_t* indices;
+  CheckedIndices indices;
   int64_t count, length, parts;
   T* y;
   __device__ void operator()(Block block, int64_t i) const {
@@ -100,8 +102,13 @@ template <class T> struct ScatterAdd {
   }
 };
 
+struct Read {
+  CheckedIndices indices;
+  __device__ void operator()(int64_t i) const { indices[i]; }
+};
+
 template <class T> struct OneHot {
-  const int64_t* indices;
+  CheckedIndices indices;
   int64_t classes;
   T* y;
   __device__ void operator()(int64_t i) const {
@@ -218,26 +225,33 @@ void CudaBackend::mark_difference(const Tensor& a, const Tensor& b, Tensor& y) {
 void CudaBackend::repeat(const Tensor& x, Along along, Tensor& y) { cuda::move_along<cuda::Repeat>(x, along, y); }
 void CudaBackend::flip(const Tensor& x, Along along, Tensor& y) { cuda::move_along<cuda::Flip>(x, along, y); }
 
-void CudaBackend::gather_rows(const Tensor& x, const Tensor& indices, Tensor& y) {
-  if (y.size() == 0) return;
-  const int64_t count = indices.size(), length = static_cast<int64_t>(y.bytes()) / count;
-  cuda::RowCopy{x.data(), y.mutate(), count, length, length, length}.run(indices.data<int64_t>());
+void CudaBackend::check_indices(const Indices& indices) {
+  cuda::for_each(indices.size(), cuda::Read{cuda::CheckedIndices(indices)});
 }
 
-void CudaBackend::scatter_add_rows(const Tensor& x, const Tensor& indices, Tensor& y) {
-  if (x.size() == 0) return fill(0, y);
+void CudaBackend::gather_rows(const Tensor& x, const Indices& indices, Tensor& y) {
+  if (y.size() == 0) return check_indices(indices);
+  const int64_t count = indices.size(), length = static_cast<int64_t>(y.bytes()) / count;
+  cuda::RowCopy{x.data(), y.mutate(), count, length, length, length}.run(cuda::CheckedIndices(indices));
+}
+
+void CudaBackend::scatter_add_rows(const Tensor& x, const Indices& indices, Tensor& y) {
+  if (x.size() == 0 || y.size() == 0) {
+    fill(0, y);
+    return check_indices(indices);
+  }
   const int64_t count = indices.size(), length = x.size() / count;
   const int64_t parts = cuda::ceil_divide(length, cuda::block_threads), blocks = y.size() / length * parts;
   visit_floating(x.dtype(), [&]<class T>() {
-    const cuda::ScatterAdd<T> add = {x.data<T>(), indices.data<int64_t>(), count, length, parts, y.mutate<T>()};
+    const cuda::ScatterAdd<T> add = {x.data<T>(), cuda::CheckedIndices(indices), count, length, parts, y.mutate<T>()};
     cuda::launch(cuda::team_kernel<cuda::block_threads, cuda::ScatterAdd<T>>, blocks, blocks, add);
   });
 }
 
-void CudaBackend::one_hot(const Tensor& indices, Tensor& y) {
-  if (y.size() == 0) return;
+void CudaBackend::one_hot(const Indices& indices, Tensor& y) {
+  if (y.size() == 0) return check_indices(indices);
   visit(y.dtype(), [&]<class T>() {
-    cuda::for_each(y.size(), cuda::OneHot<T>{indices.data<int64_t>(), y.size() / indices.size(), y.mutate<T>()});
+    cuda::for_each(y.size(), cuda::OneHot<T>{cuda::CheckedIndices(indices), y.size() / indices.size(), y.mutate<T>()});
   });
 }
 
@@ -247,7 +261,7 @@ void CudaBackend::copy_slab(const Tensor& x, Along from, int64_t from_begin, Ten
   const int64_t slice = from.inner * static_cast<int64_t>(size_of(x.dtype()));
   const char* const source = x.data<char>() + from_begin * slice;
   char* const target = y.mutate<char>() + to_begin * slice;
-  cuda::RowCopy{source, target, from.outer, count * slice, from.extent * slice, to.extent * slice}.run(nullptr);
+  cuda::RowCopy{source, target, from.outer, count * slice, from.extent * slice, to.extent * slice}.run({});
 }
 
 void CudaBackend::permute(const Tensor& x, const Shape& order, Tensor& y) {

@@ -77,6 +77,9 @@ Block::Block(void* data, int size_class, Device device, Context& owner)
 
 Context::Context(int device) : device_(device) {
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  void* memory = nullptr;
+  check(cudaHostAlloc(&memory, sizeof(BadIndex), cudaHostAllocPortable), "cudaHostAlloc");
+  bad_index_ = new (memory) BadIndex;
 }
 
 cublasHandle_t Context::blas() {
@@ -201,7 +204,7 @@ void Context::trim() {
   collect();
   for (Block* list : pool(Device::cuda).lists)
     for (Block* block = list; block; block = block->next) await(*block);
-  synchronize();
+  await_work();
   for (Block*& list : pool(Device::cuda).lists)
     while (list) {
       Block* block = std::exchange(list, list->next);
@@ -222,9 +225,22 @@ template <class Done> void Context::go_on_until(Done done) {
   while (go_on_ && !done() && go_on_()) std::this_thread::sleep_for(std::chrono::microseconds(20));
 }
 
-void Context::synchronize() {
+void Context::await_work() {
   go_on_until([this] { return cudaStreamQuery(stream_) != cudaErrorNotReady; });
   check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+}
+
+void Context::check_results() {
+  if (go_on_) go_on_();
+  if (bad_index_->verb == 0) [[likely]]
+    return;
+  const BadIndex bad = std::exchange(*bad_index_, {});
+  fail_bad_index(bad.names, bad.index, bad.position, bad.bound);
+}
+
+void Context::synchronize() {
+  await_work();
+  check_results();
 }
 
 // The copy itself waits for the stream if the memory is pageable.
@@ -232,6 +248,7 @@ void Context::download(void* to, const void* from, size_t bytes) {
   go_on_until([this] { return cudaStreamQuery(stream_) != cudaErrorNotReady; });
   if (bytes > 0) check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_), "download");
   check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+  check_results();
 }
 
 // Copies through pinned memory, because an asynchronous copy from pageable memory would first wait for the stream. If

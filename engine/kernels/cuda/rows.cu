@@ -2,6 +2,7 @@
 // Softmax, log-softmax, log-sum-exp and cross entropy of rows.
 #include <limits>
 
+#include "weft/engine/kernels/cuda/checked_indices.cuh"
 #include "weft/engine/kernels/cuda/cuda_backend.h"
 #include "weft/engine/kernels/cuda/held_row.cuh"
 #include "weft/engine/kernels/cuda/rows.cuh"
@@ -137,18 +138,20 @@ template <class T, class Y> struct LogSumExpRows {
 template <class T> struct CrossEntropy {
   int64_t n;
   const T* x;
-  const int64_t* targets;
+  CheckedIndices targets;
   T* losses;
   template <class Team> __device__ void operator()(Team team, int64_t row) const {
     const auto total = log_sum_exp(team, x + row * n, n);
-    if (team.lane() == 0) losses[row] = T(total.rest + (total.shift - Compute<T>(x[row * n + targets[row]])));
+    if (team.lane() != 0) return;
+    const int64_t target = targets[row];
+    if (target >= 0) losses[row] = T(total.rest + (total.shift - Compute<T>(x[row * n + target])));
   }
 };
 
 template <class T> struct CrossEntropyPullback {
   int64_t n;
   const T* x;
-  const int64_t* targets;
+  CheckedIndices targets;
   const T* g;
   T* dx;
   template <class Team> __device__ void operator()(Team team, int64_t row) const {
@@ -170,7 +173,7 @@ template <class T> struct CrossEntropyPullback {
     }
     const int64_t target = targets[row];
     const auto share = [&](T value) { return maths::exp(C(value) - top) / sum; };
-    if (writes<T, T>(team, target)) dx[row * n + target] = T(slope * (share(values[target]) - C(1)));
+    if (target >= 0 && writes<T, T>(team, target)) dx[row * n + target] = T(slope * (share(values[target]) - C(1)));
   }
 };
 
@@ -210,17 +213,17 @@ void CudaBackend::log_sum_exp_rows(const Tensor& x, Tensor& y) {
     y.dtype() == x.dtype() ? rows.template operator()<T>() : rows.template operator()<double>();
   });
 }
-void CudaBackend::cross_entropy_rows(const Tensor& x, const Tensor& targets, Tensor& losses) {
+void CudaBackend::cross_entropy_rows(const Tensor& x, const Indices& targets, Tensor& losses) {
   visit_floating(x.dtype(), [&]<class T>() {
     for_rows_of(x, [&](int64_t n) {
-      return cuda::CrossEntropy<T>{n, x.data<T>(), targets.data<int64_t>(), losses.mutate<T>()};
+      return cuda::CrossEntropy<T>{n, x.data<T>(), cuda::CheckedIndices(targets), losses.mutate<T>()};
     });
   });
 }
-void CudaBackend::cross_entropy_rows_pullback(const Tensor& x, const Tensor& targets, const Tensor& g, Tensor& dx) {
+void CudaBackend::cross_entropy_rows_pullback(const Tensor& x, const Indices& targets, const Tensor& g, Tensor& dx) {
   visit_floating(x.dtype(), [&]<class T>() {
     for_rows_of(x, [&](int64_t n) {
-      return cuda::CrossEntropyPullback<T>{n, x.data<T>(), targets.data<int64_t>(), g.data<T>(), dx.mutate<T>()};
+      return cuda::CrossEntropyPullback<T>{n, x.data<T>(), cuda::CheckedIndices(targets), g.data<T>(), dx.mutate<T>()};
     });
   });
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What is done with a tile of scores: sums of rows, and slopes in place of the scores. exp_sums.cuh sums columns.
+#include "weft/engine/kernels/cuda/checked_indices.cuh"
 #include "weft/engine/kernels/cuda/exp_sums.cuh"
 #include "weft/engine/kernels/cuda/parts.cuh"
 #include "weft/engine/kernels/log_sums.h"
@@ -15,10 +16,11 @@ template <class C> struct PlusShift {
 
 template <class C> struct Exclude {
   int64_t n, per_row;
-  const int64_t* columns;
+  CheckedIndices columns;
   C* z;
-  WEFT_HD void operator()(int64_t i) const {
-    if (columns[i] >= 0) z[i / per_row * n + columns[i]] = -infinity<C>();
+  __device__ void operator()(int64_t i) const {
+    const int64_t column = columns[i];
+    if (column >= 0) z[i / per_row * n + column] = -infinity<C>();
   }
 };
 
@@ -27,10 +29,10 @@ template <class C> struct Exclude {
 template <ScoreSum kind, class C> struct SumRow {
   int64_t n;
   const C* z;
-  const int64_t* targets;            // or null
+  CheckedIndices targets;            // may be undefined
   double *sums, *scores_of_targets;  // of the tile's rows
   template <class Team> __device__ void operator()(Team team, int64_t row) const {
-    const int64_t target = targets ? targets[row] : -1;
+    const int64_t target = targets[row];
     const C* const own = z + row * n;
     if constexpr (kind == ScoreSum::softplus) {
       double sum = 0;
@@ -73,14 +75,14 @@ template <ScoreSum kind, class C, class To> struct Slopes {
   static constexpr int N = To::pack;
   static constexpr bool both = kind == ScoreSum::log_sum_exp_both;
   int64_t n;
-  const int64_t* targets;  // of the tile's rows, or null
+  CheckedIndices targets;  // of the tile's rows, or undefined
   SumsAndSlopes<C> rows, columns, of_targets;
   const C* z;
   To to;
 
   template <class Team> __device__ void operator()(Team team, int64_t row) const {
     // The thread that stores the target's slope with its neighbours' stores it again, by a formula of its own.
-    const int64_t target = targets ? targets[row] : -1, begin = row * n;
+    const int64_t target = targets[row], begin = row * n;
     const bool again = target >= 0 && target / N % Team::size == team.lane();
     const C of_pair = again ? z[begin + target] : C(0);
     const C shift = rows.shifts[row], factor = rows.factors[row];

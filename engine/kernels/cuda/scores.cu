@@ -30,18 +30,20 @@ class Tiles {
         tf32(tf32),
         in_parts(q.dtype() == DType::f32 && !tf32 && m() * n() * q.shape()[1] >= products_for_parts),
         scale(z.scale.to(wide(z.q.dtype()))),
-        targets(z.targets ? *z.targets : Tensor()),
+        targets(checked(z.targets)),
         left_(in_parts ? rows_in_parts<2, 0, 1, 1, 0, 0>(q) : q),
         right_(in_parts ? rows_in_parts<0, 2, 1, 0, 1, 0>(k) : k),
         factors_(Tensor::zeros({2}, scale.dtype(), Device::cuda)),
         shift_(z.shift ? z.shift->to(scale.dtype()) : Tensor()),
-        excluded_(z.excluded ? *z.excluded : Tensor()) {
+        excluded_(checked(z.excluded)),
+        excluded_per_row_(z.excluded ? z.excluded->shape()[1] : 0) {
     factors_.slice(0, 1).copy_from(scale.reshape({1}));
   }
 
   const Tensor q, k;
   const bool tf32, in_parts;
-  const Tensor scale, targets;  // targets may be undefined
+  const Tensor scale;
+  const CheckedIndices targets;  // may be undefined
 
   int64_t m() const { return q.shape()[0]; }
   int64_t n() const { return k.shape()[0]; }
@@ -49,7 +51,6 @@ class Tiles {
   int64_t height() const {  // rows of a tile
     return std::clamp<int64_t>(tile_bytes / (n() * static_cast<int64_t>(size_of(scale.dtype()))), 1, m());
   }
-  const int64_t* targets_from(int64_t row) const { return targets.defined() ? targets.data<int64_t>() + row : nullptr; }
 
   // Calls run<type of the scores, number of parts that products need their slopes in, zero if none>().
   template <class F> void visit(const F& run) const {
@@ -73,13 +74,17 @@ class Tiles {
     C* const z = scores.mutate<C>();
     if (shift_.defined()) map(scores.size(), PlusShift<C>{shift_.data<C>()}, z, static_cast<const C*>(z));
     if (!excluded_.defined()) return;
-    const int64_t per_row = excluded_.shape()[1];
-    const int64_t* const columns = excluded_.data<int64_t>() + row * per_row;
-    cuda::for_each(scores.shape()[0] * per_row, Exclude<C>{n(), per_row, columns, z});
+    const int64_t per_row = excluded_per_row_;
+    cuda::for_each(scores.shape()[0] * per_row, Exclude<C>{n(), per_row, excluded_.from(row * per_row), z});
+  }
+  static CheckedIndices checked(const std::optional<Indices>& columns) {
+    return columns ? CheckedIndices(*columns) : CheckedIndices();
   }
 
   const Tensor left_, right_;  // whose products are those of q and k
-  const Tensor factors_, shift_, excluded_;
+  const Tensor factors_, shift_;
+  const CheckedIndices excluded_;
+  const int64_t excluded_per_row_;
 };
 
 // Computes the derivatives with respect to the scores of a tile.
@@ -99,7 +104,7 @@ template <class C> class SlopesOf {
     const int64_t m = tiles_.m(), n = tiles_.n();
     const auto run = [&]<ScoreSum kind>() {
       for_each_row(scores.shape()[0], n,
-                   Slopes<kind, C, To>{n, tiles_.targets_from(row), all_.from(row), all_.from(m),
+                   Slopes<kind, C, To>{n, tiles_.targets.from(row), all_.from(row), all_.from(m),
                                        all_.from(count_ + row), scores.data<C>(), to});
     };
     using enum ScoreSum;
@@ -183,7 +188,11 @@ void CudaBackend::score_sums(ScoreSum kind, const Scores& z, Tensor& sums) {
   Tensor of_targets = sums.slice(first_target, sums.size());
   fill(softplus ? 0 : -std::numeric_limits<double>::infinity(), sums);
   fill(0, of_targets);
-  if (tiles.empty()) return;
+  if (tiles.empty()) {
+    for (const auto& columns : {z.excluded, z.targets})
+      if (columns) check_indices(*columns);
+    return;
+  }
   cuda::visit_wide(tiles.q.dtype(), [&]<class C>() {
     const cuda::Columns<C> columns(tiles.height(), both ? n : 0);
     double* const to = sums.mutate<double>();
@@ -192,7 +201,7 @@ void CudaBackend::score_sums(ScoreSum kind, const Scores& z, Tensor& sums) {
       const auto run = [&]<ScoreSum of>() {
         cuda::for_each_row(
             rows, n,
-            cuda::SumRow<of, C>{n, scores.data<C>(), tiles.targets_from(row), to + row, to + first_target + row});
+            cuda::SumRow<of, C>{n, scores.data<C>(), tiles.targets.from(row), to + row, to + first_target + row});
       };
       softplus ? run.template operator()<ScoreSum::softplus>() : run.template operator()<ScoreSum::log_sum_exp>();
       if (both) columns.add(row, rows, scores.data<C>());

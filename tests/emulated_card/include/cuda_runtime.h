@@ -43,6 +43,13 @@ template <class T> void __stwb(T* to, T value) {
 
 inline void __syncthreads() { weft::emulated::meet_block(); }
 
+inline unsigned atomicCAS(unsigned* at, unsigned expected, unsigned desired) {
+  __atomic_compare_exchange_n(at, &expected, desired, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+  return expected;
+}
+inline unsigned atomicExch(unsigned* at, unsigned value) { return __atomic_exchange_n(at, value, __ATOMIC_SEQ_CST); }
+inline void __threadfence_system() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+
 // T has a shuffle in CUDA. All lanes must take part.
 template <class T> T weft_value_of_lane(unsigned mask, T mine, int lane) {
   static_assert(std::is_arithmetic_v<T>);

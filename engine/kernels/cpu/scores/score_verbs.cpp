@@ -24,9 +24,9 @@ template <class T> struct Matrix {
                k,
                static_cast<C>(*z.scale.data<T>()),
                z.shift ? static_cast<C>(*z.shift->data<T>()) : C(0),
-               z.excluded ? z.excluded->data<int64_t>() : nullptr,
+               z.excluded ? z.excluded->on_host() : nullptr,
                z.excluded ? z.excluded->shape()[1] : 0,
-               z.targets ? z.targets->data<int64_t>() : nullptr} {}
+               z.targets ? z.targets->on_host() : nullptr} {}
 };
 
 template <class T> class Wanted {
