@@ -13,7 +13,7 @@ std::unique_ptr<Transport> connect_cards(std::unique_ptr<Transport> group, int p
     if (chosen == "nccl") session.refuse_transport(obstacle);
     return group;
   }
-  return connect_nccl(std::move(group), session.options().deadline);
+  return connect_nccl(std::move(group), session.options().deadline, SetUp::at_once);
 }
 
 std::unique_ptr<Transport> connect(Session& session) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/emulated_card/fault.h"
+#include "tests/emulated_card/modules.h"
 
 constinit thread_local dim3 threadIdx, blockIdx, blockDim, gridDim;
 
@@ -139,11 +140,12 @@ bool Block::run(size_t threads, const Thread& thread, bool backwards) {
 
 }  // namespace
 
-cudaError_t launch(Stream* stream, dim3 grid, dim3 block, Thread thread) {
+cudaError_t launch(const void* kernel, Stream* stream, dim3 grid, dim3 block, Thread thread) {
   constexpr unsigned max_threads = 1024;
   if (!stream || grid.x == 0 || block.x == 0 || block.x > max_threads || block.x % lanes != 0)
     return cudaErrorInvalidValue;
   if (stream->card() != current_card) return cudaErrorInvalidResourceHandle;
+  load_kernel(current_card, kernel);
   const bool backwards = stream->asked() % 2 == 1;
   stream->enqueue([=, thread = std::move(thread)] {
     gridDim = grid;

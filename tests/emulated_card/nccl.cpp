@@ -9,6 +9,7 @@
 
 #include "tests/emulated_card/communicator.h"
 #include "tests/emulated_card/memory.h"
+#include "tests/emulated_card/modules.h"
 
 using namespace weft::emulated;
 
@@ -173,6 +174,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
 
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
   if (!comm) return ncclSuccess;
+  enter_context(comm->card);
   const std::lock_guard lock(comm->world.mutex);
   if (comm->state() == ncclComm::State::closed)
     return refuse(ncclInvalidArgument, "ncclCommAbort: the communicator has been destroyed");
@@ -191,6 +193,7 @@ ncclResult_t ncclGroupEnd() {
   const Group ended = std::exchange(group, {});
   if (ended.error != ncclSuccess) return ended.error;
   for (const auto& [comm, request] : ended.requests) {
+    enter_context(comm->card);
     const std::lock_guard lock(comm->world.mutex);
     comm->ask(request);
   }

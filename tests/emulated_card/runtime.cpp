@@ -10,6 +10,7 @@
 
 #include "tests/emulated_card/fault.h"
 #include "tests/emulated_card/memory.h"
+#include "tests/emulated_card/modules.h"
 
 namespace weft::emulated {
 namespace {
@@ -65,6 +66,7 @@ cudaError_t cudaGetLastError() {
 
 // ---- Cards
 cudaError_t cudaGetDeviceCount(int* count) {
+  read_module_loading();
   *count = visible_cards;
   return ended(cudaSuccess);
 }
@@ -93,6 +95,7 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
 
 // ---- Memory
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
+  enter_context(current_card);
   *memory = take_memory(current_card, bytes);
   return ended(*memory ? cudaSuccess : cudaErrorMemoryAllocation);
 }
@@ -126,6 +129,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
   if (!stream || (target != no_card) != to_card || (source != no_card) != from_card ||
       stream->card() != (to_card ? target : source))
     return ended(cudaErrorInvalidValue);
+  enter_context(stream->card());
   const bool between = to_card && from_card && target != source;
   const uint64_t position =
       stream->enqueue([=] { std::memmove(to, from, bytes); }, between ? every_card : stream->card());
@@ -154,14 +158,17 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   if (!stream) return ended(cudaErrorInvalidValue);
+  enter_context(stream->card());
   stream->await(stream->asked());
   return ended(cudaSuccess);
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   if (!stream) return ended(cudaErrorInvalidValue);
+  enter_context(stream->card());
   return stream->is_done(stream->asked()) ? ended(cudaSuccess) : cudaErrorNotReady;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  enter_context(stream->card());
   if (event->stream) stream->enqueue([before = *event] { before.stream->await(before.position); }, no_card);
   return ended(cudaSuccess);
 }
@@ -177,15 +184,18 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   if (event->card != stream->card()) return ended(cudaErrorInvalidResourceHandle);
+  enter_context(event->card);
   event->stream = stream;
   event->position = stream->asked();
   return ended(cudaSuccess);
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
+  enter_context(event->card);
   const bool done = !event->stream || event->stream->is_done(event->position);
   return done ? ended(cudaSuccess) : cudaErrorNotReady;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  enter_context(event->card);
   if (event->stream) event->stream->await(event->position);
   return ended(cudaSuccess);
 }

@@ -4,10 +4,39 @@
 #include <chrono>
 #include <optional>
 #include <utility>
+#include <vector>
 
 namespace weft::emulated {
 
+namespace {
+
 constexpr std::chrono::milliseconds lateness(50);
+
+// None is ever destroyed.
+struct Streams {
+  std::mutex mutex;
+  std::vector<Stream*> all;
+};
+Streams& streams() {
+  static Streams& instance = *new Streams;
+  return instance;
+}
+
+}  // namespace
+
+Stream::Stream(int card) : card_(card), worker_([this] { work(); }) {
+  const std::lock_guard lock(streams().mutex);
+  streams().all.push_back(this);
+}
+
+void Stream::await_all_of(int card) {
+  const std::vector<Stream*> all = [] {
+    const std::lock_guard lock(streams().mutex);
+    return streams().all;
+  }();
+  for (Stream* const stream : all)
+    if (stream->card() == card) stream->await(stream->asked());
+}
 
 void Stream::end() {
   if (!worker_.joinable()) return;

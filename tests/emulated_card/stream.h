@@ -17,7 +17,7 @@ class Stream {
  public:
   using Work = std::function<void()>;
 
-  explicit Stream(int card) : card_(card), worker_([this] { work(); }) {}
+  explicit Stream(int card);
   virtual ~Stream() { end(); }
   Stream(const Stream&) = delete;
 
@@ -32,7 +32,8 @@ class Stream {
   uint64_t asked();
   bool is_done(uint64_t position);  // asking makes it run soon
   void await(uint64_t position);
-  void end();  // does the rest; is_done stays valid
+  static void await_all_of(int card);  // all work on its streams so far
+  void end();                          // does the rest; is_done stays valid
 
  private:
   void work();

@@ -204,19 +204,24 @@ void end_within_call(int exit_code, const std::string& what, EndAll end_all) {
   end_process(exit_code, end_all);
 }
 
-TimeLimit::TimeLimit(std::chrono::milliseconds limit, std::function<void()> over) {
+TimeLimit::TimeLimit(std::chrono::milliseconds limit, std::function<void()> over) : limit_(limit), left_(limit) {
   try {
-    thread_ = std::thread([this, limit, over = std::move(over)] {
+    thread_ = std::thread([this, over = std::move(over)] {
       std::unique_lock lock(mutex_);
       // Each check counts for this much, so a process that is stopped for long uses little of its limit.
       constexpr std::chrono::milliseconds interval(100);
-      for (auto left = limit; left.count() > 0; left -= interval)
+      for (; left_.count() > 0; left_ -= interval)
         if (over_.wait_for(lock, interval, [this] { return ended_; })) return;
       over();
     });
   } catch (const std::system_error& error) {  // no reason to fail: the other ranks would wait for this one
     write_report("weft: no thread for a time limit, so there is none: " + std::string(error.what()) + "\n");
   }
+}
+
+void TimeLimit::renew() {
+  const std::lock_guard lock(mutex_);
+  left_ = limit_;
 }
 
 TimeLimit::~TimeLimit() {

@@ -58,10 +58,13 @@ class TimeLimit {
   TimeLimit(std::chrono::milliseconds limit, std::function<void()> over);
   TimeLimit(const TimeLimit&) = delete;
   ~TimeLimit();
+  void renew();  // the limit begins anew
 
  private:
+  const std::chrono::milliseconds limit_;
   std::mutex mutex_;
   std::condition_variable over_;
+  std::chrono::milliseconds left_;
   bool ended_ = false;
   std::thread thread_;
 };

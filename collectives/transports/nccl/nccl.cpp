@@ -136,7 +136,7 @@ Nccl::Nccl(Transport& host, std::shared_ptr<const CommunicationStream> stream, m
       of_card_(std::move(stream)),
       stream_(*of_card_) {
   for (Events& events : events_) events.done = new_event();
-  watch_.emplace(*this, deadline);
+  watch_.emplace(*this, deadline, host.global(GroupRank{rank_}));
 }
 
 cudaEvent_t Nccl::new_event() {
@@ -312,13 +312,13 @@ void Nccl::abort() {
 
 }  // namespace
 
-std::unique_ptr<Transport> connect_nccl(std::unique_ptr<Transport> group, milliseconds deadline) {
+std::unique_ptr<Transport> connect_nccl(std::unique_ptr<Transport> group, milliseconds deadline, SetUp set_up) {
   const std::string obstacle = obstacle_to_nccl(*group);
   require(obstacle.empty(), "transport nccl: ", obstacle);
   const auto connect = [deadline, stream = std::make_shared<const CommunicationStream>()](Transport& host) {
     return std::make_unique<Nccl>(host, stream, deadline);
   };
-  return std::make_unique<NcclGroup>(std::move(group), connect, library(), NcclGroup::Where{});
+  return std::make_unique<NcclGroup>(std::move(group), connect, library(), NcclGroup::Where{.set_up = set_up});
 }
 
 }  // namespace weft

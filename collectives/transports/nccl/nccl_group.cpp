@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "weft/collectives/fold.h"
 #include "weft/collectives/transports/mpi/library_reduction.h"
@@ -41,6 +42,23 @@ NcclGroup::NcclGroup(std::unique_ptr<Transport> host, Connect connect, std::stri
     if (unfinished) unfinished->go_on();
     return unfinished && !unfinished->empty();
   });
+  if (where_.set_up == SetUp::at_once) set_up();
+}
+
+// By a first product, and a first sum in each of the two ways.
+void NcclGroup::set_up() {
+  Backend& device = backend(where_.device);
+  const Tensor one = Tensor::zeros({1, 1}, DType::f32, where_.device);
+  Tensor product = Tensor::like(one), x = Tensor::zeros({size(), alignment}, DType::f32, where_.device);
+  device.matmul(one, false, one, false, {}, product);
+  std::vector<int> ranks(sizes_.size());
+  std::iota(ranks.begin(), ranks.end(), 0);
+  const Fold fold{ranks, ReduceOp::sum, x.dtype(), x.device(), true};
+  const std::span<std::byte> bytes(x.mutate<std::byte>(), x.bytes());
+  for (const bool in_any_order : {false, true})
+    reduce(describe(Verb::all_reduce, x, Site::here("the set-up of NCCL")), bytes, bytes,
+           {{[](int, int) { return true; }, {}, true, in_any_order}, fold});
+  device.synchronize();
 }
 
 // All ranks have started what this one has started before, since they have come here. Where nothing is started, they

@@ -16,6 +16,7 @@
 #include "weft/collectives/transport.h"
 #include "weft/collectives/transports/nccl/card_exchange.h"
 #include "weft/collectives/transports/nccl/launch_order.h"
+#include "weft/collectives/transports/nccl/nccl.h"
 
 namespace weft {
 
@@ -29,6 +30,7 @@ class NcclGroup : public Transport {
   struct Where {
     Device device = Device::cuda;
     size_t workspace_bytes = size_t{64} << 20;
+    SetUp set_up = SetUp::with_first_use;
   };
   // All ranks make it together. `library` is for the description. The groups of a rank share one order.
   NcclGroup(std::unique_ptr<Transport> host, Connect connect, std::string library, Where where,
@@ -81,6 +83,7 @@ class NcclGroup : public Transport {
   // Fills `sizes` and returns the largest number; a Fault if the ranks do not agree.
   Number read_announced(const Call& call, const Part& part, size_t longest, std::vector<size_t>& sizes);
   static Number largest_of(const Part& numbers);
+  void set_up();
   void connect(const Call& call);  // with the first turn
   Tensor workspace(size_t bytes) const;
   // Gathers a part of the bytes of all ranks, and sets peers_ to where they are once the ticket is done.

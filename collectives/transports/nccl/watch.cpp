@@ -9,8 +9,11 @@ namespace weft {
 
 using namespace std::chrono_literals;
 
-Watch::Watch(Watched& watched, std::chrono::milliseconds deadline)
-    : watched_(watched), deadline_(deadline), pause_(std::clamp<std::chrono::milliseconds>(deadline / 8, 1ms, 100ms)) {
+Watch::Watch(Watched& watched, std::chrono::milliseconds deadline, GlobalRank rank)
+    : watched_(watched),
+      deadline_(deadline),
+      pause_(std::clamp<std::chrono::milliseconds>(deadline / 8, 1ms, 100ms)),
+      last_deadline_(std::max(deadline, shortest_last_deadline), [this, rank] { end_process_of(rank); }) {
   try {
     thread_ = std::thread([this] { check_until_stopped(); });
   } catch (const std::system_error& error) {
@@ -89,6 +92,10 @@ void Watch::check() {
   // If the last check was much longer ago than the pause of the watch's thread, the process has been stopped meanwhile.
   const auto now = Clock::now(), last = std::exchange(last_check_, now);
   if (now - last > 8 * pause_) running_since_ = std::min(now, running_since_ + (now - last));
+  {
+    const std::lock_guard lock(last_mutex_);
+    last_call_ = done_ < begun_ ? " in " + calls_[slot(done_ + 1)].text() : "";
+  }
   const uint64_t before = done_;
   Stage stage = Stage::done;
   while (done_ < begun_ && (stage = watched_.stage(slot(done_ + 1))) == Stage::done) ++done_;
@@ -104,7 +111,18 @@ void Watch::check() {
 void Watch::check_until_stopped() {
   watched_.begin_watch();
   std::unique_lock lock(mutex_);
-  while (!stop_.wait_for(lock, pause_, [this] { return stopped_; })) check();
+  while (!stop_.wait_for(lock, pause_, [this] { return stopped_; })) {
+    check();
+    last_deadline_.renew();
+  }
+}
+
+void Watch::end_process_of(GlobalRank rank) {
+  const std::lock_guard lock(last_mutex_);
+  write_report("weft: rank " + text(rank) + " ends the job with exit code " + text(exit_codes::deadline) +
+               ": deadline: a call of CUDA or NCCL has not returned for " +
+               text(std::max(deadline_, shortest_last_deadline).count()) + " ms" + last_call_ + "\n");
+  end_process(exit_codes::deadline, [](int) {});
 }
 
 }  // namespace weft

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Aborts work on a card that is stuck. A rank that waits for its card is in the driver, where neither Weft's deadline
-// nor the failure of a peer can end the wait. So a thread checks the work on the card at regular intervals.
+// nor the failure of a peer can end the wait. So a thread checks the work on the card at regular intervals. If a call
+// of the driver or the library keeps this thread, too, no thread can abort anything: then the process ends.
 #include <array>
 #include <chrono>
 #include <condition_variable>
@@ -11,6 +12,7 @@
 #include <thread>
 
 #include "weft/collectives/transport.h"
+#include "weft/collectives/transports/job/last_words.h"
 
 namespace weft {
 
@@ -31,7 +33,9 @@ class Watch {
     virtual void abort() = 0;                                  // ends all work
   };
 
-  Watch(Watched& watched, std::chrono::milliseconds deadline);
+  // The last deadline is for one check: the same deadline, but not less than `shortest`.
+  static constexpr std::chrono::milliseconds shortest_last_deadline = std::chrono::seconds(10);
+  Watch(Watched& watched, std::chrono::milliseconds deadline, GlobalRank rank = {});
   Watch(const Watch&) = delete;
   ~Watch();
 
@@ -54,6 +58,7 @@ class Watch {
   void check();
   void check_until_stopped();
   void end(const Fault& fault);
+  [[noreturn]] void end_process_of(GlobalRank rank);
 
   Watched& watched_;
   const std::chrono::milliseconds deadline_, pause_;  // pause_: between two checks of the thread
@@ -66,6 +71,10 @@ class Watch {
   Clock::time_point running_since_;  // since when, at the latest, the first unfinished piece of work is running
   std::optional<Fault> fault_;
   bool reported_ = false;
+
+  std::mutex last_mutex_;  // never held in a call of the driver
+  std::string last_call_;  // the first unfinished one, as of the last check
+  TimeLimit last_deadline_;
   std::thread thread_;
 };
 

@@ -25,7 +25,7 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* shape, void (*kernel)(P
                                const Arguments&... arguments) {
   using namespace weft::emulated;
   const auto run = [kernel, values = std::tuple<Parameters...>(arguments...)] { std::apply(kernel, values); };
-  return launch(shape->stream, shape->gridDim, shape->blockDim, run);
+  return launch(reinterpret_cast<const void*>(kernel), shape->stream, shape->gridDim, shape->blockDim, run);
 }
 
 struct alignas(8) uint2 {
