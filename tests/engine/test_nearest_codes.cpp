@@ -2,6 +2,7 @@
 // nearest_rows against exhaustive search in f64.
 #include "tests/support/on_each_device.h"
 
+#include <bit>
 #include <limits>
 
 #include "weft/engine/kernels/nearest_code.h"
@@ -86,11 +87,53 @@ TEST_CASE_METHOD(OnEachDevice, "nearest_rows works at the ends of the number ran
   }
 }
 
-TEST_CASE("score_margin is infinite for scores that might overflow") {
-  CHECK(score_margin(precision_of<float>, 8, 1e19, 1e19) == infinity);
-  CHECK(score_margin(precision_of<float>, 8, 1e18, 1e18) < 1e31);
-  CHECK(score_margin(precision_of<double>, 8, 1e154, 1e154) == infinity);
-  CHECK(score_margin(precision_of<float>, 8, std::nan(""), 1) == infinity);
+TEST_CASE("the error of a score is infinite if the score might overflow") {
+  CHECK(ScoreError(precision_of<float>, 8)(1e19, 1e19) == infinity);
+  CHECK(ScoreError(precision_of<float>, 8)(1e18, 1e18) < 1e31);
+  CHECK(ScoreError(precision_of<double>, 8)(1e154, 1e154) == infinity);
+  CHECK(ScoreError(precision_of<float>, 8)(std::nan(""), 1) == infinity);
+}
+
+// A row or a code, its norm, and what tensor cores make of its values: truncated ones.
+struct Factors {
+  std::vector<float> values, truncated;
+  double norm = 0;
+
+  Factors(int64_t width, uint64_t number, double mean) {
+    for (const double v : Tensor::normal({width}, {number}, mean, 1).values()) {
+      values.push_back(static_cast<float>(v));
+      truncated.push_back(std::bit_cast<float>(std::bit_cast<uint32_t>(values.back()) & ~0x1fffu));
+      norm += v * v;
+    }
+    norm = std::sqrt(norm);
+  }
+};
+
+TEST_CASE("scores in TF32 are within their error, which leaves few codes to compare, however wide they are") {
+  for (const int64_t width : {64, 256, 1024})
+    for (const double mean : {0, 2}) {  // with terms that cancel, and with equal signs
+      const ScoreError error(tf32, width);
+      const Factors row(width, 1, mean);
+      std::vector<double> scores, errors;
+      for (uint64_t code = 0; code < 500; ++code) {
+        const Factors c(width, code + 2, mean);
+        float sum = 0;
+        double exact = 0;
+        for (size_t p = 0; p < c.values.size(); ++p) {
+          sum += row.truncated[p] * c.truncated[p];
+          exact += static_cast<double>(row.values[p]) * static_cast<double>(c.values[p]);
+        }
+        scores.push_back(sum - c.norm * c.norm / 2);
+        errors.push_back(error(row.norm, c.norm));
+        CHECK(std::abs(sum - exact) < errors.back());
+      }
+      double best = -infinity;
+      for (size_t i = 0; i < scores.size(); ++i) best = std::max(best, scores[i] - errors[i]);
+      int left = 0;
+      for (size_t i = 0; i < scores.size(); ++i) left += scores[i] + errors[i] >= best;
+      INFO(width << " values about " << mean << ": " << left << " of 500 codes");
+      CHECK(left <= 25);
+    }
 }
 
 TEST_CASE_METHOD(OnEachDevice,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The nearest code of every row. cuBLAS computes products for some rows at a time. Then a warp or a block per row finds
-// the best score, and among the codes within the margin of it the nearest in f64.
+// the best score, and among the codes that may be as near the nearest in f64.
 #include "weft/engine/kernels/nearest_code.h"
 
 #include "weft/engine/kernels/cuda/cuda_backend.h"
@@ -33,20 +33,6 @@ template <class T> struct Norms {
   }
 };
 
-// to[0] = the largest.
-struct Largest {
-  const double* norms;
-  int64_t count;
-  double* to;
-  template <class Team> __device__ void operator()(Team team, int64_t) const {
-    double largest = 0;
-    for_each_value(
-        team, count, [&](int64_t, double v) { largest = Larger{}(largest, v); }, norms);
-    largest = team.reduce(largest, Larger{});
-    if (team.lane() == 0) *to = largest;
-  }
-};
-
 // A code and its distance. The type is trivial, because it is in shared memory.
 struct Near {
   double distance;
@@ -64,23 +50,23 @@ __device__ Near swap_lanes(const Near& x, int distance) {
 // products[i, j] = x_i c_j.
 template <class T> struct Nearest {
   const T *products, *x, *codes;
-  const double *row_norms, *code_norms, *largest_norm;
+  const double *row_norms, *code_norms;
   int64_t count, width;
-  Precision precision;
+  ScoreError error_of;
   int64_t* indices;
 
   __device__ double score(T product, int64_t j) const { return double(product) - code_norms[j] * code_norms[j] / 2; }
   template <class Team> __device__ void operator()(Team team, int64_t row) const {
     constexpr double infinity = std::numeric_limits<double>::infinity();
     const T* own = products + row * count;
-    double best = -infinity;
+    const auto error = [&](int64_t j) { return error_of(row_norms[row], code_norms[j]); };
+    double best = -infinity;  // what the best score is at least
     for_each_value(
-        team, count, [&](int64_t j, T product) { best = Larger{}(best, score(product, j)); }, own);
+        team, count, [&](int64_t j, T product) { best = Larger{}(best, score(product, j) - error(j)); }, own);
     best = team.reduce(best, Larger{});
-    const double threshold = best - score_margin(precision, width, row_norms[row], *largest_norm);
     Near near = {infinity, 0};
     const auto compare = [&](int64_t j, T product) {
-      if (score(product, j) < threshold) return;
+      if (score(product, j) + error(j) < best) return;
       const double distance = squared_distance(x + row * width, codes + j * width, width);
       if (distance < infinity) near = Nearer{}(near, {distance, j});
     };
@@ -99,12 +85,10 @@ void CudaBackend::nearest_rows(const Tensor& x, const Tensor& codes, Tensor& ind
     const int64_t rows = x.shape()[0], count = codes.shape()[0], width = x.shape()[1];
     const Tensor wide = x.to(dtype_of<T>), table = codes.to(dtype_of<T>);
     const T *const from = wide.data<T>(), *const values = table.data<T>();
-    const cuda::Scratch<double> row_norms(rows), code_norms(count), largest(1);
+    const cuda::Scratch<double> row_norms(rows), code_norms(count);
     cuda::for_each_row(rows, width, cuda::Norms<T>{from, width, row_norms.data()});
     cuda::for_each_row(count, width, cuda::Norms<T>{values, width, code_norms.data()});
-    cuda::for_each_row(1, count, cuda::Largest{code_norms.data(), count, largest.data()});
-    Precision precision = precision_of<T>;
-    if (tf32_ && dtype_of<T> == DType::f32) precision.rounding = 0x1p-11;
+    const ScoreError error(tf32_ && dtype_of<T> == DType::f32 ? tf32 : precision_of<T>, width);
 
     const int64_t at_once = std::clamp<int64_t>(cuda::products_at_once / count, 1, rows);
     Tensor products({at_once, count}, dtype_of<T>, Device::cuda);
@@ -112,10 +96,9 @@ void CudaBackend::nearest_rows(const Tensor& x, const Tensor& codes, Tensor& ind
       const int64_t some = std::min(at_once, rows - first);
       Tensor part = products.slice(0, some);
       matmul(wide.slice(first, first + some), false, table, true, {}, part);
-      cuda::for_each_row(
-          some, count,
-          cuda::Nearest<T>{part.data<T>(), from + first * width, values, row_norms.data() + first, code_norms.data(),
-                           largest.data(), count, width, precision, indices.mutate<int64_t>() + first});
+      cuda::for_each_row(some, count,
+                         cuda::Nearest<T>{part.data<T>(), from + first * width, values, row_norms.data() + first,
+                                          code_norms.data(), count, width, error, indices.mutate<int64_t>() + first});
     }
   });
 }

@@ -162,9 +162,10 @@ void nearest_rows(int64_t rows, int64_t count, int64_t width, const T* x, const 
   RowBest<T>* row_bests = memory;
   std::fill_n(row_bests, rows, RowBest<T>{no_score<T>, no_score<T>, 0});
   codes.search(x, rows, row_bests);
+  const ScoreError error(precision_of<T>, width);
   for (int64_t i = 0; i < rows; ++i) {
     const T* row = x + i * width;
-    const double margin = score_margin(precision_of<T>, width, norm(row, width), codes.largest_norm());
+    const double margin = 2 * error(norm(row, width), codes.largest_norm());
     const double best = static_cast<double>(row_bests[i].best);
     const bool clear = best - static_cast<double>(row_bests[i].second) > margin;
     indices[i] = clear ? row_bests[i].index : codes.nearest(row, best - margin);
