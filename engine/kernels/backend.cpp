@@ -5,7 +5,16 @@ namespace weft {
 namespace {
 
 struct Devices {
-  std::unique_ptr<Backend> cpu = make_cpu_backend(), cuda = make_cuda_backend();
+  std::unique_ptr<Backend> cpu = make_cpu_backend(), cuda;
+  std::string obstacle;  // that keeps a card from being used
+
+  Devices() {
+    try {
+      cuda = make_cuda_backend();
+    } catch (const Error& error) {  // for whom wants a card; programs on the CPU go on
+      obstacle = error.what();
+    }
+  }
 };
 // Made once and never destroyed, because static tensors return their memory to the pools at the end of the process.
 const Devices& devices() {
@@ -16,14 +25,20 @@ const Devices& devices() {
 }  // namespace
 
 Backend& backend(Device device) {
-  const auto& chosen = device == Device::cpu ? devices().cpu : devices().cuda;
+  if (device == Device::cpu) return *devices().cpu;
+  const auto& chosen = devices().cuda;
+  require(devices().obstacle.empty(), devices().obstacle);
   require(chosen != nullptr, "device ", device, ": not in this build, or no such device answers on this machine");
   return *chosen;
 }
 
 TensorDevice& tensor_device(Device device) { return backend(device); }
 
-bool available(Device device) { return device == Device::cpu || devices().cuda != nullptr; }
+bool available(Device device) {
+  if (device == Device::cpu) return true;
+  require(devices().obstacle.empty(), devices().obstacle);
+  return devices().cuda != nullptr;
+}
 
 Tensor staging_for(const Tensor& x) {
   return Tensor(StorageHandle(backend(x.device()).allocate_staging(x.bytes())), 0, x.shape(), x.dtype());

@@ -71,7 +71,8 @@ class Backend : public TensorDevice {
   virtual void use_card(int) {}
   virtual bool reaches(const void*) { return true; }
   virtual void* queue() { return nullptr; }
-  // What the calling thread does while it waits for its kernels. It returns whether anything is left to do.
+  // What the calling thread does while it waits for its kernels, and once after that. It returns whether anything is
+  // left to do, and may throw if the results are invalid.
   virtual void while_waiting(std::function<bool()>) {}
 
   // Runs f32 multiply-adds as fast as the device can, to measure its peak. Returns the number of operations, two per
@@ -166,7 +167,7 @@ class Backend : public TensorDevice {
 };
 
 Backend& backend(Device device);  // Error if this build or machine has no such device
-bool available(Device device);
+bool available(Device device);    // Error if there is a card, but its driver is too old
 
 // Host tensors of x's shape and type, for data that pass through the host, in the memory with the fastest copies to and
 // from x's device. They may be destroyed as soon as copy_from has returned.

@@ -10,6 +10,7 @@ namespace weft::emulated {
 
 constexpr int cards = 5;                    // so that ranks can have one each
 inline std::atomic<int> visible_cards = 3;  // as many as most tests need: each makes them longer
+inline std::atomic<int> driver_version = 12040;
 constexpr int no_card = -1, every_card = -2;
 constexpr size_t card_bytes = size_t{16} << 30;
 

@@ -52,6 +52,7 @@ const char* cudaGetErrorString(cudaError_t error) {
     case cudaSuccess: return "no error";
     case cudaErrorInvalidValue: return "invalid argument";
     case cudaErrorMemoryAllocation: return "out of memory";
+    case cudaErrorInsufficientDriver: return "CUDA driver version is insufficient for CUDA runtime version";
     case cudaErrorInvalidDevice: return "invalid device ordinal";
     case cudaErrorInvalidResourceHandle: return "invalid resource handle";
     case cudaErrorNotReady: return "device not ready";
@@ -65,8 +66,17 @@ cudaError_t cudaGetLastError() {
 }
 
 // ---- Cards
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = driver_version;
+  return cudaSuccess;
+}
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  *version = 12000;
+  return cudaSuccess;
+}
 cudaError_t cudaGetDeviceCount(int* count) {
   read_module_loading();
+  if (driver_version < 12000) return ended(cudaErrorInsufficientDriver);
   *count = visible_cards;
   return ended(cudaSuccess);
 }

@@ -122,4 +122,143 @@ TEST_CASE("cards are set up when they are connected, also those of groups that a
   CHECK(end.status == 0);
 }
 
+TEST_CASE("a rank that returns memory to the system while its card waits does not hold up other ranks") {
+  const End end = end_of(nullptr, [] {
+    Tensor::zeros({1000}, DType::f32, Device::cuda);
+    std::latch asked(1);
+    hold_card_until(asked);
+    std::thread other([&] {
+      std::this_thread::sleep_for(1s);  // by then the first thread waits for its card
+      backend(Device::cuda).memory();
+      asked.count_down();
+    });
+    try {
+      Tensor({int64_t{1} << 45}, DType::u8, Device::cuda);
+    } catch (const OutOfMemory&) {
+      other.join();
+      return 0;
+    }
+    return 1;
+  });
+  CHECK(end.status == 0);
+}
+
+TEST_CASE("a driver that is too old is an error for whom wants a card") {
+  const auto with_driver = [](int version) {
+    return end_of(nullptr, [version] {
+      emulated::driver_version = version;
+      Tensor::zeros({1});
+      try {
+        return available(Device::cuda) ? 1 : 2;
+      } catch (const Error& error) {
+        std::fputs(error.what(), stderr);
+        return 3;
+      }
+    });
+  };
+  CHECK(WEXITSTATUS(with_driver(12000).status) == 1);
+  CHECK(WEXITSTATUS(with_driver(0).status) == 2);  // no driver
+  const End old = with_driver(11040);
+  CHECK(WEXITSTATUS(old.status) == 3);
+  CHECK(old.report ==
+        "cuda: the driver of this machine is for CUDA 11.4, and this program needs one for CUDA 12.0; "
+        "install a newer driver");
+}
+
+// On two ranks without a session, of which rank 1's card does not come to a gather until `late`.
+template <class Body> int with_late_peer(const Body& body) {
+  std::latch late(1);
+  run_ranks(2, [&](std::unique_ptr<Transport> hosts) {
+    const int rank = hosts->rank();
+    take_card(rank);
+    if (rank == 1) hold_card_until(late);
+    body(std::move(hosts), late);
+  });
+  return 0;
+}
+
+// The ranks' cards begin to gather. Returns when rank 0's card has waited for longer than its deadline.
+void begin_in_vain(Communicator& comm) {
+  comm.all_gather(Tensor::full({3}, comm.rank().value, DType::f32, Device::cuda));
+  std::this_thread::sleep_for(3s);
+}
+
+constexpr auto of_deadline =
+    "deadline: the card has waited 1000 ms for the cards of its peers in all_gather f32 (3) on cuda at ";
+
+TEST_CASE("a fault of a card that nobody has got ends the process with its own exit code") {
+  const End end = end_of(nullptr, [] {
+    return with_late_peer([](std::unique_ptr<Transport> hosts, std::latch&) {
+      Communicator comm(connect_nccl(std::move(hosts), 1s));
+      begin_in_vain(comm);
+      if (comm.rank().value == 1) std::this_thread::sleep_for(60s);
+    });
+  });
+  INFO(end.report);
+  CHECK(WIFEXITED(end.status));
+  CHECK(WEXITSTATUS(end.status) == exit_codes::deadline);
+  CHECK_THAT(end.report, Catch::Contains(of_deadline));
+}
+
+TEST_CASE("the end of a group throws a fault of its card that nobody has got") {
+  const End end = end_of(nullptr, [] {
+    return with_late_peer([](std::unique_ptr<Transport> hosts, std::latch&) {
+      const int rank = hosts->rank();
+      const auto group = connect_nccl(std::move(hosts), 1s);
+      const Tensor x = Tensor::full({3}, rank, DType::f32, Device::cuda);
+      group->expose(describe(Verb::all_gather, x, Site::here()), {x.data<std::byte>(), x.bytes()}, x.bytes(),
+                    [](const Transport::Part&) {});
+      std::this_thread::sleep_for(rank == 0 ? 3s : 60s);
+      try {
+        group->finalize(Site::here());
+      } catch (const Fault& fault) {
+        std::fputs(fault.what(), stderr);
+        _exit(fault.exit_code);
+      }
+    });
+  });
+  CHECK(WIFEXITED(end.status));
+  CHECK(WEXITSTATUS(end.status) == exit_codes::deadline);
+  CHECK_THAT(end.report, Catch::StartsWith(of_deadline));
+}
+
+void read_after_abort(std::unique_ptr<Transport> hosts, std::latch& late) {
+  auto others = hosts->split(0, 0, Site::here());
+  const auto of_rank = [rank = hosts->rank()] { return Tensor::full({3}, rank, DType::f32, Device::cuda); };
+  const auto expect_fault = [&](const Tensor& x) {
+    try {
+      x.values();
+    } catch (const Fault& fault) {
+      return require(text(fault.what()).starts_with("deadline: the card has waited"), fault.what());
+    }
+    fail({"values after an abort"});
+  };
+  {
+    Communicator comm(connect_nccl(std::move(hosts), 1s));
+    const Tensor all = comm.all_gather(of_rank());
+    if (comm.rank().value == 0) {
+      for (int i = 0; i < 2; ++i) expect_fault(all);
+      late.count_down();
+    } else {
+      expect_fault(all);
+    }
+  }
+  expect_fault(of_rank());
+  Communicator comm(connect_nccl(std::move(others), 60s));
+  require(comm.all_gather(of_rank()).values() == std::vector<double>{0, 0, 0, 1, 1, 1}, "the values of a new group");
+}
+
+TEST_CASE("after a card's collectives were ended its values cannot be read until it is connected again") {
+  const End end = end_of(nullptr, [] {
+    try {
+      return with_late_peer(read_after_abort);
+    } catch (const std::exception& error) {
+      std::fputs(error.what(), stderr);
+      return 1;
+    }
+  });
+  INFO(end.report);
+  CHECK(end.status == 0);
+}
+
 }  // namespace test_processes

@@ -131,9 +131,9 @@ std::string Options::begins_at() const {
 }
 
 Device Options::chosen_device() const {
-  const bool card = available(Device::cuda);
+  const bool card = device != "cpu" && available(Device::cuda);
   if (device == "cuda" && !card) throw WrongOption("--device cuda: this machine has no working card; take cpu or auto");
-  const Device chosen = card && device != "cpu" ? Device::cuda : Device::cpu;
+  const Device chosen = card ? Device::cuda : Device::cpu;
   if (tf32 && chosen == Device::cpu)
     throw WrongOption("--tf32: it is for products on a card, but this run is on the CPU; leave it out");
   return chosen;

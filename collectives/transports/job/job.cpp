@@ -86,6 +86,11 @@ Offset Job::end_of_logs(int ranks) {
 
 Job::Job(Memory memory, std::chrono::milliseconds deadline) : memory_(std::move(memory)), deadline_(deadline) {}
 
+void Job::prepare_waits(int ranks) {
+  waiting_.resize(static_cast<size_t>(ranks));
+  for (const WaitProgress& of_rank : waiting_) of_rank.unfinished->take_failures_from([this] { check(); });
+}
+
 std::shared_ptr<Job> Job::create(Memory memory, int ranks, std::chrono::milliseconds deadline) {
   std::shared_ptr<Job> job(new Job(std::move(memory), deadline));
   const Offset end = end_of_logs(ranks);
@@ -93,7 +98,7 @@ std::shared_ptr<Job> Job::create(Memory memory, int ranks, std::chrono::millisec
   new (job->at<void>(Memory::first)) Header(ranks, end);
   gethostname(job->header().node, sizeof Header::node - 1);
   for (int r = 0; r < ranks; ++r) (new (&job->rank(r)) Rank{})->global = r;
-  job->waiting_.resize(static_cast<size_t>(ranks));
+  job->prepare_waits(ranks);
   return job;
 }
 
@@ -101,7 +106,7 @@ std::shared_ptr<Job> Job::open(Memory memory, std::chrono::milliseconds deadline
   std::shared_ptr<Job> job(new Job(std::move(memory), deadline));
   require(job->header().layout == layout, "shared memory: ", job->memory_.path(),
           " was made by another version of Weft");
-  job->waiting_.resize(static_cast<size_t>(job->ranks()));
+  job->prepare_waits(job->ranks());
   return job;
 }
 

@@ -153,6 +153,7 @@ class Job {
  private:
   struct Header;
   Job(Memory memory, std::chrono::milliseconds deadline);
+  void prepare_waits(int ranks);
   Header& header() const { return *at<Header>(Memory::first); }
   static Offset end_of_logs(int ranks);
   Rank& rank(int r) const;

@@ -50,6 +50,9 @@ class CardExchange {
   // Of what is settled.
   virtual bool is_done(Ticket ticket) = 0;
   virtual void await(Ticket ticket) noexcept = 0;  // the next verb reports errors
+
+  // Ends it, once peers have all that they need of this rank. Throws a fault that no call has thrown.
+  virtual void close() {}
 };
 
 }  // namespace weft

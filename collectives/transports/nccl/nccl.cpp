@@ -76,7 +76,8 @@ class CommunicationStream {
 
 class Nccl : public CardExchange, public Watch::Watched {
  public:
-  Nccl(Transport& host, std::shared_ptr<const CommunicationStream> stream, milliseconds deadline);
+  Nccl(Transport& host, std::shared_ptr<const CommunicationStream> stream, std::shared_ptr<CardFault> fault,
+       milliseconds deadline);
   Nccl(const Nccl&) = delete;
   ~Nccl() override;
 
@@ -92,6 +93,7 @@ class Nccl : public CardExchange, public Watch::Watched {
   void settle() override;
   bool is_done(Ticket ticket) override { return watch_->look(ticket); }
   void await(Ticket ticket) noexcept override;
+  void close() override;
 
  private:
   struct Events {
@@ -108,11 +110,12 @@ class Nccl : public CardExchange, public Watch::Watched {
   template <class Calls> Ticket enqueue(const Call& call, Mark after, Calls calls);
   ncclResult_t state();
   bool has_enqueued();
-  void close();
+  void close_communicator();
 
   void begin_watch() override { cudaSetDevice(device_); }
   Watch::Stage stage(size_t slot) override;
   std::optional<Fault> error(const Call& call) override;
+  void failed(const Fault& fault) override { fault_->set(fault); }
   void abort() override;
 
   const milliseconds deadline_;
@@ -120,6 +123,7 @@ class Nccl : public CardExchange, public Watch::Watched {
   const std::shared_ptr<Unfinished> unfinished_;
   const std::shared_ptr<const CommunicationStream> of_card_;
   const cudaStream_t stream_;
+  const std::shared_ptr<CardFault> fault_;
   std::vector<cudaEvent_t> all_events_, spare_events_;
   std::array<Events, Watch::capacity> events_;
   ncclComm_t comm_ = nullptr;
@@ -127,14 +131,16 @@ class Nccl : public CardExchange, public Watch::Watched {
   std::optional<Watch> watch_;
 };
 
-Nccl::Nccl(Transport& host, std::shared_ptr<const CommunicationStream> stream, milliseconds deadline)
+Nccl::Nccl(Transport& host, std::shared_ptr<const CommunicationStream> stream, std::shared_ptr<CardFault> fault,
+           milliseconds deadline)
     : deadline_(deadline),
       rank_(host.rank()),
       size_(host.size()),
       device_(my_device()),
       unfinished_(host.unfinished()),
       of_card_(std::move(stream)),
-      stream_(*of_card_) {
+      stream_(*of_card_),
+      fault_(std::move(fault)) {
   for (Events& events : events_) events.done = new_event();
   watch_.emplace(*this, deadline, host.global(GroupRank{rank_}));
 }
@@ -172,19 +178,25 @@ CardExchange::Mark Nccl::mark() {
   return event;
 }
 
-// Throws a fault that no caller has got yet, because this rank may have computed with wrong values since. Closing waits
-// until peers have received their data. After an exception it does not, because they may never do so.
+// Closing waits until peers have received their data. After an exception it does not, because they may never do so. If
+// no caller has got a fault, this rank may have computed with wrong values since, so the process ends.
 Nccl::~Nccl() {
-  if (!std::uncaught_exceptions()) {
-    watch_->throw_unreported();
-    close();
+  try {
+    if (!std::uncaught_exceptions()) close();
+  } catch (const Fault& fault) {
+    end_within_call(fault.exit_code, fault.what(), [](int) {});
   }
   watch_.reset();
   abort();
   for (const cudaEvent_t event : all_events_) cudaEventDestroy(event);
 }
 
-void Nccl::close() try {
+void Nccl::close() {
+  if (!fault_->has_been_thrown()) watch_->throw_unreported();
+  close_communicator();
+}
+
+void Nccl::close_communicator() try {
   if (!comm_) return;
   settle();
   {
@@ -315,10 +327,10 @@ void Nccl::abort() {
 std::unique_ptr<Transport> connect_nccl(std::unique_ptr<Transport> group, milliseconds deadline, SetUp set_up) {
   const std::string obstacle = obstacle_to_nccl(*group);
   require(obstacle.empty(), "transport nccl: ", obstacle);
-  const auto connect = [deadline, stream = std::make_shared<const CommunicationStream>()](Transport& host) {
-    return std::make_unique<Nccl>(host, stream, deadline);
-  };
-  return std::make_unique<NcclGroup>(std::move(group), connect, library(), NcclGroup::Where{.set_up = set_up});
+  const NcclGroup::Where where{.set_up = set_up};
+  const auto connect = [deadline, fault = where.fault, stream = std::make_shared<const CommunicationStream>()](
+                           Transport& host) { return std::make_unique<Nccl>(host, stream, fault, deadline); };
+  return std::make_unique<NcclGroup>(std::move(group), connect, library(), where);
 }
 
 }  // namespace weft

@@ -37,8 +37,11 @@ NcclGroup::NcclGroup(std::unique_ptr<Transport> host, Connect connect, std::stri
       order_(order ? std::move(order) : std::make_shared<LaunchOrder>(host_->global(GroupRank{host_->rank()}))) {
   const auto n = static_cast<size_t>(size());
   sizes_.resize(n), counts_.resize(n), begins_.resize(n), slices_.resize(n), peers_.resize(n);
-  backend(where_.device).while_waiting([held = std::weak_ptr(host_->unfinished())] {
+  backend(where_.device).while_waiting([held = std::weak_ptr(host_->unfinished()), fault = where_.fault] {
     const std::shared_ptr<Unfinished> unfinished = held.lock();
+    fault->throw_it([&] {  // a rank that has failed is why its peers' cards wait in vain
+      if (unfinished) unfinished->throw_failure();
+    });
     if (unfinished) unfinished->go_on();
     return unfinished && !unfinished->empty();
   });
@@ -218,6 +221,11 @@ std::unique_ptr<Transport::Request> NcclGroup::start_reduction(const Call& call,
 
 bool NcclGroup::reduces_in_any_order(const Call& call, size_t bytes) const {
   return on_card(call) ? library_reduces(call) : host_->reduces_in_any_order(call, bytes);
+}
+
+void NcclGroup::finalize(Site site) {
+  if (exchange_) exchange_->close();
+  host_->finalize(site);
 }
 
 std::unique_ptr<Transport> NcclGroup::split(int color, int key, Site site) {

@@ -15,6 +15,7 @@
 
 #include "weft/collectives/transport.h"
 #include "weft/collectives/transports/nccl/card_exchange.h"
+#include "weft/collectives/transports/nccl/card_fault.h"
 #include "weft/collectives/transports/nccl/launch_order.h"
 #include "weft/collectives/transports/nccl/nccl.h"
 
@@ -31,6 +32,7 @@ class NcclGroup : public Transport {
     Device device = Device::cuda;
     size_t workspace_bytes = size_t{64} << 20;
     SetUp set_up = SetUp::with_first_use;
+    std::shared_ptr<CardFault> fault = std::make_shared<CardFault>();
   };
   // All ranks make it together. `library` is for the description. The groups of a rank share one order.
   NcclGroup(std::unique_ptr<Transport> host, Connect connect, std::string library, Where where,
@@ -55,7 +57,7 @@ class NcclGroup : public Transport {
   }
   std::unique_ptr<Transport> split(int color, int key, Site site) override;
   std::string busy_with(const std::string& what) override { return host_->busy_with(what); }
-  void finalize(Site site) override { host_->finalize(site); }
+  void finalize(Site site) override;
   bool shows_device_memory() const override { return true; }
   bool keeps_stream_order() const override { return true; }
   StorageHandle allocate_shown(size_t bytes) override { return host_->allocate_shown(bytes); }

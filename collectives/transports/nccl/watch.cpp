@@ -84,6 +84,7 @@ void Watch::fail(const Fault& fault) {
 void Watch::end(const Fault& fault) {
   if (fault_) return;
   fault_ = fault;
+  watched_.failed(fault);
   watched_.abort();
 }
 

@@ -30,6 +30,7 @@ class Watch {
     virtual void begin_watch() {}  // called on the watch's new thread
     virtual Stage stage(size_t slot) = 0;
     virtual std::optional<Fault> error(const Call& call) = 0;  // an error that the library reports
+    virtual void failed(const Fault&) {}                       // called once, before all work ends
     virtual void abort() = 0;                                  // ends all work
   };
 

@@ -2,7 +2,6 @@
 // Contexts, the pool, and the verbs that move bytes.
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
 #include <new>
 #include <thread>
@@ -53,6 +52,24 @@ struct Lease {
     std::lock_guard lock(contexts().mutex);
     contexts().idle.push_back(std::exchange(leased, nullptr));
   }
+};
+
+// The contexts of a card that no thread leases. While this lives, none can lease them. No lock is held meanwhile, since
+// their memory may be in use until a peer's card has done its part.
+struct BorrowedContexts {
+  explicit BorrowedContexts(int device) {
+    std::lock_guard lock(contexts().mutex);
+    auto& idle = contexts().idle;
+    const auto first = std::partition(idle.begin(), idle.end(), [=](Context* c) { return c->device() != device; });
+    all.assign(first, idle.end());
+    idle.erase(first, idle.end());
+  }
+  BorrowedContexts(const BorrowedContexts&) = delete;
+  ~BorrowedContexts() {
+    std::lock_guard lock(contexts().mutex);
+    contexts().idle.insert(contexts().idle.end(), all.begin(), all.end());
+  }
+  std::vector<Context*> all;
 };
 
 }  // namespace
@@ -178,12 +195,9 @@ void* Context::from_system(size_t bytes) {
   pool(Device::cuda).system_calls.fetch_add(1, std::memory_order_relaxed);
   if (cudaMalloc(&memory, bytes) == cudaSuccess) return memory;
   cudaGetLastError();
-  {
-    std::lock_guard lock(contexts().mutex);
-    trim();
-    for (Context* other : contexts().idle)
-      if (other->device_ == device_) other->trim();
-  }
+  trim();
+  const BorrowedContexts idle(device_);
+  for (Context* other : idle.all) other->trim();
   if (cudaMalloc(&memory, bytes) == cudaSuccess) return memory;
   const std::string reason = cudaGetErrorString(cudaGetLastError());
   size_t free = 0, total = 0;
@@ -323,17 +337,5 @@ bool CudaBackend::reaches(const void* memory) { return cuda::attributes_of(memor
 void* CudaBackend::queue() { return cuda::context().stream(); }
 
 void CudaBackend::while_waiting(std::function<bool()> go_on) { cuda::context().while_waiting(std::move(go_on)); }
-
-// Returns nothing unless there is a card that these kernels run on: Ampere or later. Before the first call of CUDA it
-// asks for all kernels to be loaded at once: loading one later waits for the card, which may wait for a peer, and
-// meanwhile holds up every other call of this process.
-std::unique_ptr<Backend> make_cuda_backend() {
-  setenv("CUDA_MODULE_LOADING", "EAGER", false);
-  int count = 0, generation = 0;
-  const bool answers = cudaGetDeviceCount(&count) == cudaSuccess && count > 0 &&
-                       cudaDeviceGetAttribute(&generation, cudaDevAttrComputeCapabilityMajor, 0) == cudaSuccess;
-  cudaGetLastError();
-  return answers && generation >= 8 ? std::make_unique<CudaBackend>() : nullptr;
-}
 
 }  // namespace weft
