@@ -202,7 +202,7 @@ void add_adjoints(std::vector<Hypothesis>& all, const SeamModel& model) {
     add(all, "S6", "of " + name + " only", of_tower({1, 1 / w, 1 / w}));
   }
   for (int hop = 1; hop < model.ranks() && model.ranks() > 2; ++hop)
-    add(all, "S20", "hop " + std::to_string(hop) + " of a ring is lost", model.predict({.lost_hop = hop}));
+    add(all, "S20", "hop " + std::to_string(hop) + " of a ring is lost", model.predict(Shares{.lost_hop = hop}));
 }
 
 // In what of the loss is computed at all.
