@@ -156,9 +156,9 @@ cublasStatus_t cublasGemmStridedBatchedEx_64(cublasHandle_t handle, cublasOperat
                         compute == CUBLAS_COMPUTE_32F_FAST_TF32};
   const auto enqueue = [&]<class C>(const C* x, const C* y) {
     if (handle->factors == CUBLAS_POINTER_MODE_DEVICE)
-      handle->stream->enqueue([product, x, y] { product.run(*x, *y); });
+      handle->stream->enqueue_product([product, x, y] { product.run(*x, *y); });
     else  // they are read now
-      handle->stream->enqueue([product, x = *x, y = *y] { product.run(x, y); });
+      handle->stream->enqueue_product([product, x = *x, y = *y] { product.run(x, y); });
   };
   if (wide)
     enqueue(static_cast<const double*>(alpha), static_cast<const double*>(beta));

@@ -11,6 +11,7 @@
 
 #include "tests/emulated_card/fault.h"
 #include "tests/emulated_card/modules.h"
+#include "tests/emulated_card/null_card.h"
 
 constinit thread_local dim3 threadIdx, blockIdx, blockDim, gridDim;
 
@@ -140,14 +141,15 @@ bool Block::run(size_t threads, const Thread& thread, bool backwards) {
 
 }  // namespace
 
-cudaError_t launch(const void* kernel, Stream* stream, dim3 grid, dim3 block, Thread thread) {
+cudaError_t launch(const Kernel& kernel, Stream* stream, dim3 grid, dim3 block, Thread thread) {
   constexpr unsigned max_threads = 1024;
   if (!stream || grid.x == 0 || block.x == 0 || block.x > max_threads || block.x % lanes != 0)
     return cudaErrorInvalidValue;
   if (stream->card() != current_card) return cudaErrorInvalidResourceHandle;
-  load_kernel(current_card, kernel);
+  load_kernel(current_card, kernel.address);
+  count_launch(kernel.name);
   const bool backwards = stream->asked() % 2 == 1;
-  stream->enqueue([=, thread = std::move(thread)] {
+  const auto run = [=, thread = std::move(thread)] {
     gridDim = grid;
     blockDim = block;
     for (unsigned b = 0; b < grid.x; ++b) {
@@ -156,7 +158,8 @@ cudaError_t launch(const void* kernel, Stream* stream, dim3 grid, dim3 block, Th
         return report_fault("some threads of block " + std::to_string(blockIdx.x) +
                             " wait at a shuffle or at __syncthreads, and others do not come");
     }
-  });
+  };
+  stream->enqueue(run, stream->card());
   return cudaSuccess;
 }
 

@@ -22,8 +22,11 @@ constexpr int warp_lanes = 32;
 inline int lane() { return static_cast<int>(threadIdx.x) % warp_lanes; }
 
 // Runs `thread` for every thread of every block. The order differs between launches, which must not matter to a kernel.
-// `kernel` is for its loading.
-cudaError_t launch(const void* kernel, Stream* stream, dim3 grid, dim3 block, std::function<void()> thread);
+struct Kernel {
+  const void* address;
+  const char* name;
+};
+cudaError_t launch(const Kernel& kernel, Stream* stream, dim3 grid, dim3 block, std::function<void()> thread);
 
 // Called by threads of a block. The launch fails if some of them do not call it.
 void meet_block();

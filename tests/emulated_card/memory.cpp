@@ -9,6 +9,8 @@
 #include <map>
 #include <mutex>
 
+#include "tests/emulated_card/null_card.h"
+
 namespace weft::emulated {
 namespace {
 
@@ -90,7 +92,7 @@ void* take_memory(int number, size_t bytes) {
     if (memory().is_open(number)) card.protect(PROT_READ | PROT_WRITE);
   }
   const Access access(number);
-  std::memset(piece, 0xff, whole);
+  std::memset(piece, null_card() ? 0 : 0xff, whole);
   return piece;
 }
 

@@ -11,6 +11,7 @@
 #include "tests/emulated_card/fault.h"
 #include "tests/emulated_card/memory.h"
 #include "tests/emulated_card/modules.h"
+#include "tests/emulated_card/null_card.h"
 
 namespace weft::emulated {
 namespace {
@@ -106,11 +107,13 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
 // ---- Memory
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
   enter_context(current_card);
+  count(Asked::allocation);
   *memory = take_memory(current_card, bytes);
   return ended(*memory ? cudaSuccess : cudaErrorMemoryAllocation);
 }
 cudaError_t cudaFree(void* memory) { return require(!memory || give_memory(memory)); }
 cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) {
+  count(Asked::allocation);
   *memory = take_pinned(bytes);
   return ended(cudaSuccess);
 }
@@ -140,6 +143,8 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
       stream->card() != (to_card ? target : source))
     return ended(cudaErrorInvalidValue);
   enter_context(stream->card());
+  count(to_card ? from_card ? Asked::device_copy : Asked::upload : Asked::download);
+  if (null_card() && !to_card) std::memset(to, 0, bytes);
   const bool between = to_card && from_card && target != source;
   const uint64_t position =
       stream->enqueue([=] { std::memmove(to, from, bytes); }, between ? every_card : stream->card());

@@ -23,11 +23,12 @@ class Stream {
 
   int card() const { return card_; }
 
-  // Work on the memory of the stream's own card; returns the position after it. Virtual, so that a library that is
-  // loaded later can call it without being linked with this one.
-  virtual uint64_t enqueue(Work work);
-  // The same for other memory: every_card's, or no_card's for work that may wait for another stream.
+  // Work on the memory of a card, every_card's, or no_card's if it may wait for another stream; returns the position
+  // after it.
   uint64_t enqueue(Work work, int touched);
+  // A product of cuBLAS on the stream's own card. Virtual, so that this library, which is loaded later, can call it
+  // without being linked with this one.
+  virtual void enqueue_product(Work work);
 
   uint64_t asked();
   bool is_done(uint64_t position);  // asking makes it run soon

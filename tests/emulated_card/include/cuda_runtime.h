@@ -25,7 +25,8 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* shape, void (*kernel)(P
                                const Arguments&... arguments) {
   using namespace weft::emulated;
   const auto run = [kernel, values = std::tuple<Parameters...>(arguments...)] { std::apply(kernel, values); };
-  return launch(reinterpret_cast<const void*>(kernel), shape->stream, shape->gridDim, shape->blockDim, run);
+  return launch({reinterpret_cast<const void*>(kernel), __PRETTY_FUNCTION__}, shape->stream, shape->gridDim,
+                shape->blockDim, run);
 }
 
 struct alignas(8) uint2 {
