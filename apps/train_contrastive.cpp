@@ -123,7 +123,7 @@ void train(const Launch& rank, const Settings& settings) {
     const double now = rate(run.steps_done());
     const auto norm = training.step(now, settings.largest_norm(), losses.norm(run));
     network.method->after_step();
-    run.step(batch.total, {{"loss", share.item()}},
+    run.step(batch.total, {{"loss", share}},
              losses.look(run, norm, validate, watch.look(run, encoder, head, {{"rate", now}})));
   }
   if (run.stopped()) return;

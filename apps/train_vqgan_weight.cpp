@@ -136,7 +136,7 @@ void train(const Launch& rank, const Settings& settings) {
     const auto norm = step_of(making), norm_of_judge = step_of(judging);
     network.quantizer().update(rank.comm, step);
     const std::vector<double> sum = sums.over(rank.comm).values();
-    std::vector<Value> values = {
+    std::vector<Measured> values = {
         {"squared error", sum[1]}, {"weight", weight}, {"accuracy", sum[2] / static_cast<double>(2 * patches)}};
     if (norm_of_judge) values.push_back({"discriminator's gradient norm", *norm_of_judge});
     run.step(batch.total, {{"loss", rank.comm.rank().value == 0 ? sum[0] : 0}},

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/engine/kernels/backend.h"
 
+#include <utility>
+
 namespace weft {
 namespace {
 
@@ -49,6 +51,23 @@ Tensor staged(const Tensor& x) {
   Tensor host = staging_for(x);
   host.copy_from(x);
   return host;
+}
+
+HostCopy::HostCopy(const Tensor& x) : host_(staging_for(x)) {
+  arrive_ = backend(x.device()).start_download(host_.mutate(), x.data(), x.bytes());
+}
+
+// The memory must not be reused before the copy has ended.
+HostCopy::~HostCopy() {
+  try {
+    values();
+  } catch (const Error&) {  // nobody has asked for the values
+  }
+}
+
+const Tensor& HostCopy::values() {
+  if (arrive_) std::exchange(arrive_, {})();
+  return host_;
 }
 
 }  // namespace weft

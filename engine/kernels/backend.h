@@ -64,6 +64,8 @@ class Backend : public TensorDevice {
   virtual Storage* allocate_staging(size_t bytes) = 0;  // host memory with the fastest copies to and from the device
   virtual MemoryStatistics staging_memory() const = 0;
   virtual void synchronize() = 0;  // wait for this rank's kernels
+  // Starts a copy to staging memory in the order of this rank's other work. The result, called once, waits for it.
+  virtual std::function<void()> start_download(void* to, const void* from, size_t bytes) = 0;
 
   // For backends with cards. use_card sets the card of the calling thread's new tensors and kernels, which is 0 by
   // default. `reaches` returns whether its kernels can access this memory, which they cannot if it is on another card.
@@ -173,6 +175,19 @@ bool available(Device device);    // Error if there is a card, but its driver is
 // from x's device. They may be destroyed as soon as copy_from has returned.
 Tensor staging_for(const Tensor& x);  // values not set
 Tensor staged(const Tensor& x);       // with x's values; x itself if it is on the host
+
+// A copy of a tensor on the host, which the tensor's device makes while this thread goes on.
+class HostCopy {
+ public:
+  explicit HostCopy(const Tensor& x);
+  ~HostCopy();
+  HostCopy(const HostCopy&) = delete;
+  const Tensor& values();  // waits for the copy
+
+ private:
+  Tensor host_;
+  std::function<void()> arrive_;  // undefined once it has been called
+};
 
 // The factories of the backends. A build without CUDA links one that returns nothing.
 std::unique_ptr<Backend> make_cpu_backend();

@@ -35,6 +35,18 @@ TEST_CASE_METHOD(OnEachDevice,
   }
 }
 
+TEST_CASE_METHOD(OnEachDevice, "a copy for the host has the values of its time, whenever they are asked for") {
+  for (const int64_t size : {0, 1, 300'000}) {
+    Tensor x = random({size});
+    const Values before = x.values();
+    HostCopy copy(x);
+    backend(device).fill(7, x);
+    const HostCopy never_read(x);
+    CHECK(copy.values().values() == before);
+    CHECK(copy.values().values() == before);
+  }
+}
+
 TEST_CASE_METHOD(OnEachDevice, "staging allocates no system memory after the first use") {
   const Tensor x = random({100'000}), small = random({10});
   const auto step = [&] {

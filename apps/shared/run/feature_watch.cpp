@@ -87,7 +87,7 @@ double FeatureWatch::accuracy(const Tensor& of_known, const Tensor& of_asked) {
                             std::min<int64_t>(voters, of_known.shape()[0]), comm_);
 }
 
-std::vector<Value> FeatureWatch::look(Run& run, Layer& encoder, Layer& head, std::vector<Value> values) {
+std::vector<Measured> FeatureWatch::look(Run& run, Layer& encoder, Layer& head, std::vector<Measured> values) {
   if (!run.watches()) return values;
   const Tensor of_asked = features(encoder, asked_);
   const FeatureStatistics found = statistics_of(of_asked);
@@ -99,11 +99,12 @@ std::vector<Value> FeatureWatch::look(Run& run, Layer& encoder, Layer& head, std
       values.end(),
       {{rank_name, found.rank}, {norm_name, found.norm}, {spread_name, found.spread}, {compared_name, spread}});
   if (data_.labelled()) {
-    values.push_back({accuracy_name, 100 * accuracy(features(encoder, known_), of_asked)});
-    run.show_beside_loss("k-NN", short_number(values.back().value) + " %");
+    const double percent = 100 * accuracy(features(encoder, known_), of_asked);
+    values.push_back({accuracy_name, percent});
+    run.show_beside_loss("k-NN", short_number(percent) + " %");
   }
   run.show_beside_loss("rank", short_number(found.rank));
-  for (const Value& value : run.pace()) values.push_back(value);
+  for (const auto& [name, value] : run.pace()) values.push_back({name, value});
   return values;
 }
 

@@ -22,7 +22,7 @@ class FeatureWatch {
 
   // What is measured after the step that is to be told to `run` next: most often nothing but `values`. `head` turns
   // features into those that the loss compares.
-  std::vector<Value> look(Run& run, Layer& encoder, Layer& head, std::vector<Value> values);
+  std::vector<Measured> look(Run& run, Layer& encoder, Layer& head, std::vector<Measured> values);
   // At the end: the neighbours of some pictures, and a map of the features.
   void show(Run& run, Layer& encoder);
 

@@ -8,11 +8,12 @@ namespace weft {
 
 LossWatch::LossWatch(const Pictures& data, int64_t batch) : held_out_(every_nth(data.test, batch)) {}
 
-std::vector<Value> LossWatch::look(Run& run, std::optional<double> norm, const std::function<double()>& loss,
-                                   std::vector<Value> values) const {
+std::vector<Measured> LossWatch::look(Run& run, std::optional<double> norm, const std::function<double()>& loss,
+                                      std::vector<Measured> values) const {
   if (run.watches() && !held_out_.empty()) {
-    values.push_back({loss_name, loss()});
-    run.show_beside_loss("validation", short_number(values.back().value));
+    const double validation = loss();
+    values.push_back({loss_name, validation});
+    run.show_beside_loss("validation", short_number(validation));
   }
   if (norm) {
     values.push_back({norm_name, *norm});

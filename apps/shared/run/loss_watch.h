@@ -23,8 +23,8 @@ class LossWatch {
     return run.watches() ? Training::Norm::always : Training::Norm::if_needed;
   }
   // Adds to what is measured after that step. `loss` computes the loss of the pictures that are held out.
-  std::vector<Value> look(Run& run, std::optional<double> norm, const std::function<double()>& loss,
-                          std::vector<Value> values) const;
+  std::vector<Measured> look(Run& run, std::optional<double> norm, const std::function<double()>& loss,
+                             std::vector<Measured> values) const;
 
  private:
   const std::vector<int64_t> held_out_;

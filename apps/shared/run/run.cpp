@@ -27,6 +27,8 @@
 namespace weft {
 namespace {
 
+constexpr double save_is_due = 1 << 20;  // among the wishes of ranks: more than there are ranks that want to stop
+
 std::vector<std::string> metric_names(const std::vector<Run::Chart>& charts) {
   std::vector<std::string> names;
   for (const Run::Chart& chart : charts) names.insert(names.end(), chart.metrics.begin(), chart.metrics.end());
@@ -193,35 +195,25 @@ void Run::show_beside_loss(const std::string& name, const std::string& value) {
     found->second = value;
 }
 
-void Run::step(int64_t images, const std::vector<Value>& shares, const std::vector<Value>& equal) {
-  // One collective for all values on which ranks have to agree.
-  constexpr double save_is_due = 1 << 20;  // more than there are ranks that want to stop
+void Run::step(int64_t images, std::vector<Measured> shares, std::vector<Measured> equal) {
   const bool due = leads() && save_after_ > 0 && seconds() - saved_at_ >= save_after_;
-  std::vector<double> mine = {(stop_requested() ? 1 : 0) + (due ? save_is_due : 0)};
-  for (const Value& share : shares) mine.push_back(share.value);
-  const auto count = static_cast<int64_t>(mine.size());
-  const Tensor sums = rank_.comm.all_reduce(Tensor::from({count}, mine, DType::f64), ReduceOp::sum, Site::here("step"));
   ++step_;
   images_ += static_cast<double>(images);
+  untold_.push_back({step_, images_, std::move(shares), std::move(equal), beside_loss_});
+  const bool by_steps = options_.checkpoint_every > 0 && step_ % options_.checkpoint_every == 0;
+  const bool recorded = rank_.tapes && rank_.tapes->on;
+  const bool at_once = rank_.device == Device::cpu || !running() || by_steps || recorded || options_.dry_run;
+  const double wanted = tell_all_but(at_once ? 0 : 1, (stop_requested() ? 1 : 0) + (due ? save_is_due : 0));
   on_timeline(("step " + text(step_)).c_str(), stepped_);
   stepped_ = seconds();
-  traffic_ = rank_.traffic.since(traffic_before_);
-  time_ = {seconds(), traffic_.total().seconds, data_seconds_};
-
-  std::vector<Value> values = equal;
-  for (size_t i = 0; i < shares.size(); ++i) {
-    values.push_back({shares[i].name, sums.data<double>()[i + 1]});
-    if (!std::isfinite(values.back().value)) end_not_finite(shares[i].name, values.back().value, shares[i].value);
-  }
   if (options_.dry_run) return tell_dry_run();
-  measure(values);
   if (rank_.tapes) keep_tapes();
   if (writing_.valid() && writing_.wait_for(std::chrono::seconds(0)) == std::future_status::ready) finish_writing();
-  if (leads() && rank_.folder) show(rank_.folder->metrics().last("loss").value_or(std::nan("")));
-  const double wanted = sums.data<double>()[0];
   stopped_ = std::fmod(wanted, save_is_due) > 0;
-  const bool by_steps = options_.checkpoint_every > 0 && step_ % options_.checkpoint_every == 0;
-  if (stopped_ || !running() || by_steps || wanted >= save_is_due) save();
+  if (stopped_ || !running() || by_steps || wanted >= save_is_due) {
+    if (!untold_.empty()) tell_all_but(0, 0);
+    save();
+  }
   if (!stopped_ && !running()) stop_at_once();  // what follows can be repeated from the checkpoint
   if (!stopped_) return;
   stop_with_others();
@@ -230,34 +222,68 @@ void Run::step(int64_t images, const std::vector<Value>& shares, const std::vect
   progress_.finish("stopped after step " + of_all + "; the same command goes on from there");
 }
 
+// One collective for all values on which ranks have to agree. Returns the sum of the ranks' wishes.
+double Run::tell_all_but(size_t last, double wish) {
+  std::deque<Step> told = std::exchange(untold_, {});
+  for (; last > 0; --last) {
+    untold_.push_front(std::move(told.back()));
+    told.pop_back();
+  }
+  std::vector<double> mine = {wish};
+  for (const Step& step : told)
+    for (const Measured& share : step.shares) mine.push_back(share.value.value());
+  const Shape count = {static_cast<int64_t>(mine.size())};
+  const Tensor all = rank_.comm.all_reduce(Tensor::from(count, mine, DType::f64), ReduceOp::sum, Site::here("step"));
+  traffic_ = rank_.traffic.since(traffic_before_);
+  time_ = {seconds(), traffic_.total().seconds, data_seconds_};
+  const double *share = mine.data() + 1, *sum = all.data<double>() + 1;
+  for (const Step& step : told) {
+    tell(step, share, sum);
+    share += step.shares.size();
+    sum += step.shares.size();
+  }
+  return all.data<double>()[0];
+}
+
+void Run::tell(const Step& step, const double* shares, const double* sums) {
+  for (size_t i = 0; i < step.shares.size(); ++i)
+    if (!std::isfinite(sums[i])) end_not_finite(step.number, step.shares[i].name, sums[i], shares[i]);
+  if (!rank_.folder) return;
+  std::vector<Value> values;
+  for (const auto& [name, measurement] : step.equal) values.push_back({name, measurement.value()});
+  for (size_t i = 0; i < step.shares.size(); ++i) values.push_back({step.shares[i].name, sums[i]});
+  rank_.folder->metrics().add(step.number, values);
+  if (leads()) show(step, rank_.folder->metrics().last("loss").value_or(std::nan("")));
+}
+
 void Run::on_timeline(const char* part, double begin) {
   if (rank_.timeline) rank_.timeline->add(part, began_ + begin, seconds_now());
 }
 
-void Run::show(double loss) {
+void Run::show(const Step& step, double loss) {
   const int64_t epoch = batches_.steps_per_epoch();
   std::vector<std::string> beside;
-  for (const auto& [name, value] : beside_loss_) beside.push_back(name + " " + value);
-  progress_.show({.epoch = (step_ - 1) / epoch + 1,
+  for (const auto& [name, value] : step.beside_loss) beside.push_back(name + " " + value);
+  progress_.show({.epoch = (step.number - 1) / epoch + 1,
                   .epochs = (steps_ + epoch - 1) / epoch,
-                  .step = step_,
+                  .step = step.number,
                   .steps = steps_,
                   .loss = loss,
                   .beside_loss = std::move(beside),
-                  .images = images_,
+                  .images = step.images,
                   .seconds = time_.seconds,
                   .communication = time_.communication});
 }
 
 // Called on all ranks, since all have the sum.
-void Run::end_not_finite(const std::string& name, double sum, double share) {
+void Run::end_not_finite(int64_t step, const std::string& name, double sum, double share) {
   const std::vector<double> shares =
       rank_.comm.all_gather(Tensor::from({1}, {share}, DType::f64), Site::here("step")).values();
   std::string ranks;
   for (size_t r = 0; r < shares.size(); ++r)
     if (!std::isfinite(shares[r])) ranks += (ranks.empty() ? " " : ", ") + text(r);
   throw Fault(exit_codes::non_finite,
-              "step " + text(step_) + ": " + name + " is " + text(sum) +
+              "step " + text(step) + ": " + name + " is " + text(sum) +
                   (ranks.empty() ? ", though each rank's share is finite" : ", by the share of rank" + ranks) +
                   "; WEFT_DEBUG=1 names the first operation whose result is not finite; try a smaller learning rate" +
                   (options_.training.same_bits ? ", or leave out --same-bits, for gradients of 2^24 and more" : ""));
@@ -270,10 +296,6 @@ std::vector<Value> Run::pace() {
   std::ifstream("/proc/self/statm") >> whole >> resident;
   const double bytes = static_cast<double>(resident) * static_cast<double>(sysconf(_SC_PAGESIZE));
   return {{"images per second", images / std::max(took, 1e-9)}, {"memory in MiB", bytes / (1 << 20)}};
-}
-
-void Run::measure(const std::vector<Value>& values) {
-  if (rank_.folder) rank_.folder->metrics().add(step_, values);
 }
 
 void Run::picture(const std::string& name, const std::string& caption, const Tensor& pixels) {

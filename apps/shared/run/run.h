@@ -8,15 +8,16 @@
 //   while (run.running()) {
 //     const Batch batch = run.data([&] { return take(images, batches.next()); });
 //     ...
-//     run.step(samples, {{"loss", share}}, {{"rate", rate}});
+//     run.step(samples, {{"loss", share}}, {{"rate", rate}});  // numbers, or tensors on any device
 //   }
 //   if (run.stopped()) return;
-//   run.measure({{"accuracy", accuracy}});
 //   run.finish({{"test accuracy", "87.6 %"}});
+#include <deque>
 #include <future>
 
 #include "apps/shared/launch/launch.h"
 #include "apps/shared/report/report.h"
+#include "apps/shared/run/measurement.h"
 #include "apps/shared/run/progress.h"
 #include "apps/shared/run/run_folder.h"
 #include "apps/shared/run/sessions.h"
@@ -67,11 +68,11 @@ class Run {
 
   // To be called after each step, with its number of images on all ranks. `shares` are summed over ranks; `equal` are
   // the same on all ranks. Saves a checkpoint if one is due; rank 0's clock says when. Ends the job if a share is not
-  // finite.
-  void step(int64_t images, const std::vector<Value>& shares, const std::vector<Value>& equal = {});
+  // finite. On a card all this is told of a step after the next one, for which the card need not be waited for, but of
+  // the last step, or before a checkpoint, at once.
+  void step(int64_t images, std::vector<Measured> shares, std::vector<Measured> equal = {});
 
-  // Further content, the same on all ranks: measurements of the last step, remarks, and parts of the report.
-  void measure(const std::vector<Value>& values);
+  // Further content, the same on all ranks: remarks, and parts of the report.
   std::vector<Value> pace();  // images per second since the call before, and this process's memory now
   void note(const std::string& text) { progress_.note(text); }
   void warn(const std::string& text) { progress_.warn(text); }
@@ -88,7 +89,15 @@ class Run {
   double seconds() const { return seconds_now() - began_; }
   void on_timeline(const char* part, double begin);  // until now
   void open_folder(const Latest& latest);
-  void show(double loss);
+  struct Step {
+    int64_t number;
+    double images;  // until its end
+    std::vector<Measured> shares, equal;
+    std::vector<std::pair<std::string, std::string>> beside_loss;
+  };
+  double tell_all_but(size_t last, double wish);
+  void tell(const Step& step, const double* shares, const double* sums);
+  void show(const Step& step, double loss);
   void save();
   std::string score() const;
   void finish_writing();
@@ -100,7 +109,7 @@ class Run {
   std::string hash_of_weights();
   Metadata position() const { return {{"data", batches_.position()}}; }
   void tell_dry_run();
-  [[noreturn]] void end_not_finite(const std::string& name, double sum, double share);
+  [[noreturn]] void end_not_finite(int64_t step, const std::string& name, double sum, double share);
   std::vector<Report::RankTime> gather_times();
   void expect_recorded_step();
   void keep_tapes();
@@ -126,6 +135,7 @@ class Run {
   std::future<void> writing_;         // a checkpoint, on rank 0
   Report::RankTime time_;
   std::vector<std::pair<std::string, std::string>> beside_loss_;
+  std::deque<Step> untold_;                      // steps that were made, at most two
   double paced_images_ = 0, paced_seconds_ = 0;  // until the last call of `pace`
 };
 

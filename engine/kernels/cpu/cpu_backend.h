@@ -20,6 +20,9 @@ class CpuBackend final : public Backend {
   void upload(void* to, const void* from, size_t bytes) override { copy(to, from, bytes); }
   void download(void* to, const void* from, size_t bytes) override { copy(to, from, bytes); }
   void synchronize() override {}
+  std::function<void()> start_download(void* to, const void* from, size_t bytes) override {
+    return download(to, from, bytes), nullptr;
+  }
   double multiply_adds() override;  // multiply_adds.cpp
 
   // elementwise.cpp

@@ -61,6 +61,7 @@ class Context {
   Block* take(size_t bytes, Device device = Device::cuda);  // for Device::cpu, pinned memory
   void upload(void* to, const char* from, size_t bytes);
   void download(void* to, const void* from, size_t bytes);
+  std::function<void()> start_download(void* to, const void* from, size_t bytes);  // waits for the copy
   void synchronize();
   void while_waiting(std::function<bool()> go_on) { go_on_ = std::move(go_on); }
   BadIndex& bad_index() { return *bad_index_; }
@@ -84,6 +85,7 @@ class Context {
   void* from_system(size_t bytes);
   void* pinned_from_system(size_t bytes);
   cudaEvent_t borrow_event();
+  void give_back(cudaEvent_t event);
   template <class Done> void go_on_until(Done done);
 
   const int device_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Every Backend verb on an NVIDIA card. Only these wait for the device: download, synchronize, and an upload whose
-// staging memory is in use or whose source is pinned.
+// Every Backend verb on an NVIDIA card. Only these wait for the device: download, what start_download returns,
+// synchronize, and an upload whose staging memory is in use or whose source is pinned.
 //
 // Each thread is a rank with a stream of its own. Before a thread reads memory that another thread writes, that thread
 // must have synchronized; and before that thread frees or overwrites the memory, the reader must have synchronized.
@@ -22,6 +22,7 @@ class CudaBackend final : public Backend {
   void upload(void* to, const void* from, size_t bytes) override;
   void download(void* to, const void* from, size_t bytes) override;
   void synchronize() override;
+  std::function<void()> start_download(void* to, const void* from, size_t bytes) override;
   void use_card(int index) override;
   bool reaches(const void* memory) override;
   void* queue() override;

@@ -174,8 +174,7 @@ void Context::collect() {
 void Context::await(Block& block) {
   if (!block.last_use) return;
   check(cudaStreamWaitEvent(stream_, block.last_use, 0), "cudaStreamWaitEvent");
-  std::lock_guard lock(block.lender->mutex_);
-  block.lender->events_.push_back(std::exchange(block.last_use, nullptr));
+  block.lender->give_back(std::exchange(block.last_use, nullptr));
 }
 
 cudaEvent_t Context::borrow_event() {
@@ -188,6 +187,11 @@ cudaEvent_t Context::borrow_event() {
     events_.pop_back();
   }
   return event;
+}
+
+void Context::give_back(cudaEvent_t event) {
+  std::lock_guard lock(mutex_);
+  events_.push_back(event);
 }
 
 void* Context::from_system(size_t bytes) {
@@ -265,6 +269,17 @@ void Context::download(void* to, const void* from, size_t bytes) {
   check_results();
 }
 
+std::function<void()> Context::start_download(void* to, const void* from, size_t bytes) {
+  if (bytes > 0) check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_), "download");
+  const cudaEvent_t copied = borrow_event();
+  check(cudaEventRecord(copied, stream_), "cudaEventRecord");
+  return [this, copied] {
+    go_on_until([=] { return cudaEventQuery(copied) != cudaErrorNotReady; });
+    check(cudaEventSynchronize(copied), "cudaEventSynchronize");
+    give_back(copied);
+  };
+}
+
 // Copies through pinned memory, because an asynchronous copy from pageable memory would first wait for the stream. If
 // the source is pinned already, waiting for its copy costs less than another copy by the host.
 void Context::upload(void* to, const char* from, size_t bytes) {
@@ -322,6 +337,10 @@ void CudaBackend::upload(void* to, const void* from, size_t bytes) {
 }
 
 void CudaBackend::download(void* to, const void* from, size_t bytes) { cuda::context().download(to, from, bytes); }
+
+std::function<void()> CudaBackend::start_download(void* to, const void* from, size_t bytes) {
+  return cuda::context().start_download(to, from, bytes);
+}
 
 void CudaBackend::synchronize() { cuda::context().synchronize(); }
 
