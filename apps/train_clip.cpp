@@ -110,12 +110,12 @@ void train(const Launch& rank, const Settings& settings) {
   run.begin(state);
 
   // This rank's share of the loss, which spans the pairs of all ranks.
-  double scale_now = 0;
+  Tensor scale_now;
   const auto loss = [&](const Features& features, Communicator& group) {
     const Var &pictures = features[0], &texts = features[1];
     const Var scale = exp(precise(training.watch(network.scale.log_scale, pictures)));
     const Var bias = network.loss.biased ? precise(training.watch(network.bias, pictures)) : Var();
-    scale_now = scale.value().item();
+    scale_now = scale.value();
     return network.loss.share(pictures, texts, scale, bias, group);
   };
   // Pictures that are held out, with the sentences that they look for.
@@ -144,7 +144,7 @@ void train(const Launch& rank, const Settings& settings) {
     const double now = rate(run.steps_done());
     const auto norm = training.step(now, settings.largest_norm(), losses.norm(run));
     training.change(network.scale.log_scale, [&] { network.scale.limit(); });
-    run.step(batch.total, {{"loss", share.item()}},
+    run.step(batch.total, {{"loss", share}},
              losses.look(run, norm, held_out_loss, {{"scale", scale_now}, {"rate", now}}));
   }
   if (run.stopped()) return;

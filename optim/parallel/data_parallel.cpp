@@ -18,6 +18,7 @@ class DataParallel::Replica final : public Bundle {
 
   GradientSync& sync() { return sync_; }
   Communicator& comm() { return *comm_; }
+  bool is_common() const { return common_; }
 
   Gradients& gradients() override { return sync_.gradients(); }
   Optimizer& optimizer() override { return optimizer_; }
@@ -91,14 +92,13 @@ Tensor DataParallel::gradient(const Var& loss, const Parameter& wrt) {
   return loss.tape()->gradient(loss, {loss.tape()->watch(wrt)})[0].value();
 }
 
-// Ranks may share the parameters' memory, so rank 0 writes first, and the others only if they do not see its values.
+// If ranks share the parameters' memory, rank 0 writes.
 void DataParallel::set(const Parameter& parameter, const Tensor& whole) {
   auto& replica = static_cast<Replica&>(bundle(home_of(parameter).bundle));
   Tensor value = parameter.value;
   replica.comm().barrier();
-  if (replica.comm().rank().value == 0) value.copy_from(whole);
+  if (!replica.is_common() || replica.comm().rank().value == 0) value.copy_from(whole);
   replica.comm().barrier();
-  if (value.values() != whole.values()) value.copy_from(whole);
   replica.optimizer().adopt_values(parameter);
 }
 

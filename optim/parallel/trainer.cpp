@@ -82,12 +82,13 @@ void Trainer::discard() {
   is_reduced_ = false;
 }
 
-// The function works on a copy, since ranks may share the parameters' memory.
+// The function works on a copy, since ranks may share the parameters' memory. A bf16 value that has not changed is not
+// set, which would round its master weight.
 void Trainer::change(Parameter& parameter, const std::function<void()>& f) {
-  const Tensor before = whole(parameter).clone(), kept = std::exchange(parameter.value, before.clone());
+  const Tensor before = whole(parameter), kept = std::exchange(parameter.value, before.clone());
   f();
   const Tensor after = std::exchange(parameter.value, kept);
-  if (after.values() != before.values()) set(parameter, after);
+  if (after.dtype() != DType::bf16 || after.values() != before.values()) set(parameter, after);
 }
 
 }  // namespace weft
