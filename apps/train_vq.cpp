@@ -95,13 +95,14 @@ void train(const Launch& rank, const Settings& settings) {
     }
     const double now = rate(run.steps_done());
     const auto norm = training.step(now, settings.largest_norm(), losses.norm(run));
-    const std::vector<double> sum = sums.over(rank.comm).values();
     usage.over(rank.comm);
+    const std::vector<double> sum = sums.over(rank.comm).values();
     if (std::isfinite(sum[0])) quantizer.update(rank.comm, step);  // Run::step ends a run whose loss is not finite
     const double whole = rank.comm.rank().value == 0 ? sum[0] : 0;
     run.step(batch.total, {{"loss", whole}},
-             losses.look(run, norm, held_out_loss,
-                         {{"squared error", sum[1]}, {"perplexity", usage.perplexity()}, {"rate", now}}));
+             losses.look(
+                 run, norm, held_out_loss,
+                 {{"squared error", sum[1]}, {"perplexity", [usage] { return usage.perplexity(); }}, {"rate", now}}));
   }
   if (run.stopped()) return;
   if (data.test.count() == 0) return run.finish({});

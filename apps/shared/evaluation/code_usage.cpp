@@ -4,40 +4,54 @@
 #include <algorithm>
 #include <functional>
 
+#include "weft/engine/kernels/scalar_ops.h"
 #include "weft/engine/maths/maths.h"
+#include "weft/engine/ops/elementwise.h"
+#include "weft/engine/ops/index.h"
 
 namespace weft {
 
 CodeUsage::CodeUsage(int64_t parts, int64_t codes)
-    : parts_(static_cast<size_t>(parts)), codes_(static_cast<size_t>(codes)), counts_(parts_ * codes_) {}
+    : parts_(parts), codes_(codes), counts_(Tensor::zeros({parts * codes}, DType::f64)) {}
 
 void CodeUsage::add(const Tensor& indices) {
-  const Tensor all = indices.to(Device::cpu);
-  const auto* index = all.data<int64_t>();
-  for (size_t i = 0; i < static_cast<size_t>(all.size()); ++i)
-    ++counts_[i % parts_ * codes_ + static_cast<size_t>(index[i])];
+  Tensor codes = indices.reshape({indices.size() / parts_, parts_});
+  if (parts_ > 1) {
+    std::vector<double> first;  // of each part, among the codes of all
+    for (int64_t part = 0; part < parts_; ++part) first.push_back(static_cast<double>(part * codes_));
+    const Tensor begins = Tensor::from({parts_}, first, DType::i64, codes.device());
+    Tensor numbers = Tensor::like(codes);
+    backend(codes.device()).binary_along(Binary::Add, codes, begins, Along(codes.shape(), 1), numbers);
+    codes = numbers;
+  }
+  const Tensor ones = Tensor::full(codes.shape(), 1, DType::f64, codes.device());
+  counts_ = (Var(counts_.to(codes.device())) + scatter_add_rows(ones, codes, counts_.size())).value();
 }
 
 void CodeUsage::over(Communicator& comm, Site site) {
-  const Shape shape = {static_cast<int64_t>(counts_.size())};
-  counts_ = comm.all_reduce(Tensor::from(shape, counts_, DType::f64), ReduceOp::sum, site).values();
+  counts_ = comm.all_reduce(counts_, ReduceOp::sum, site);
+  copy_ = std::make_shared<HostCopy>(counts_);
 }
 
 std::vector<double> CodeUsage::most_used_first() const {
-  std::vector<double> sorted = counts_;
+  std::vector<double> sorted = counts();
   std::sort(sorted.begin(), sorted.end(), std::greater<>());
   return sorted;
 }
 
 double CodeUsage::perplexity() const {
+  const std::vector<double> counts = this->counts();
   double entropy = 0, all = 0;
-  for (const double count : counts_) all += count;
+  for (const double count : counts) all += count;
   all /= static_cast<double>(parts_);  // every token has one index in each part
-  for (const double count : counts_)
+  for (const double count : counts)
     if (count > 0) entropy -= count / all * maths::log(count / all);
   return maths::exp(entropy / static_cast<double>(parts_));
 }
 
-int64_t CodeUsage::dead() const { return std::count(counts_.begin(), counts_.end(), 0); }
+int64_t CodeUsage::dead() const {
+  const std::vector<double> counts = this->counts();
+  return std::count(counts.begin(), counts.end(), 0);
+}
 
 }  // namespace weft

@@ -18,12 +18,13 @@ class CodeSums {
     Tensor sums;    // (codes, dim)
     int64_t tokens;
   };
-  // The totals over all ranks, by one all_reduce of 33 bytes per number in the codebook.
+  // The totals over all ranks, by one all_reduce of 33 bytes per number in the codebook, and one of a number.
   Total over(Communicator& comm, DType dtype, Site site = Site::here()) const;
 
  private:
   int64_t codes_, dim_;
-  Tensor memory_;  // the exact parts of the sums, then the counts
+  Tensor memory_;       // the exact parts of the sums, then the counts
+  int64_t tokens_ = 0;  // of this rank
 };
 
 }  // namespace weft
