@@ -38,14 +38,17 @@ int64_t rows_in(const RowRuns& runs) {
 template <class Keys> AllKeys::LogSumExps combined(BlockResults& seen, const Var& queries, Keys keys) {
   const int64_t count = queries.shape()[0];
   Vars of_queries;
-  Var of_targets = nothing(queries, 0);
+  Var of_targets;
   for (BlockResult& part : seen) {
     const Var all = part.result;
     const int64_t end_of_keys = count + keys(part.runs);
     of_queries.push_back(slice(all, 0, 0, count));
     part.result = slice(all, 0, count, end_of_keys);
-    if (end_of_keys < all.size()) of_targets = of_targets + slice(all, 0, end_of_keys, all.size());
+    if (end_of_keys == all.size()) continue;
+    const Var found = slice(all, 0, end_of_keys, all.size());
+    of_targets = of_targets.defined() ? of_targets + found : found;
   }
+  if (!of_targets.defined()) of_targets = nothing(queries, 0);
   return {seen.empty() ? nothing(queries, -INFINITY) : log_add_exp(of_queries), of_targets};
 }
 

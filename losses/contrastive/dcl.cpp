@@ -30,7 +30,7 @@ Var dcl(const Var& first, const Var& second, const DclOptions& options, Communic
   const TwoViews views(first, second, options.schedule, comm, site);
   if (views.division.total < 2) return share(sum(views.all) * 0.0, 1, comm);
   const Var scale = constant_scale(1 / options.temperature, views.all);
-  const Var similarities = sum(views.first * views.second, 1);
+  const Var similarities = sum(views.first() * views.second(), 1);
   const Var weighted = options.weights == DclWeights::none
                            ? similarities
                            : weights(similarities, views.division, options, comm, site) * similarities;

@@ -8,11 +8,12 @@
 namespace weft {
 namespace {
 
-Var normalized(const Var& view, const Var& other) {
-  require(view.shape().rank() == 2 && view.shape() == other.shape() && view.dtype() == other.dtype(),
-          "two views are (b, d) each, not ", view.dtype(), " ", view.shape(), " and ", other.dtype(), " ",
-          other.shape());
-  return l2_normalize(precise(view));
+// Both in one pass.
+Var normalized(const Var& first, const Var& second) {
+  require(first.shape().rank() == 2 && first.shape() == second.shape() && first.dtype() == second.dtype(),
+          "two views are (b, d) each, not ", first.dtype(), " ", first.shape(), " and ", second.dtype(), " ",
+          second.shape());
+  return l2_normalize(precise(concat({first, second}, 0)));
 }
 
 Rows twice(Rows rows) {
@@ -24,11 +25,12 @@ Rows twice(Rows rows) {
 
 TwoViews::TwoViews(const Var& first_view, const Var& second_view, const KeySchedule& schedule, Communicator& comm,
                    Site site)
-    : first(normalized(first_view, second_view)),
-      second(normalized(second_view, first_view)),
-      division(first.shape()[0], comm, site),
-      all(concat({first, second}, 0)),
+    : all(normalized(first_view, second_view)),
+      division(all.shape()[0] / 2, comm, site),
       keys_(all, twice(division.rows), schedule, comm, site) {}
+
+Var TwoViews::first() const { return slice(all, 0, 0, division.mine()); }
+Var TwoViews::second() const { return slice(all, 0, division.mine(), 2 * division.mine()); }
 
 AllKeys::LogSumExps TwoViews::log_sum_exp(const Var& scale, Counterpart counterpart) const {
   const int64_t b = division.mine();

@@ -13,9 +13,10 @@ class TwoViews {
   TwoViews(const Var& first, const Var& second, const KeySchedule& schedule, Communicator& comm,
            Site site = Site::here());
 
-  const Var first, second;  // normalized
+  const Var all;            // this rank's normalized features of both views, (2 b, d)
   const Division division;  // of the samples
-  const Var all;            // this rank's features of both views, (2 b, d)
+  Var first() const;
+  Var second() const;
 
   // For every feature, over all other features of all ranks: without its counterpart, or with it as the target.
   enum class Counterpart : uint8_t { without, with };

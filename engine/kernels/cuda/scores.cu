@@ -21,6 +21,19 @@ template <class F> void visit_wide(DType type, const F& f) {
 }
 DType wide(DType type) { return type == DType::f64 ? DType::f64 : DType::f32; }
 
+// Of the products, and of what their memory holds before.
+template <class C> struct Factors {
+  const C* scale;
+  C* factors;
+  WEFT_HD void operator()(int64_t i) const { factors[i] = i == 0 ? *scale : C(0); }
+};
+
+Tensor factors_of(const Tensor& scale) {
+  Tensor factors({2}, scale.dtype(), Device::cuda);
+  visit_wide(scale.dtype(), [&]<class C>() { for_each(2, Factors<C>{scale.data<C>(), factors.mutate<C>()}); });
+  return factors;
+}
+
 // The inputs of the scores, and the tile that their scores fill, some rows at a time. Scores of bf16 rows are f32.
 class Tiles {
  public:
@@ -33,12 +46,10 @@ class Tiles {
         targets(checked(z.targets)),
         left_(in_parts ? rows_in_parts<2, 0, 1, 1, 0, 0>(q) : q),
         right_(in_parts ? rows_in_parts<0, 2, 1, 0, 1, 0>(k) : k),
-        factors_(Tensor::zeros({2}, scale.dtype(), Device::cuda)),
+        factors_(factors_of(scale)),
         shift_(z.shift ? z.shift->to(scale.dtype()) : Tensor()),
         excluded_(checked(z.excluded)),
-        excluded_per_row_(z.excluded ? z.excluded->shape()[1] : 0) {
-    factors_.slice(0, 1).copy_from(scale.reshape({1}));
-  }
+        excluded_per_row_(z.excluded ? z.excluded->shape()[1] : 0) {}
 
   const Tensor q, k;
   const bool tf32, in_parts;
@@ -215,8 +226,7 @@ void CudaBackend::score_gradients(ScoreSum kind, const Scores& z, const Tensor& 
                                   ScoreGradients& to) {
   const cuda::Tiles tiles(z, tf32_);
   cuda::RowGradients rows(tiles, to.q.defined() || to.scale.defined(), to.k.defined());
-  const auto zero = [&] { return Tensor::zeros({}, tiles.scale.dtype(), Device::cuda); };
-  Tensor dshift = zero(), of_tile = zero();
+  Tensor dshift = to.shift.defined() ? Tensor::zeros({}, tiles.scale.dtype(), Device::cuda) : Tensor();
   const auto walk = [&]<class C, int parts>() {
     const cuda::SlopesOf<C> slopes_of(kind, tiles, sums, g);
     tiles.for_each([&](int64_t row, Tensor& scores) {
@@ -234,8 +244,9 @@ void CudaBackend::score_gradients(ScoreSum kind, const Scores& z, const Tensor& 
         for (int i = 0; i < parts; ++i) rows.add(row, tensors[i], i);
       }
       if (!to.shift.defined()) return;
-      reduce(Reduction::sum, scores, Along(1, scores.size(), 1), of_tile);
-      accumulate(1, of_tile, dshift);
+      Tensor part = Tensor::like(dshift);
+      reduce(Reduction::sum, scores, Along(1, scores.size(), 1), part);
+      accumulate(1, part, dshift);
     });
   };
   if (!tiles.empty()) tiles.visit(walk);
