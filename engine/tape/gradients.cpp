@@ -64,9 +64,18 @@ void Gradients::add(const Parameter& parameter, const Tensor& term) {
     if (!takes(parameter)) reject(parameter);
     sum.value = place_ ? place_(parameter) : Tensor();
     sum.placed = sum.value.defined();
-    if (sum.placed) return sum.value.copy_from(term);
+    if (sum.placed && term.data() != sum.value.data()) sum.value.copy_from(term);
+    if (sum.placed) return;
   }
   sum.add(term);
+}
+
+// The place of a gradient that has no contribution yet; undefined if it has one or no place. What is written there is
+// to be handed to `arrived`.
+Tensor Gradients::empty_place(const Parameter& parameter) const {
+  if (!takes(parameter)) return {};
+  if (!parts_.empty()) return part_for(parameter).empty_place(parameter);
+  return place_ && !has(parameter) ? place_(parameter) : Tensor();
 }
 
 void Gradients::add(TapeSlot* slot, int id, const Tensor& term) {

@@ -85,6 +85,7 @@ class Gradients {
   void forget_past_tapes();
   Gradients& part_for(const Parameter& parameter) const;
   [[noreturn]] static void reject(const Parameter& parameter);
+  Tensor empty_place(const Parameter& parameter) const;
   void arrived(const Parameter& parameter, Tensor term, const Tape& tape, Placements leaf);
   void begin_backward(Tape& tape);
   void passed_operation();

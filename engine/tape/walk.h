@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "weft/engine/kernels/backend.h"
+#include "weft/engine/kernels/scalar_ops.h"
 #include "weft/engine/tape/add.h"
 #include "weft/engine/tape/observer.h"
 #include "weft/engine/tape/record.h"
@@ -79,6 +80,18 @@ class Walk {
     }
   };
 
+  // Where a parameter's gradient can be summed, so that it need not be copied there.
+  Tensor place_for(int id) const {
+    const Tape::Node& node = tape_.nodes_[static_cast<size_t>(id)];
+    return into_ && node.parameter ? into_->empty_place(*node.parameter) : Tensor();
+  }
+
+  // Sums in their places may share a storage, whose version each changes.
+  void renew(int id) {
+    const Tensor place = at(id).defined() ? place_for(id) : Tensor();
+    if (place.defined() && place.data() == at(id).value_.data()) at(id).version_ = place.version();
+  }
+
   Var& at(int id) { return cotangents_[static_cast<size_t>(id)]; }
   Need need(int id) const {
     return static_cast<size_t>(id) < needed_.size() ? needed_[static_cast<size_t>(id)] : Need::path;
@@ -91,6 +104,10 @@ class Walk {
     Var& sum = at(id);
     if (!sum.defined()) {
       sum = std::move(term);
+    } else if (Tensor place = place_for(id); place.defined()) {
+      backend(sum.device()).binary(Binary::Add, sum.value_, term.value(), place);
+      sum = tape_.constant(std::move(place));
+      put_on_tape(sum, id);
     } else if (graph_ == Graph::none && sum.value_.unshared()) {
       backend(sum.device()).accumulate(1, term.value(), sum.value_);
       sum.version_ = sum.value_.version();
@@ -128,12 +145,13 @@ class Walk {
     }
   }
 
-  void notify_observers(size_t id) const {
+  void notify_observers(size_t id) {
     if (need(static_cast<int>(id)) == Need::no) return;
     const Tape::Node& node = tape_.nodes_[id];
     const std::string name = node.parameter ? "parameter '" + node.parameter->name + "'"
                              : node.op      ? node.op->name
                                             : "leaf";
+    renew(static_cast<int>(id));
     const Var& sum = cotangents_[id];
     const Var g = sum.defined() ? sum : zeros(node.shape, node.dtype, node.device, node.placements);
     for (Tape::Observer* observer : tape_.observers_)
@@ -145,6 +163,7 @@ class Walk {
     const Parameter* parameter = tape_.nodes_[id].parameter;
     Var& sum = cotangents_[id];
     if (!into_ || !sum.defined()) return;
+    renew(static_cast<int>(id));
     Tensor term = std::exchange(sum, {}).value();
     if (parameter) {
       const ModeScope outside(tape_, outside_);

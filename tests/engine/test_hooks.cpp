@@ -4,6 +4,7 @@
 #include "tests/support/f64_vector.h"
 #include "weft/engine/ops/elementwise.h"
 #include "weft/engine/ops/reduce.h"
+#include "weft/engine/tape/observer.h"
 
 using namespace weft;
 using Catch::Contains;
@@ -85,4 +86,34 @@ TEST_CASE("gradients passed to a hook or a caller are not changed by later passe
   tape.backward(loss, grads);
   CHECK(held.values() == Values{2});
   CHECK(grads[p].values() == Values{4});
+}
+
+TEST_CASE("gradients in one memory are summed in their places, and seen there by observers") {
+  Parameter a("a", vector({1, 1})), b("b", vector({1, 1}));
+  Tensor memory = vector({100, 100, 100, 100});
+  Gradients gradients;
+  gradients.keep_in([&](const Parameter& p) { return &p == &a ? memory.slice(0, 2) : memory.slice(2, 4); });
+  struct Reads : Tape::Observer {
+    std::vector<double> seen;
+    void arrived(const Var& g, const std::string& of, int64_t, Placements) override {
+      if (of.starts_with("parameter")) seen.push_back(g.value().values()[0]);
+    }
+    void watched(const Var&, const Parameter*) override {}
+    void computed(const Var&, const Op&, std::span<const Var* const>) override {}
+    void placement_changed(const Var&) override {}
+    void walk_begins(bool) override {}
+    void walk_ends(bool) override {}
+    void collective_begins(const void*, const std::string&) override {}
+  };
+  for (int pass = 1; pass <= 2; ++pass) {
+    Tape tape;
+    Reads reads;
+    tape.observe(reads);
+    const Var A = tape.watch(a), B = tape.watch(b);
+    Var loss = sum(A + 2 * B);
+    for (const double more : {4.0, 8.0}) loss = loss + sum(more * A + 2 * more * B);
+    tape.backward(loss, gradients);
+    CHECK(reads.seen == std::vector<double>{26, 13});
+    CHECK(memory.values() == std::vector<double>{13.0 * pass, 13.0 * pass, 26.0 * pass, 26.0 * pass});
+  }
 }
