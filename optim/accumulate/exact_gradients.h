@@ -31,14 +31,14 @@ class ExactGradients {
 
  private:
   Tensor parts(size_t parameter);
-  Tensor count(size_t parameter);  // the number of blocks with a gradient for it
   void take();
 
   const std::vector<Parameter*> parameters_;
   Communicator& comm_;
   Gradients block_;
   std::vector<int64_t> begins_;  // of each parameter's parts, then the end of the last
-  Tensor sums_;                  // the parts of all parameters, then their counts
+  Tensor sums_;                  // the parts of all parameters
+  std::vector<double> present_;  // by parameter: 1 if a block of this rank had a gradient for it
 };
 
 }  // namespace weft
