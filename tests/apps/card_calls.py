@@ -42,9 +42,7 @@ def per_step(short, long):
 
 
 def short_name(kernel):
-    """The kernel's parameters, without what all have."""
-    found = re.search(r"Parameters = \{(.*)\}; Arguments", kernel)
-    return re.sub(r"weft::|cuda::|\{anonymous\}::|long int, ", "", found[1] if found else kernel)
+    return re.sub(r"weft::|cuda::|\{anonymous\}::|long int, ", "", kernel)
 
 
 def main():

@@ -8,10 +8,11 @@
 #include <type_traits>
 #include <vector>
 
+#include "tests/emulated_card/stream.h"
 #include "weft/engine/tensor/dtype.h"
 
 struct weft_emulated_blas {
-  cudaStream_t stream = nullptr;
+  cudaStream_t stream = nullptr;  // of the handle's card
   cublasPointerMode_t factors = CUBLAS_POINTER_MODE_HOST;
 };
 
@@ -72,6 +73,20 @@ struct Product {
   int64_t ldc, stride_c;
   bool tf32;
 
+  // All memory from the first element of the first matrix to the last of the last one.
+  template <class T> static size_t extent(const Matrix& x, int64_t rows, int64_t columns, int64_t count) {
+    const int64_t last = (rows - 1) * x.stride_row + (columns - 1) * x.stride_column + (count - 1) * x.step;
+    return rows * columns * count == 0 ? 0 : static_cast<size_t>(last + 1) * sizeof(T);
+  }
+  void access(const cudaStream_t stream) const {
+    const auto one = [&](const Matrix& x, int64_t rows, int64_t columns, bool writes) {
+      visit(x.type, [&]<class T>(T) { stream->access(x.data, extent<T>(x, rows, columns, count), writes, "cuBLAS"); });
+    };
+    one(a, m, k, false);
+    one(b, k, n, false);
+    one({c, type_c, 1, ldc, stride_c}, m, n, true);
+  }
+
   template <class C> void run(C alpha, C beta) const {
     for (int64_t number = 0; number < count; ++number) {
       const std::vector<C> left = values_of<C>(a, number, m, k, tf32), right = values_of<C>(b, number, k, n, tf32);
@@ -105,6 +120,7 @@ cublasStatus_t cublasCreate(cublasHandle_t* handle) {
 }
 cublasStatus_t cublasSetStream(cublasHandle_t handle, cudaStream_t stream) {
   if (!handle) return CUBLAS_STATUS_NOT_INITIALIZED;
+  if (!stream->is_current()) return CUBLAS_STATUS_EXECUTION_FAILED;
   handle->stream = stream;
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -121,6 +137,8 @@ const char* cublasGetStatusString(cublasStatus_t status) {
     case CUBLAS_STATUS_NOT_INITIALIZED: return "the library was not initialized";
     case CUBLAS_STATUS_ALLOC_FAILED: return "the resource allocation failed";
     case CUBLAS_STATUS_INVALID_VALUE: return "an unsupported value or parameter was passed to the function";
+    case CUBLAS_STATUS_EXECUTION_FAILED:
+      return "the GPU program failed to execute: another card is current than the handle's";
     case CUBLAS_STATUS_NOT_SUPPORTED: return "the functionality requested is not supported";
   }
   return "unknown";
@@ -136,8 +154,11 @@ cublasStatus_t cublasGemmStridedBatchedEx_64(cublasHandle_t handle, cublasOperat
   const bool transpose_a = operation_a == CUBLAS_OP_T, transpose_b = operation_b == CUBLAS_OP_T;
   const bool wide = compute == CUBLAS_COMPUTE_64F;
   if (!handle || !handle->stream) return CUBLAS_STATUS_NOT_INITIALIZED;
+  const cudaStream_t stream = handle->stream;
+  if (!stream->is_current()) return CUBLAS_STATUS_EXECUTION_FAILED;
   if (m < 0 || n < 0 || k < 0 || count < 0 || lda < std::max<int64_t>(1, transpose_a ? k : m) ||
-      ldb < std::max<int64_t>(1, transpose_b ? n : k) || ldc < std::max<int64_t>(1, m))
+      ldb < std::max<int64_t>(1, transpose_b ? n : k) || ldc < std::max<int64_t>(1, m) ||
+      (count > 1 && stride_c < ldc * (n - 1) + m))
     return CUBLAS_STATUS_INVALID_VALUE;
   if (type_a != type_b || !is_known(compute, type_a, type_c)) return CUBLAS_STATUS_NOT_SUPPORTED;
   const auto matrix = [](const void* data, cudaDataType_t type, bool transpose, int64_t ld, int64_t step) {
@@ -156,9 +177,16 @@ cublasStatus_t cublasGemmStridedBatchedEx_64(cublasHandle_t handle, cublasOperat
                         compute == CUBLAS_COMPUTE_32F_FAST_TF32};
   const auto enqueue = [&]<class C>(const C* x, const C* y) {
     if (handle->factors == CUBLAS_POINTER_MODE_DEVICE)
-      handle->stream->enqueue_product([product, x, y] { product.run(*x, *y); });
+      stream->enqueue_product([product, stream, x, y] {
+        for (const C* const factor : {x, y}) stream->access(factor, sizeof *factor, false, "cuBLAS");
+        product.access(stream);
+        product.run(*x, *y);
+      });
     else  // they are read now
-      handle->stream->enqueue_product([product, x = *x, y = *y] { product.run(x, y); });
+      stream->enqueue_product([product, stream, x = *x, y = *y] {
+        product.access(stream);
+        product.run(x, y);
+      });
   };
   if (wide)
     enqueue(static_cast<const double*>(alpha), static_cast<const double*>(beta));

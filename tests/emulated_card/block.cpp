@@ -6,12 +6,18 @@
 
 #include <algorithm>
 #include <csetjmp>
+#include <cstdlib>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <random>
 #include <vector>
 
+#include "tests/emulated_card/access.h"
 #include "tests/emulated_card/fault.h"
 #include "tests/emulated_card/modules.h"
 #include "tests/emulated_card/null_card.h"
+#include "tests/emulated_card/stream.h"
 
 constinit thread_local dim3 threadIdx, blockIdx, blockDim, gridDim;
 
@@ -139,27 +145,68 @@ bool Block::run(size_t threads, const Thread& thread, bool backwards) {
   return false;
 }
 
+// The order of a launch's blocks and threads: forwards or backwards. WEFT_CARD_SEED in the environment draws another
+// one, in which blocks begin with any of them.
+struct Order {
+  bool backwards;
+  uint64_t first = 0;
+
+  explicit Order(uint64_t launch) : backwards(launch % 2 == 1) {
+    static const char* const seed = std::getenv("WEFT_CARD_SEED");
+    if (!seed) return;
+    std::mt19937_64 dice(std::strtoull(seed, nullptr, 10) << 32 | launch);
+    backwards = dice() % 2 == 1;
+    first = dice();
+  }
+  unsigned block(unsigned number, unsigned blocks) const {
+    const auto place = static_cast<unsigned>((first % blocks + number) % blocks);
+    return backwards ? blocks - 1 - place : place;
+  }
+};
+
+// How many bytes of shared memory a launch may ask for: more than 48 KiB only of a kernel that has asked to.
+constexpr size_t usual_shared = size_t{48} << 10, largest_shared = size_t{227} << 10;
+struct SharedLimits {
+  std::mutex mutex;
+  std::map<const void*, size_t> of_kernels;
+};
+SharedLimits& shared_limits() {
+  static SharedLimits& instance = *new SharedLimits;
+  return instance;
+}
+size_t max_shared(const void* kernel) {
+  const std::lock_guard lock(shared_limits().mutex);
+  const auto found = shared_limits().of_kernels.find(kernel);
+  return found == shared_limits().of_kernels.end() ? usual_shared : found->second;
+}
+
 }  // namespace
 
-cudaError_t launch(const Kernel& kernel, Stream* stream, dim3 grid, dim3 block, Thread thread) {
-  constexpr unsigned max_threads = 1024;
-  if (!stream || grid.x == 0 || block.x == 0 || block.x > max_threads || block.x % lanes != 0)
-    return cudaErrorInvalidValue;
-  if (stream->card() != current_card) return cudaErrorInvalidResourceHandle;
+cudaError_t launch(const cudaLaunchConfig_t& shape, const Kernel& kernel, Thread thread) {
+  const auto [grid, block, shared_bytes, stream] = shape;
+  constexpr unsigned max_threads = 1024, max_blocks = (1u << 31) - 1;
+  if (const cudaError_t refused = refused_on(stream)) return refused;
+  if (grid.x == 0 || grid.x > max_blocks)
+    return refuse(cudaErrorInvalidConfiguration, std::to_string(grid.x) + " blocks");
+  if (block.x == 0 || block.x > max_threads || block.x % lanes != 0)
+    return refuse(cudaErrorInvalidConfiguration, std::to_string(block.x) + " threads in a block");
+  if (shared_bytes > max_shared(kernel.address))
+    return refuse(cudaErrorInvalidValue, std::to_string(shared_bytes) + " bytes of shared memory");
   load_kernel(current_card, kernel.address);
-  count_launch(kernel.name);
+  count_launch(kernel.parameters);
   const bool backwards = stream->asked() % 2 == 1;
-  const auto run = [=, thread = std::move(thread)] {
-    gridDim = grid;
-    blockDim = block;
-    for (unsigned b = 0; b < grid.x; ++b) {
-      blockIdx.x = backwards ? grid.x - 1 - b : b;
-      if (!block_of_thread.run(block.x, thread, backwards))
-        return report_fault("some threads of block " + std::to_string(blockIdx.x) +
-                            " wait at a shuffle or at __syncthreads, and others do not come");
-    }
-  };
-  stream->enqueue(run, stream->card());
+  stream->enqueue(
+      [grid = grid, block = block, name = "the kernel of " + kernel.parameters, backwards, thread = std::move(thread)] {
+        name_work(name.c_str());
+        gridDim = grid;
+        blockDim = block;
+        for (unsigned b = 0; b < grid.x; ++b) {
+          blockIdx.x = backwards ? grid.x - 1 - b : b;
+          if (!block_of_thread.run(block.x, thread, backwards))
+            return report_fault(name + ": some threads of block " + std::to_string(blockIdx.x) +
+                                " wait at a shuffle or at __syncthreads, and others do not come");
+        }
+      });
   return cudaSuccess;
 }
 
@@ -171,3 +218,14 @@ uint64_t exchange_lanes(unsigned mask, uint64_t mine, int lane) {
 }
 
 }  // namespace weft::emulated
+
+using namespace weft::emulated;
+
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute, int value) {
+  const auto bytes = static_cast<size_t>(value);
+  if (value < 0 || bytes > largest_shared)
+    return refuse(cudaErrorInvalidValue, std::to_string(value) + " bytes of shared memory");
+  const std::lock_guard lock(shared_limits().mutex);
+  shared_limits().of_kernels[kernel] = std::max(bytes, usual_shared);
+  return cudaSuccess;
+}

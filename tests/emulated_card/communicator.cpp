@@ -120,7 +120,7 @@ void ncclComm::launch() {
     const uint64_t position = launched_[stream] = stream->enqueue([this, m = pending] { take_part(m); }, no_card);
     for (const auto& rendezvous : pending)
       for (Rendezvous::Part& part : rendezvous->parts) {
-        if (part.comm == this) part.stream = stream, part.position = position;
+        if (part.comm == this) part.stream = stream, part.when = {now()}, part.place = stream->last();
         if (part.here) stream->is_done(position);  // a peer waits already
       }
   }
@@ -142,7 +142,7 @@ void ncclComm::come_to(Rendezvous& rendezvous) {
   for (Rendezvous::Part& part : rendezvous.parts) {
     if (part.comm == this) part.here = true;
     const bool well = part.comm && !part.comm->over();
-    if (well && part.stream && !part.here) part.stream->is_done(part.position);  // a real card needs no push
+    if (well && part.stream && !part.here) part.stream->is_done(part.place.position);  // a real card needs no push
     complete = complete && well && part.here;
   }
   if (!complete) return;

@@ -25,13 +25,13 @@ Worlds& worlds() {
 }
 
 // The contents of a unique id.
-struct Place {
+struct IdContents {
   pid_t process;
   size_t world;
 };
 
 World* world_at(const ncclUniqueId& id) {
-  Place place;
+  IdContents place;
   std::memcpy(&place, id.internal, sizeof place);
   const std::lock_guard lock(worlds().mutex);
   return place.process == getpid() && place.world < worlds().all.size() ? worlds().all[place.world].get() : nullptr;
@@ -57,8 +57,7 @@ template <class Change> ncclResult_t at_rest(const char* call, ncclComm_t comm, 
 // What is wrong with an operation's memory, or nothing. One rank's elements may be in place.
 const char* objection(const Operation& operation, size_t ranks, size_t rank, int card) {
   const bool gathers = operation.verb == Verb::all_gather, scatters = operation.verb == Verb::reduce_scatter;
-  const size_t bytes = operation.bytes(), sent = scatters ? ranks * bytes : bytes,
-               received = gathers ? ranks * bytes : bytes;
+  const size_t bytes = operation.bytes(), sent = operation.sent(ranks), received = operation.received(ranks);
   const std::byte *const from = operation.from, *const to = operation.to;
   if (bytes == 0) return nullptr;
   if ((from && card_of(from, sent) != card) || (to && card_of(to, received) != card))
@@ -80,6 +79,8 @@ ncclResult_t ask(const char* call, ncclComm_t comm, Request request) {
     const char* why = objection(operation, comm->world.ranks.size(), static_cast<size_t>(comm->rank), comm->card);
     if (peer < 0 || peer >= ranks || (message && peer == comm->rank)) why = "no such peer";
     if (!request.stream || request.stream->card() != comm->card) why = "no stream of the communicator's card";
+    if (request.stream && request.stream->capture()) why = "a stream that is captured, which is not emulated";
+    if (current_card != comm->card) why = "another card than the communicator's is current";
     if (why) return comm->fail(ncclInvalidArgument, name + ": " + why);
     count(operation.verb);
     if (message || operation.count > 0) group.requests.emplace_back(comm, request);
@@ -118,7 +119,7 @@ const char* ncclGetLastError(ncclComm_t) { return last_refusal(); }
 // ---- Communicators
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   const std::lock_guard lock(worlds().mutex);
-  const Place place{getpid(), worlds().all.size()};
+  const IdContents place{getpid(), worlds().all.size()};
   worlds().all.push_back(std::make_unique<World>());
   std::memcpy(id->internal, &place, sizeof place);
   return ncclSuccess;

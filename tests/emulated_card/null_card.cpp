@@ -8,7 +8,6 @@
 #include <iomanip>
 #include <map>
 #include <mutex>
-#include <string_view>
 #include <utility>
 
 namespace weft::emulated {
@@ -28,17 +27,17 @@ class Requests {
       to << std::exchange(between, ", ") << std::quoted(kernel) << ": " << launches;
     to << "}}\n";
   }
-  void add(Asked what, const char* kernel = nullptr) {
+  void add(Asked what, const std::string& kernel = {}) {
     const std::lock_guard lock(mutex_);
     ++counts_[static_cast<size_t>(what)];
-    if (kernel) ++kernels_[kernel];
+    if (!kernel.empty()) ++kernels_[kernel];
   }
 
  private:
   const char* const file_;
   std::mutex mutex_;
   std::array<int64_t, names.size()> counts_ = {};
-  std::map<std::string_view, int64_t> kernels_;
+  std::map<std::string, int64_t> kernels_;
 };
 
 }  // namespace
@@ -48,12 +47,12 @@ bool null_card() {
   return is_null;
 }
 
-static void add(Asked what, const char* kernel = nullptr) {
+static void add(Asked what, const std::string& kernel = {}) {
   if (!null_card()) return;
   static Requests requests(std::getenv("WEFT_NULL_CARD"));
   requests.add(what, kernel);
 }
 void count(Asked what) { add(what); }
-void count_launch(const char* kernel) { add(Asked::launch, kernel); }
+void count_launch(const std::string& kernel) { add(Asked::launch, kernel); }
 
 }  // namespace weft::emulated

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "tests/emulated_card/access.h"
 #include "weft/engine/tensor/dtype.h"
 
 namespace weft::emulated {
@@ -45,6 +46,9 @@ size_t Operation::bytes() const {
   }
 }
 
+size_t Operation::sent(size_t ranks) const { return verb == Verb::reduce_scatter ? ranks * bytes() : bytes(); }
+size_t Operation::received(size_t ranks) const { return verb == Verb::all_gather ? ranks * bytes() : bytes(); }
+
 bool Operation::matches(const Operation& other) const {
   return verb == other.verb && count == other.count && type == other.type && variant == other.variant;
 }
@@ -55,6 +59,12 @@ bool Rendezvous::asked_by_all() const {
 
 void Rendezvous::hold() {
   over = true;
+  for (const auto& [comm, operation, stream, when, place, here] : parts) {
+    begin_work(when, place);
+    name_work("an operation of NCCL");
+    access(operation.from, operation.sent(parts.size()), false);
+    access(operation.to, operation.received(parts.size()), true);
+  }
   const Operation& first = parts[0].operation;
   if (first.verb == Verb::all_reduce || first.verb == Verb::reduce_scatter) switch (first.type) {
       case ncclUint8: return reduce<uint8_t>(parts);

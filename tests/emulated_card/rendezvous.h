@@ -8,6 +8,8 @@
 #include <memory>
 #include <vector>
 
+#include "tests/emulated_card/stream.h"
+
 namespace weft::emulated {
 
 enum class Verb { all_gather, broadcast, all_reduce, reduce_scatter, message };
@@ -22,7 +24,9 @@ struct Operation {
   ncclDataType_t type;
   int variant = 0;  // the root, or the reduction
 
-  size_t bytes() const;
+  size_t bytes() const;             // of one rank's elements
+  size_t sent(size_t ranks) const;  // by a rank, in bytes
+  size_t received(size_t ranks) const;
   bool matches(const Operation& other) const;  // whether another rank's request fits
 };
 
@@ -31,7 +35,8 @@ struct Rendezvous {
     ncclComm_t comm = nullptr;  // null until the rank has requested it
     Operation operation{};
     Stream* stream = nullptr;  // null until it is enqueued
-    uint64_t position = 0;
+    When when{};
+    Place place{};
     bool here = false;
   };
   std::vector<Part> parts;  // in rank order; for a message, sender and receiver

@@ -1,56 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // The emulated card detects what fails on a real one; otherwise passing tests on it would say little.
-#include <cuda_runtime.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <cmath>
-#include <csignal>
-#include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/emulated_card/memory.h"
-#include "tests/support/catch.h"
+#include "tests/emulated_card/on_card.h"
 #include "weft/engine/kernels/cuda/blas.h"
 
+using namespace on_card;
+
 namespace {
-
-constexpr unsigned threads = 256;
-
-// Selects the calling thread's card for its lifetime; then card 0 again.
-struct Current {
-  explicit Current(int card) { cudaSetDevice(card); }
-  ~Current() { cudaSetDevice(0); }
-};
-struct Stream {
-  cudaStream_t handle = nullptr;
-  explicit Stream(int card = 0) {
-    const Current current(card);
-    cudaStreamCreateWithFlags(&handle, cudaStreamNonBlocking);
-  }
-  ~Stream() { cudaStreamDestroy(handle); }
-};
-template <class T> struct OnCard {
-  T* data = nullptr;
-  explicit OnCard(size_t count, int card = 0) {
-    const Current current(card);
-    cudaMalloc(reinterpret_cast<void**>(&data), count * sizeof(T));
-  }
-  ~OnCard() { cudaFree(data); }
-};
-
-template <class T> std::vector<T> downloaded(const T* from, size_t count, const Stream& stream) {
-  std::vector<T> values(count);
-  CHECK(cudaMemcpyAsync(values.data(), from, count * sizeof(T), cudaMemcpyDeviceToHost, stream.handle) == cudaSuccess);
-  return values;
-}
-
-template <class... P, class... A>
-cudaError_t launch(const Stream& stream, unsigned blocks, void (*kernel)(P...), A... arguments) {
-  const cudaLaunchConfig_t shape = {{blocks}, {threads}, stream.handle};
-  return cudaLaunchKernelEx(&shape, kernel, arguments...);
-}
 
 // y[block][i] = what the next thread of the block has stored.
 template <bool barrier> __global__ void pass_on(int* y) {
@@ -83,18 +44,6 @@ __global__ void one_warp_stays_away(int* y) {
   y[threadIdx.x] = 1;
 }
 
-// How a process ended that ran this: its exit code, or minus the signal.
-template <class F> int end_of(const F& work) {
-  const pid_t child = fork();
-  if (child == 0) {
-    std::signal(SIGSEGV, SIG_DFL);  // instead of Catch's report
-    _exit(work());
-  }
-  int status = 0;
-  waitpid(child, &status, 0);
-  return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
-}
-
 }  // namespace
 
 TEST_CASE("work on a stream is not done until it is waited for") {
@@ -116,16 +65,14 @@ TEST_CASE("work on a stream is not done until it is waited for") {
 TEST_CASE("a stream that waits for an event runs after the work before it, but not after later work") {
   const Stream first, second;
   const OnCard<int> from(threads), to(threads);
-  cudaEvent_t event = nullptr;
-  cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
-  CHECK(cudaEventQuery(event) == cudaSuccess);
+  const Event event;
+  CHECK(cudaEventQuery(event.handle) == cudaSuccess);
   launch(first, 1, sum_lanes, from.data);
-  cudaEventRecord(event, first.handle);
-  cudaStreamWaitEvent(second.handle, event, 0);
+  cudaEventRecord(event.handle, first.handle);
+  cudaStreamWaitEvent(second.handle, event.handle, 0);
   cudaMemcpyAsync(to.data, from.data, threads * sizeof(int), cudaMemcpyDeviceToDevice, second.handle);
   CHECK(downloaded(to.data, threads, second)[0] == 31 * 32 / 2);
-  CHECK(cudaEventSynchronize(event) == cudaSuccess);
-  cudaEventDestroy(event);
+  CHECK(cudaEventSynchronize(event.handle) == cudaSuccess);
 }
 
 TEST_CASE("the host cannot access card memory, and new memory holds NaN") {
@@ -141,10 +88,10 @@ TEST_CASE("a kernel that accesses another card's memory ends the program, even w
       const auto end = [&](int card_of_memory) {
         return end_of([&] {
           const Stream stream, other(card_of_memory);
-          const OnCard<int> here(threads), there(threads, card_of_memory);
+          const OnCard<int> here(threads), there(threads, card_of_memory), apart(threads, card_of_memory);
           if (busy) {
             const Current current(card_of_memory);
-            for (int i = 0; i < 100; ++i) launch(other, 10, sum_lanes, there.data);
+            for (int i = 0; i < 1000; ++i) launch(other, 1, sum_lanes, apart.data);
             other.handle->is_done(1);
           }
           launch(stream, 1, copy_lanes, reads ? here.data : there.data, reads ? there.data : here.data);
@@ -162,6 +109,7 @@ TEST_CASE("a copy between cards arrives, on a stream of the destination card") {
   launch(stream, 1, sum_lanes, here.data);
   cudaStreamSynchronize(stream.handle);
   const auto copy = [&](const Stream& on) {
+    const Current current(on.handle->card());
     return cudaMemcpyAsync(there.data, here.data, threads * sizeof(int), cudaMemcpyDeviceToDevice, on.handle);
   };
   CHECK(copy(stream) == cudaErrorInvalidValue);
@@ -179,19 +127,20 @@ TEST_CASE("a copy between cards arrives, on a stream of the destination card") {
 TEST_CASE("a launch on another card's stream and an event of another card are refused") {
   const Stream stream, other(1);
   const OnCard<int> there(threads, 1);
-  cudaEvent_t event = nullptr;
-  cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
+  const Event event;
   CHECK(launch(other, 1, sum_lanes, there.data) == cudaErrorInvalidResourceHandle);
-  CHECK(cudaEventRecord(event, other.handle) == cudaErrorInvalidResourceHandle);
+  CHECK(cudaEventRecord(event.handle, other.handle) == cudaErrorInvalidResourceHandle);
   {
     const Current current(1);
     CHECK(launch(other, 1, sum_lanes, there.data) == cudaSuccess);
     CHECK(launch(stream, 1, sum_lanes, there.data) == cudaErrorInvalidResourceHandle);
   }
-  CHECK(cudaEventRecord(event, stream.handle) == cudaSuccess);
-  CHECK(cudaStreamWaitEvent(other.handle, event, 0) == cudaSuccess);
+  CHECK(cudaEventRecord(event.handle, stream.handle) == cudaSuccess);
+  {
+    const Current current(1);
+    CHECK(cudaStreamWaitEvent(other.handle, event.handle, 0) == cudaSuccess);
+  }
   CHECK(downloaded(there.data, 1, other)[0] == 31 * 32 / 2);
-  cudaEventDestroy(event);
   cudaGetLastError();
 }
 
@@ -274,14 +223,6 @@ TEST_CASE("threads that skip a shuffle or a barrier are a fault, which every lat
   CHECK(fault_of(one_lane_stays_away) == 7);
   CHECK(fault_of(one_warp_stays_away) == 7);
   CHECK(fault_of(sum_lanes) == 0);
-}
-
-TEST_CASE("a launch with no blocks, or half a warp, is refused") {
-  const Stream stream;
-  const OnCard<int> y(threads);
-  CHECK(launch(stream, 0, sum_lanes, y.data) == cudaErrorInvalidValue);
-  const cudaLaunchConfig_t half = {{1}, {16}, stream.handle};
-  CHECK(cudaLaunchKernelEx(&half, sum_lanes, y.data) == cudaErrorInvalidValue);
 }
 
 TEST_CASE("cuBLAS refuses types that it does not multiply, also with the requested precision") {

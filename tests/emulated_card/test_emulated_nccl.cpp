@@ -12,8 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include "tests/support/catch.h"
+#include "tests/emulated_card/on_card.h"
 
+using namespace on_card;
 using Catch::Contains;
 
 namespace {
@@ -43,6 +44,7 @@ ncclResult_t state_of(ncclComm_t comm) {
 }
 
 struct Rank {
+  int card = 0;
   ncclComm_t comm = nullptr;
   cudaStream_t stream = nullptr;
   float *from = nullptr, *to = nullptr;
@@ -53,9 +55,9 @@ struct Ranks : std::vector<Rank> {
   explicit Ranks(int ranks) : std::vector<Rank>(static_cast<size_t>(ranks)) {
     const ncclUniqueId id = new_id();
     int r = 0;
-    for (auto& [comm, stream, from, to] : *this) {
+    for (auto& [card, comm, stream, from, to] : *this) {
       CHECK(connect(comm, r, ranks, id, r) == ncclInProgress);
-      cudaSetDevice(r);
+      cudaSetDevice(card = r);
       cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
       cudaMalloc(reinterpret_cast<void**>(&from), length * sizeof(float));
       cudaMalloc(reinterpret_cast<void**>(&to), size() * length * sizeof(float));
@@ -66,7 +68,7 @@ struct Ranks : std::vector<Rank> {
     for (const Rank& rank : *this) CHECK(state_of(rank.comm) == ncclSuccess);
   }
   ~Ranks() {
-    for (const auto& [comm, stream, from, to] : *this) {
+    for (const auto& [card, comm, stream, from, to] : *this) {
       ncclCommAbort(comm);
       cudaStreamDestroy(stream);
       cudaFree(from);
@@ -75,31 +77,32 @@ struct Ranks : std::vector<Rank> {
   }
 };
 
-struct Event {
-  cudaEvent_t handle = nullptr;
-  explicit Event(int card = 0) {
-    cudaSetDevice(card);
-    cudaEventCreateWithFlags(&handle, cudaEventDisableTiming);
-    cudaSetDevice(0);
-  }
-  ~Event() { cudaEventDestroy(handle); }
-  Event(const Event&) = delete;
-};
+// Runs work() while the rank's card is current.
+template <class Work> auto on_card_of(const Rank& rank, Work work) {
+  cudaSetDevice(rank.card);
+  const auto result = work();
+  cudaSetDevice(0);
+  return result;
+}
 
 // The last received number when the rank's stream is done.
 float last_of(const Rank& rank, size_t count) {
-  float value = 0;
-  cudaMemcpyAsync(&value, rank.to + count - 1, sizeof value, cudaMemcpyDeviceToHost, rank.stream);
-  return value;
+  return on_card_of(rank, [&] {
+    float value = 0;
+    cudaMemcpyAsync(&value, rank.to + count - 1, sizeof value, cudaMemcpyDeviceToHost, rank.stream);
+    return value;
+  });
 }
 
-template <class Ask> ncclResult_t grouped(Ask ask) {
-  ncclGroupStart();
-  ask();
-  return ncclGroupEnd();
+template <class Ask> ncclResult_t grouped(const Rank& rank, Ask ask) {
+  return on_card_of(rank, [&] {
+    ncclGroupStart();
+    ask();
+    return ncclGroupEnd();
+  });
 }
 ncclResult_t gather(const Rank& rank) {
-  return grouped([&] { ncclAllGather(rank.from, rank.to, length, ncclFloat32, rank.comm, rank.stream); });
+  return grouped(rank, [&] { ncclAllGather(rank.from, rank.to, length, ncclFloat32, rank.comm, rank.stream); });
 }
 void gather_on_all(const Ranks& ranks) {
   for (const Rank& rank : ranks) gather(rank);
@@ -112,12 +115,8 @@ TEST_CASE("NCCL enqueues an operation when its communicator is no longer in prog
   const Ranks ranks(2);
   for (const Rank& rank : ranks) gather(rank);
   for (const Rank& rank : ranks) CHECK(std::isnan(last_of(rank, length)));
+  cudaMemcpyAsync(ranks[0].from, ranks[1].from, length * sizeof(float), cudaMemcpyDeviceToDevice, ranks[0].stream);
   for (const Rank& rank : ranks) CHECK(state_of(rank.comm) == ncclSuccess);
-  cudaStream_t other = nullptr;
-  cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking);
-  cudaMemcpyAsync(ranks[0].from, ranks[1].from, length * sizeof(float), cudaMemcpyDeviceToDevice, other);
-  cudaStreamSynchronize(other);
-  cudaStreamDestroy(other);
   CHECK(last_of(ranks[1], length) == 2);  // rank 0's value, set after the group was requested
 }
 
@@ -155,7 +154,7 @@ TEST_CASE("a rank's stream proceeds as soon as a peer waits for it") {
       for (const size_t r : {i % 2, 1 - i % 2}) {
         gather(ranks[r]);
         CHECK(state_of(ranks[r].comm) == ncclSuccess);
-        if (r == i % 2) cudaEventRecord(done.handle, ranks[r].stream);
+        if (r == i % 2) on_card_of(ranks[r], [&] { return cudaEventRecord(done.handle, ranks[r].stream); });
         if (waits_already) cudaEventQuery(done.handle);
         if (waits_already) std::this_thread::sleep_for(std::chrono::milliseconds(2));
       }
@@ -170,7 +169,7 @@ TEST_CASE("NCCL messages, broadcasts and reductions of every type arrive") {
   const Ranks ranks(3);
   const auto all = [&](size_t received, auto ask) {
     int r = 0;
-    for (const Rank& rank : ranks) grouped([&] { ask(rank, r++); });
+    for (const Rank& rank : ranks) grouped(rank, [&] { ask(rank, r++); });
     for (const Rank& rank : ranks) CHECK(state_of(rank.comm) == ncclSuccess);
     std::vector<float> last;
     for (const Rank& rank : ranks) last.push_back(last_of(rank, received));
@@ -198,15 +197,14 @@ TEST_CASE("NCCL messages, broadcasts and reductions of every type arrive") {
 TEST_CASE("each rank gets its part of what NCCL reduces and scatters") {
   const Ranks ranks(3);
   gather_on_all(ranks);  // the numbers of ranks 0, 1 and 2: 1, 2 and 3, `length` of each
-  for (const auto& [comm, stream, from, to] : ranks)
-    grouped([&, comm = comm, stream = stream, from = from, to = to] {
-      ncclReduceScatter(to, from, length, ncclFloat32, ncclProd, comm, stream);
-    });
+  for (const Rank& rank : ranks)
+    grouped(rank,
+            [&] { ncclReduceScatter(rank.to, rank.from, length, ncclFloat32, ncclProd, rank.comm, rank.stream); });
   for (const Rank& rank : ranks) CHECK(state_of(rank.comm) == ncclSuccess);
   for (size_t r = 0; r < ranks.size(); ++r) {
-    float value = 0;
-    cudaMemcpyAsync(&value, ranks[r].from + length - 1, sizeof value, cudaMemcpyDeviceToHost, ranks[r].stream);
-    CHECK(value == std::pow(static_cast<float>(r + 1), 3.0f));
+    Rank result = ranks[r];
+    result.to = result.from;
+    CHECK(last_of(result, length) == std::pow(static_cast<float>(r + 1), 3.0f));
   }
 }
 
@@ -214,9 +212,9 @@ TEST_CASE("mismatched NCCL operations are an error on every rank and end waits o
   const auto state_after = [](auto ask) {
     const Ranks ranks(2);
     gather_on_all(ranks);
-    grouped([&] { ask(ranks[0], 0); });
+    grouped(ranks[0], [&] { ask(ranks[0], 0); });
     CHECK(state_of(ranks[0].comm) == ncclSuccess);
-    grouped([&] { ask(ranks[1], 1); });
+    grouped(ranks[1], [&] { ask(ranks[1], 1); });
     for (const Rank& rank : ranks) cudaStreamSynchronize(rank.stream);
     CHECK(state_of(ranks[0].comm) == state_of(ranks[1].comm));
     CHECK(gather(ranks[0]) == state_of(ranks[0].comm));
@@ -247,7 +245,7 @@ TEST_CASE("mismatched NCCL operations are an error on every rank and end waits o
 
 TEST_CASE("NCCL refuses communicators in progress or closed, and operations outside of groups") {
   const Ranks ranks(2);
-  const auto& [comm, stream, from, to] = ranks[0];
+  const auto& [card, comm, stream, from, to] = ranks[0];
   CHECK(ncclAllGather(from, to, 9, ncclFloat32, comm, stream) == ncclInvalidUsage);
   CHECK(ncclGroupEnd() == ncclInvalidUsage);
   CHECK(ncclCommDestroy(comm) == ncclInvalidUsage);
@@ -264,16 +262,17 @@ TEST_CASE("NCCL refuses overlapping or foreign memory, streams of other cards, a
   const auto gathered = [](size_t count, auto from_and_to) {
     const Ranks ranks(2);
     const auto [from, to] = from_and_to(ranks[1].from, ranks[1].to);
-    return grouped(
-        [&, from = from, to = to] { ncclAllGather(from, to, count, ncclFloat32, ranks[1].comm, ranks[1].stream); });
+    return grouped(ranks[1], [&, from = from, to = to] {
+      ncclAllGather(from, to, count, ncclFloat32, ranks[1].comm, ranks[1].stream);
+    });
   };
   const auto sent = [](int peer) {
     const Ranks ranks(2);
-    return grouped([&] { ncclSend(ranks[1].from, 9, ncclFloat32, peer, ranks[1].comm, ranks[1].stream); });
+    return grouped(ranks[1], [&] { ncclSend(ranks[1].from, 9, ncclFloat32, peer, ranks[1].comm, ranks[1].stream); });
   };
   const auto with_peers = [](bool memory, bool stream) {
     const Ranks ranks(2);
-    return grouped([&] {
+    return grouped(ranks[1], [&] {
       ncclAllGather(ranks[memory ? 0 : 1].from, ranks[1].to, 9, ncclFloat32, ranks[1].comm,
                     ranks[stream ? 0 : 1].stream);
     });
@@ -289,7 +288,7 @@ TEST_CASE("NCCL refuses overlapping or foreign memory, streams of other cards, a
   CHECK(gathered(9, [](float*, float* to) { return std::pair(to + 9, to); }) == ncclInProgress);
   const auto scattered = [](size_t count, size_t from, size_t to) {
     const Ranks ranks(2);
-    return grouped([&] {
+    return grouped(ranks[1], [&] {
       ncclReduceScatter(ranks[1].to + from, ranks[1].to + to, count, ncclFloat32, ncclSum, ranks[1].comm,
                         ranks[1].stream);
     });
@@ -302,6 +301,14 @@ TEST_CASE("NCCL refuses overlapping or foreign memory, streams of other cards, a
   CHECK(sent(0) == ncclInProgress);
   CHECK(sent(1) == ncclInvalidArgument);
   CHECK(sent(2) == ncclInvalidArgument);
+}
+
+TEST_CASE("NCCL refuses operations while another card is current") {
+  const Ranks ranks(2);
+  Rank elsewhere = ranks[1];
+  elsewhere.card = 0;
+  CHECK(gather(elsewhere) == ncclInvalidArgument);
+  CHECK_THAT(ncclGetLastError(nullptr), Contains("another card than the communicator's is current"));
 }
 
 TEST_CASE("NCCL refuses ranks that share a card or a number, foreign ids and blocking communicators") {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "weft/engine/kernels/cuda/blas.h"
+#include "weft/engine/kernels/cuda/used_bytes.h"
 #include "weft/engine/kernels/indices.h"
 #include "weft/engine/tensor/pool.h"
 #include "weft/engine/tensor/storage.h"
@@ -30,6 +31,7 @@ struct Block : Storage {
   Block* next = nullptr;
   Context* const owner;
   const int size_class;
+  const UsedBytes used;
   cudaEvent_t last_use = nullptr;  // set if another thread has freed the block, after the work of that thread
   Context* lender = nullptr;       // the owner of that event
 };

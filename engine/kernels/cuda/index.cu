@@ -54,9 +54,10 @@ template <class Word> struct Flip {
     y[i] = x[(o * extent + extent - 1 - e) * inner + j];
   }
 };
+// Several blocks may find a difference. Volatile stores to one place are no race.
 template <class Word> struct MarkDifference {
   const Word *a, *b;
-  uint8_t* y;
+  volatile uint8_t* y;
   __device__ void operator()(int64_t i) const {
     const Word left = a[i], right = b[i];
     if (!(left == right)) *y = 1;

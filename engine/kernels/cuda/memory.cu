@@ -90,7 +90,10 @@ Context& context() {
 }
 
 Block::Block(void* data, int size_class, Device device, Context& owner)
-    : Storage(data, SizeClass::bytes(size_class), device, &Context::give), owner(&owner), size_class(size_class) {}
+    : Storage(data, SizeClass::bytes(size_class), device, &Context::give),
+      owner(&owner),
+      size_class(size_class),
+      used(data, SizeClass::bytes(size_class)) {}
 
 Context::Context(int device) : device_(device) {
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
@@ -128,6 +131,7 @@ Block* Context::take(size_t bytes, Device device) {
     block = new (pool::take(sizeof(Block))) Block(memory, size_class, device, *this);
   }
   block->renew(bytes);
+  block->used.begin(bytes);
   const int64_t live = pool.live.fetch_add(size, std::memory_order_relaxed) + size;
   if (live > pool.peak.load(std::memory_order_relaxed)) pool.peak.store(live, std::memory_order_relaxed);
   return block;
@@ -140,6 +144,7 @@ Block* Context::take(size_t bytes, Device device) {
 void Context::give(Storage* storage) {
   Block* block = static_cast<Block*>(storage);
   Context* owner = block->owner;
+  block->used.end();
   owner->pool(block->device)
       .live.fetch_sub(static_cast<int64_t>(SizeClass::bytes(block->size_class)), std::memory_order_relaxed);
   if (leased == owner) return owner->keep(block);

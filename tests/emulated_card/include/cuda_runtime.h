@@ -15,18 +15,12 @@
 #define __launch_bounds__(...)
 #define __shared__ static thread_local  // a block's threads are fibers of one thread
 
-struct cudaLaunchConfig_t {
-  dim3 gridDim, blockDim;
-  cudaStream_t stream;
-};
-
 template <class... Parameters, class... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* shape, void (*kernel)(Parameters...),
                                const Arguments&... arguments) {
-  using namespace weft::emulated;
+  static const std::string parameters = weft::emulated::names_of<Parameters...>();
   const auto run = [kernel, values = std::tuple<Parameters...>(arguments...)] { std::apply(kernel, values); };
-  return launch({reinterpret_cast<const void*>(kernel), __PRETTY_FUNCTION__}, shape->stream, shape->gridDim,
-                shape->blockDim, run);
+  return weft::emulated::launch(*shape, {reinterpret_cast<const void*>(kernel), parameters}, run);
 }
 
 struct alignas(8) uint2 {
