@@ -124,7 +124,8 @@ TEST_CASE("a thread's memory is on the card that it selected last, whatever othe
       try {
         for (const int card : cards) {
           backend(Device::cuda).use_card(card);
-          Tensor::full({1}, 0, DType::u8, Device::cuda);
+          const Tensor on_it = Tensor::full({1}, 0, DType::u8, Device::cuda);
+          require(backend(Device::cuda).reaches(on_it.data()), "not on card ", card);
         }
         bytes_on_card(int64_t{1} << 45);
       } catch (const std::exception& error) {
