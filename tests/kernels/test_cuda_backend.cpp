@@ -278,6 +278,7 @@ TEST_CASE("the card's comparison finds a difference in any bit of a tensor") {
       }
     }
   CHECK(differ(Tensor::from({1}, {0.0}), Tensor::from({1}, {-0.0})) == 1);
+  CHECK(differ(Tensor::full({70'000}, 0), Tensor::full({70'000}, 1)) == 1);  // which many blocks find
 }
 
 TEST_CASE("verbs on indices and places move the same values on the card as on the CPU") {
