@@ -11,9 +11,8 @@
 #include <mutex>
 #include <vector>
 
-#include "tests/emulated_card/races.h"
-
 #include "tests/emulated_card/null_card.h"
+#include "tests/emulated_card/races.h"
 
 namespace weft::emulated {
 namespace {

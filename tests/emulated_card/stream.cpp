@@ -7,10 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "tests/emulated_card/null_card.h"
-
 #include "tests/emulated_card/access.h"
 #include "tests/emulated_card/capture.h"
+#include "tests/emulated_card/null_card.h"
 
 namespace weft::emulated {
 
