@@ -13,7 +13,7 @@ struct Devices {
   Devices() {
     try {
       cuda = make_cuda_backend();
-    } catch (const Error& error) {  // for whom wants a card; programs on the CPU go on
+    } catch (const Error& error) {  // for programs that want a card; others go on
       obstacle = error.what();
     }
   }

@@ -143,7 +143,7 @@ TEST_CASE("a rank that returns memory to the system while its card waits does no
   CHECK(end.status == 0);
 }
 
-TEST_CASE("a driver that is too old is an error for whom wants a card") {
+TEST_CASE("a driver that is too old is an error for programs that want a card") {
   const auto with_driver = [](int version) {
     return end_of(nullptr, [version] {
       emulated::driver_version = version;

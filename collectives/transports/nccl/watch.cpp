@@ -93,10 +93,6 @@ void Watch::check() {
   // If the last check was much longer ago than the pause of the watch's thread, the process has been stopped meanwhile.
   const auto now = Clock::now(), last = std::exchange(last_check_, now);
   if (now - last > 8 * pause_) running_since_ = std::min(now, running_since_ + (now - last));
-  {
-    const std::lock_guard lock(last_mutex_);
-    last_call_ = done_ < begun_ ? " in " + calls_[slot(done_ + 1)].text() : "";
-  }
   const uint64_t before = done_;
   Stage stage = Stage::done;
   while (done_ < begun_ && (stage = watched_.stage(slot(done_ + 1))) == Stage::done) ++done_;
@@ -113,6 +109,10 @@ void Watch::check_until_stopped() {
   watched_.begin_watch();
   std::unique_lock lock(mutex_);
   while (!stop_.wait_for(lock, pause_, [this] { return stopped_; })) {
+    {
+      const std::lock_guard last_lock(last_mutex_);
+      last_call_ = done_ < begun_ ? " in " + calls_[slot(done_ + 1)].text() : "";
+    }
     check();
     last_deadline_.renew();
   }

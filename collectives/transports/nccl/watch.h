@@ -74,7 +74,7 @@ class Watch {
   bool reported_ = false;
 
   std::mutex last_mutex_;  // never held in a call of the driver
-  std::string last_call_;  // the first unfinished one, as of the last check
+  std::string last_call_;  // the first unfinished one, as of its thread's last check
   TimeLimit last_deadline_;
   std::thread thread_;
 };
