@@ -10,7 +10,8 @@ namespace weft::emulated {
 
 // Begins work of this thread.
 void begin_work(const When& when, const Place& place);
-void name_work(const char* name);  // for messages
+void name_work(const char* name, bool is_kernel = false);  // for messages
+const char* running_work();
 
 // A fault if these bytes are not in use, all in one piece, or if nothing orders this after an earlier access.
 void access(const void* first, size_t bytes, bool writes);

@@ -197,7 +197,7 @@ cudaError_t launch(const cudaLaunchConfig_t& shape, const Kernel& kernel, Thread
   const bool backwards = stream->asked() % 2 == 1;
   stream->enqueue(
       [grid = grid, block = block, name = "the kernel of " + kernel.parameters, backwards, thread = std::move(thread)] {
-        name_work(name.c_str());
+        name_work(name.c_str(), true);
         gridDim = grid;
         blockDim = block;
         for (unsigned b = 0; b < grid.x; ++b) {

@@ -65,6 +65,7 @@ struct Card {
   void reserve(uintptr_t at) {
     constexpr int kind = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
     base = address(mmap(reinterpret_cast<void*>(at), card_bytes, PROT_NONE, kind, -1, 0));
+    if (base != at) std::abort();
     madvise(reinterpret_cast<void*>(base), card_bytes, MADV_HUGEPAGE);  // else `protect` is slow
   }
   void protect(int access) { mprotect(reinterpret_cast<void*>(base), used_up_to, access); }

@@ -9,17 +9,21 @@ namespace {
 // From high to low: the number of a stream, a position on it, a block, whether several blocks have read, and which
 // bytes of a word.
 using Trace = uint64_t;
-constexpr int block_shift = 5, position_shift = block_shift + 17, stream_shift = position_shift + 28;
-constexpr Trace several = 1 << 4, all_bytes = several - 1;
-constexpr Trace no_bytes = ~all_bytes, launch_of = ~Trace{0} << position_shift;
+constexpr int block_shift = 9, position_shift = block_shift + 16, stream_shift = position_shift + 24;
+constexpr Trace several = 1 << 8, all_bytes = several - 1, launch_of = ~Trace{0} << position_shift;
 
+Trace between(Trace trace, int low, int high) { return trace << (64 - high) >> (64 - high + low); }
 Trace trace_of(const Accessor& accessor) {
-  const Trace position = accessor.place.position & ((Trace{1} << (stream_shift - position_shift)) - 1);
   const Trace block = accessor.block & ((Trace{1} << (position_shift - block_shift)) - 1);
-  return Trace{accessor.place.stream} << stream_shift | position << position_shift | block << block_shift;
+  return Trace{accessor.place.stream} << stream_shift | accessor.place.position << position_shift |
+         block << block_shift;
+}
+// Whether a trace has room for the place; it has in all tests.
+bool has_room(const Place& place) {
+  return place.stream >> (64 - stream_shift) == 0 && place.position >> (stream_shift - position_shift) == 0;
 }
 
-constexpr uintptr_t word = 4;
+constexpr uintptr_t word = 8;
 struct Cell {
   Trace writer, reader;
 };
@@ -39,16 +43,19 @@ bool is_before(Trace earlier, const Accessor& accessor, Trace mine) {
   if ((earlier & mine & all_bytes) == 0) return true;
   if (((earlier ^ mine) & launch_of) == 0) return same_block(earlier, mine) && (earlier & several) == 0;
   const size_t stream = earlier >> stream_shift;
-  const Trace position = earlier << (64 - stream_shift) >> (64 - stream_shift + position_shift);
+  const Trace position = between(earlier, position_shift, stream_shift);
   const uint64_t done = stream == accessor.place.stream ? accessor.place.position : (*accessor.place.before)[stream];
   return position <= done;
 }
 
-// The trace after one more access of this block.
+// The trace after one more access. A cell has room for one, so of other bytes it may forget an earlier one.
 Trace added(Trace earlier, Trace mine) { return same_block(earlier, mine) ? earlier | mine : mine; }
 Trace added_read(Trace earlier, Trace mine) {
-  const bool of_another_block = ((earlier ^ mine) & launch_of) == 0 && !same_block(earlier, mine);
-  return of_another_block ? mine | several | (earlier & all_bytes) : added(earlier, mine);
+  const Trace both = earlier & mine & all_bytes;
+  const bool of_this_launch = ((earlier ^ mine) & launch_of) == 0;
+  if (of_this_launch && (earlier & several) != 0) return both != 0 ? earlier : mine;
+  if (!of_this_launch || same_block(earlier, mine) || both == 0) return added(earlier, mine);
+  return (mine & ~all_bytes) | several | both;
 }
 
 // The bytes of a word from `first` on.
@@ -60,6 +67,7 @@ Trace bytes_of(uintptr_t place, uintptr_t first, uintptr_t last) {
 }  // namespace
 
 uint64_t note_access(const Accessor& accessor, uintptr_t first, size_t bytes, bool writes) {
+  if (!has_room(accessor.place)) return 0;
   const Trace who = trace_of(accessor);
   uint64_t objection = 0;
   for (uintptr_t place = first / word * word; place < first + bytes; place += word) {
@@ -80,10 +88,10 @@ uint64_t note_access(const Accessor& accessor, uintptr_t first, size_t bytes, bo
 
 std::string description(const Accessor& accessor, uint64_t earlier) {
   if (((trace_of(accessor) ^ earlier) & launch_of) == 0) {
-    const auto block = earlier << (64 - position_shift) >> (64 - position_shift + block_shift);
+    const Trace block = between(earlier, block_shift, position_shift);
     return (earlier & several) != 0 ? "several blocks" : "block " + std::to_string(block);
   }
-  const Trace position = earlier << (64 - stream_shift) >> (64 - stream_shift + position_shift);
+  const Trace position = between(earlier, position_shift, stream_shift);
   return "work " + std::to_string(position) + " of stream " + std::to_string(earlier >> stream_shift);
 }
 

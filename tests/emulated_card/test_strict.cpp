@@ -37,6 +37,25 @@ TEST_CASE("a kernel that reads or writes one element beyond what was allocated i
   CHECK_THAT(fault_of_copy<uint16_t>(4096, 4095, false), Contains("writes 2 bytes"));
 }
 
+__global__ void store_pairs(float* y) { __stwb(reinterpret_cast<uint2*>(y) + threadIdx.x, uint2{1, 2}); }
+__global__ void load_double(float* y) { y[0] = static_cast<float>(*reinterpret_cast<double*>(y + 2)); }
+
+TEST_CASE("a misaligned access ends the program with the line of the kernel and its address") {
+  const auto end_of = [](void (*kernel)(float*), int64_t offset) {
+    return in_a_process([=] {
+      const Stream stream;
+      const OnCard<float> y(3 * threads);
+      launch(stream, 1, kernel, y.data + offset);
+      return fault_on(stream);
+    });
+  };
+  CHECK(end_of(store_pairs, 2) == "no error");
+  CHECK_THAT(end_of(store_pairs, 3), Contains("cuda_runtime.h:") && Contains("the kernel of {float*} accesses 0x2") &&
+                                         Contains("c, which is not aligned"));
+  CHECK(end_of(load_double, 0) == "no error");
+  CHECK_THAT(end_of(load_double, 1), Contains("test_strict.cpp:") && Contains("which is not aligned"));
+}
+
 // A block of a pool, as the engine divides it.
 struct PoolBlock : OnCard<float> {
   const weft::cuda::UsedBytes used;
@@ -200,7 +219,14 @@ __global__ void add_to_next(uint8_t* y) {  // another block writes the last of i
 }
 __global__ void mark(uint8_t* y) { *y = 1; }
 __global__ void mark_atomically(uint8_t* y) { *static_cast<volatile uint8_t*>(y) = 1; }
-__global__ void each_its_byte(uint8_t* y) { y[blockIdx.x] = 1; }
+__global__ void count_threads(uint8_t* y) { __atomic_fetch_add(reinterpret_cast<unsigned*>(y), 1u, __ATOMIC_RELAXED); }
+__global__ void compare_and_swap(uint8_t* y) {
+  unsigned expected = 0;
+  __atomic_compare_exchange_n(reinterpret_cast<unsigned*>(y), &expected, 1u, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+}
+__global__ void each_its_byte(uint8_t* y) {  // beside one that all read
+  y[blockIdx.x + 1] = static_cast<uint8_t>(y[blockIdx.x + 1] + y[0]);
+}
 
 TEST_CASE("blocks of a launch that access one byte are a fault if one of them writes, but not if it does atomically") {
   const auto fault_of = [](unsigned blocks, void (*kernel)(uint8_t*)) {
@@ -214,7 +240,7 @@ TEST_CASE("blocks of a launch that access one byte are a fault if one of them wr
   CHECK(fault_of(1, mark) == "no error");
   CHECK_THAT(fault_of(2, mark), Contains("the kernel of {unsigned char*} writes 1 bytes at 0x") &&
                                     Contains("has accessed, and nothing orders the two (block "));
-  CHECK(fault_of(2, mark_atomically) == "no error");
+  for (const auto kernel : {mark_atomically, count_threads, compare_and_swap}) CHECK(fault_of(2, kernel) == "no error");
   CHECK(fault_of(100, each_its_byte) == "no error");
   CHECK(fault_of(1, add_to_next) == "no error");
   CHECK_THAT(fault_of(2, add_to_next), Contains("1 bytes") && Contains("nothing orders the two"));

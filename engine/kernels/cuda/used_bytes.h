@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Which bytes of a block of the pool are in use, for tools that read NVTX: compute-sanitizer with `--nvtx yes` reports
-// accesses beyond them. Without a tool, a call is a test of a pointer.
+// Which bytes of a block of the pool are in use, for tools that read NVTX: compute-sanitizer reports accesses beyond
+// them. Without a tool, a call is a test of a pointer.
 #include <cstddef>
 
 namespace weft::cuda {

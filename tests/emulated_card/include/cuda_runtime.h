@@ -23,18 +23,14 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* shape, void (*kernel)(P
   return weft::emulated::launch(*shape, {reinterpret_cast<const void*>(kernel), parameters}, run);
 }
 
-struct alignas(8) uint2 {
+// They may be stored where values of another type are.
+struct alignas(8) [[gnu::may_alias]] uint2 {
   unsigned x, y;
 };
-struct alignas(16) uint4 {
+struct alignas(16) [[gnu::may_alias]] uint4 {
   unsigned x, y, z, w;
 };
-
-// To memory whose element type may differ from T.
-template <class T> void __stwb(T* to, T value) {
-  if (reinterpret_cast<uintptr_t>(to) % alignof(T) != 0) __builtin_trap();
-  __builtin_memcpy(to, &value, sizeof value);
-}
+template <class T> void __stwb(T* to, T value) { *to = value; }
 
 inline void __syncthreads() { weft::emulated::meet_block(); }
 
