@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA's runtime for a card that does nothing: kernels are not run, and what a card has is host memory of zeros. With it
+// CUDA's runtime for a card that does nothing: kernels are not run, and what a card has is host memory of zeros. So
 // programs that nvcc has made run to their end on any machine, with wrong values.
 #include <cuda_runtime_api.h>
 

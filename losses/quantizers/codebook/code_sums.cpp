@@ -19,10 +19,11 @@ void CodeSums::add(const Tensor& tokens, const Tensor& indices) {
   const int64_t count = tokens.shape()[0], each = codes_ * dim_;
   const Tensor parts = exact_parts(tokens);
   const int64_t kinds = parts.shape()[0];
+  const Indices own({"CodeSums", "code"}, indices, codes_);
   Backend& device = backend(memory_.device());
   const auto accumulate = [&](const Tensor& terms, int64_t begin, int64_t end) {
     Tensor sum = memory_.slice(begin, end), of_codes = tokens_ == 0 ? sum : Tensor::like(sum);
-    device.scatter_add_rows(terms, indices, of_codes);
+    device.scatter_add_rows(terms, own, of_codes);
     if (tokens_ > 0) device.accumulate(1, of_codes, sum);
   };
   for (int64_t i = 0; i < kinds; ++i)
