@@ -64,7 +64,7 @@ with tempfile.TemporaryDirectory() as name:
         for how, verdict in expected.items():
             folder = pathlib.Path(name) / framework / how
             jobs = start(script, how, {**os.environ, "WEFT_DUMP": str(folder), "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"})
-            if any([job.wait(timeout=120) for job in jobs]):
+            if any([job.wait(timeout=600) for job in jobs]):
                 sys.exit(f"{framework}, {how}: the training step failed")
             run = subprocess.run([program, "verify", folder], capture_output=True, text=True)
             right = {"correct": run.stdout.endswith("verdict: correct\n"),
