@@ -128,7 +128,7 @@ void seed_runs(const std::filesystem::path& folder) {
   seed(folder, "tapes", "leaf",
        R"({"title":"A run","step":1,"ranks":2,"tapes":[[{"op":"leaf","collective":false,"place":"","ranks":[)"
        R"([0,"","V","2x1 a3f9 1 2","[[1], [2]]","",""],null]}]]})");
-  seed(folder, "position", "first, Batches(10, 3, 1).position());
+  seed(folder, "position", "first", Batches(10, 3, 1).position());
 }
 
 // Of the dump in manifest.cpp.
