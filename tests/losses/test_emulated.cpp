@@ -38,7 +38,8 @@ planted::Dumped dump_of(const Mode& mode, const planted::Features& features) {
 // The loss of the whole batch by the verifier, which shares no code with the engine.
 double truth_of(const verify::SeamEvidence& seam) {
   double sum = 0;
-  for (const auto& part : seam.loss->parts(seam.batch, {}, verify::right_labels)) sum += part.value;
+  const verify::RankParts parts = seam.loss->parts(seam.batch, {}, {verify::right_labels})[0];
+  for (const verify::Part& part : parts) sum += part.value;
   return sum;
 }
 

@@ -173,4 +173,28 @@ TEST_CASE("a mistake on the way home of one tower alone is named", "[test_seam_p
       }
 }
 
+TEST_CASE("several ways to count labels at once say what each says alone", "[test_seam_parts]") {
+  const verify::Labels next_row = [](const verify::Batch& batch, int rank) {
+    std::vector<Eigen::Index> labels = verify::right_labels(batch, rank);
+    for (Eigen::Index& each : labels) each = (each + 1) % batch.all_rows();
+    return labels;
+  };
+  for (const char* loss : {"nt_xent", "dcl", "info_nce", "clip", "siglip"})
+    for (const std::vector<int64_t>& rows : {std::vector<int64_t>{5}, {4, 1, 0, 3}}) {
+      const SeamEvidence seam = evidence(loss, Features(rows, 6, DType::f64, 11));
+      const auto together = seam.loss->parts(seam.batch, {}, {verify::right_labels, next_row})[1];
+      const auto alone = seam.loss->parts(seam.batch, {}, {next_row})[0];
+      for (size_t r = 0; r < rows.size(); ++r) {
+        CAPTURE(loss, r);
+        CHECK(together[r].value == Approx(alone[r].value).epsilon(1e-12));
+        for (size_t tower = 0; tower < 2; ++tower) {
+          CHECK(together[r].own[tower].isApprox(alone[r].own[tower], 1e-12));
+          CHECK(together[r].keys[tower].isApprox(alone[r].keys[tower], 1e-12));
+        }
+        for (const auto& name : seam.loss->scalars)
+          CHECK(together[r].scalars.at(name) == Approx(alone[r].scalars.at(name)).epsilon(1e-12));
+      }
+    }
+}
+
 }  // namespace test_seam_parts

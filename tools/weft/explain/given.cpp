@@ -53,7 +53,7 @@ std::vector<ExpectedRounding> expected_rounding(const Given& given, const Given:
   std::vector<ExpectedRounding> all;
   for (size_t r = 0; r < given.ranks(); ++r) all.emplace_back(exact[r], given.made.columns[r], epsilon);
   for (int i = 0; i < repetitions; ++i) {
-    const Rounding rounding{epsilon, std::mt19937_64(static_cast<uint64_t>(i))};
+    const Rounding rounding{epsilon, Rounding::Generator(static_cast<uint64_t>(i))};
     ParameterEvidence inexact = given.parameter;
     const auto move = [&](std::vector<std::vector<Matrix>>& by_rank) {
       for (auto& of_rank : by_rank)

@@ -26,6 +26,14 @@ std::vector<Eigen::Index> as_if_even(const Batch& batch, int rank) {
 std::vector<Eigen::Index> as_if_reversed(const Batch& batch, int rank) {
   return labels_from(batch, rank, batch.all_rows() - batch.first_row(rank) - batch.rows(rank));
 }
+struct OtherLabels {
+  Labels labels;
+  const char* variant;
+};
+const OtherLabels other_labels[] = {{without_offset, ""},
+                                    {of_next_rank, "labels of the next rank"},
+                                    {as_if_even, "offsets of equal shards"},
+                                    {as_if_reversed, "offsets in reverse order of ranks"}};
 
 std::vector<Eigen::Index> no_pairs(const Batch& batch, int rank) {
   return std::vector<Eigen::Index>(static_cast<size_t>(batch.rows(rank)), -1);
@@ -40,7 +48,7 @@ struct Shares {
 struct SeamModel {
   const SeamEvidence& seam;
   double factor;
-  std::vector<Part> parts;
+  RankParts parts;
 
   size_t towers() const { return seam.loss->towers.size(); }
   int ranks() const { return seam.batch.ranks(); }
@@ -98,7 +106,7 @@ struct SeamModel {
       Batch own = seam.batch;
       for (auto& tower : own.features) tower = {tower[static_cast<size_t>(r)]};
       if (own.all_rows() < seam.loss->min_rows) return {{}, false};
-      alone.push_back(seam.loss->parts(own, rounding, right_labels)[0]);
+      alone.push_back(seam.loss->parts(own, rounding, {right_labels})[0][0]);
     }
     Prediction result;
     for (size_t tower = 0; tower < towers(); ++tower)
@@ -135,7 +143,7 @@ struct SeamModel {
       Batch pairs = seam.batch;
       pairs.features = {{seam.batch.features[0][q]}, {seam.batch.features[1][other]}};
       if (pairs.all_rows() == 0) continue;
-      const Part part = seam.loss->parts(pairs, rounding, no_pairs)[0];
+      const Part part = seam.loss->parts(pairs, rounding, {no_pairs})[0][0];
       const double share = static_cast<double>(pairs.all_rows()) / static_cast<double>(seam.batch.all_rows());
       result.tensors[q] -= factor * share * part.own[0];
       result.tensors[count + other] -= factor * share * part.keys[1];
@@ -263,10 +271,11 @@ std::vector<Hypothesis> hypotheses(const SeamEvidence& given, const Dump& dump, 
   for (auto& [name, value] : seam.batch.scalars) value = rounding(value);
   const double factor = factor_of(dump.reducer, seam.batch.ranks());
   if (seam.loss->terms) return statistics_hypotheses(seam, factor, rounding);
-  const auto model = [&](Labels labels) {
-    return SeamModel{seam, factor, seam.loss->parts(seam.batch, rounding, labels)};
-  };
-  const SeamModel correct = model(right_labels);
+  std::vector<Labels> ways = {right_labels};
+  for (const auto& [labels, variant] : other_labels) ways.push_back(labels);
+  std::vector<RankParts> parts = seam.loss->parts(seam.batch, rounding, ways);
+  const auto model = [&](size_t way) { return SeamModel{seam, factor, std::move(parts[way])}; };
+  const SeamModel correct = model(0);
   std::vector<Hypothesis> all;
   add(all, "S0", "", correct.predict(Shares()));
   add_adjoints(all, correct);
@@ -274,10 +283,8 @@ std::vector<Hypothesis> hypotheses(const SeamEvidence& given, const Dump& dump, 
   add_lost_parts(all, correct, rounding);
   if (dump.micro_batches > 1 && !seam.scalars.empty())
     add(all, "S19", "", correct.predict({.scalars = static_cast<double>(dump.micro_batches)}));
-  add(all, "S25", "", model(without_offset).predict(Shares()));
-  add(all, "S25", "labels of the next rank", model(of_next_rank).predict(Shares()));
-  add(all, "S25", "offsets of equal shards", model(as_if_even).predict(Shares()));
-  add(all, "S25", "offsets in reverse order of ranks", model(as_if_reversed).predict(Shares()));
+  for (size_t way = 1; way < ways.size(); ++way)
+    add(all, "S25", other_labels[way - 1].variant, model(way).predict(Shares()));
   add(all, "S35", "", correct.of_own_batches(rounding));
   return all;
 }

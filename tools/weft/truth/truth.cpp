@@ -2,11 +2,10 @@
 #include "tools/weft/truth/truth.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
+#include <functional>
 #include <numeric>
 
-#include "tools/weft/truth/products.h"
+#include "tools/weft/truth/picking.h"
 
 namespace weft::verify {
 
@@ -22,13 +21,13 @@ std::vector<Eigen::Index> right_labels(const Batch& batch, int rank) {
   return labels;
 }
 
-Matrix Part::slot(const Batch& batch, size_t tower, int rank) const {
+Eigen::Ref<const Matrix> Part::slot(const Batch& batch, size_t tower, int rank) const {
   return keys[tower].middleRows(batch.first_row(rank), batch.rows(rank));
 }
 
 double Rounding::operator()(double x) const {
   if (epsilon == 0) return x;
-  return x * (1 + epsilon * std::uniform_real_distribution<double>(-1, 1)(generator));
+  return x * (1 + epsilon * (static_cast<double>(generator()) * 0x1p-63 - 1));
 }
 
 void Rounding::apply(Matrix& x) const {
@@ -55,54 +54,7 @@ Matrix through_normalization(const Matrix& x, const Matrix& g) {
   return result;
 }
 
-// The loss of queries that each pick one of all keys: -log softmax(scale q k')[positive], a sum over queries.
-struct Picking {
-  const Matrix& keys;
-  double scale;
-  const Rounding& rounding;
-  bool positive_competes = true;  // DCL leaves the positive out of the denominator
-
-  double value = 0, by_scale = 0;
-  Matrix by_keys = Matrix::Zero(keys.rows(), keys.cols());
-
-  // Returns the gradient with respect to the queries. `self` is the key that a query may not pick, or -1.
-  Matrix add(const Matrix& queries, const std::vector<Eigen::Index>& positives, const std::vector<Eigen::Index>& selves,
-             double weight) {
-    if (queries.rows() == 0) return queries;
-    Matrix scaled = scale * queries;
-    rounding.apply(scaled);
-    Matrix scores = product(scaled, keys, Transposed::right);
-    rounding.apply(scores);
-    Matrix by_scores(scores.rows(), scores.cols());
-    for (Eigen::Index i = 0; i < scores.rows(); ++i) {
-      const Eigen::Index positive = positives[static_cast<size_t>(i)], self = selves[static_cast<size_t>(i)];
-      const auto competes = [&](Eigen::Index j) { return j != self && (positive_competes || j != positive); };
-      double largest = -std::numeric_limits<double>::infinity(), sum = 0;
-      for (Eigen::Index j = 0; j < scores.cols(); ++j)
-        if (competes(j)) largest = std::max(largest, scores(i, j));
-      if (!std::isfinite(largest)) {  // a single sample has no negatives
-        by_scores.row(i).setZero();
-        continue;
-      }
-      for (Eigen::Index j = 0; j < scores.cols(); ++j) {
-        by_scores(i, j) = competes(j) ? std::exp(scores(i, j) - largest) : 0;
-        sum += by_scores(i, j);
-      }
-      for (Eigen::Index j = 0; j < scores.cols(); ++j) by_scores(i, j) = weight * rounding(by_scores(i, j) / sum);
-      by_scores(i, positive) -= weight;
-      value += weight * (largest + std::log(sum) - scores(i, positive));
-    }
-    by_scale += rounding.sum(by_scores.cwiseProduct(scores)) / scale;
-    by_keys += scale * product(by_scores, queries, Transposed::left);
-    Matrix by_queries = scale * product(by_scores, keys);
-    rounding.apply(by_queries);
-    return by_queries;
-  }
-};
-
 double option(const Batch& batch, const std::string& name) { return batch.options.at(name); }
-
-std::vector<Eigen::Index> none(Eigen::Index count) { return std::vector<Eigen::Index>(static_cast<size_t>(count), -1); }
 
 // The features as the loss compares them, and gradients back to the features as they were given.
 struct Compared {
@@ -119,112 +71,124 @@ struct Compared {
       all.push_back(stacked(by_rank.back()));
     }
   }
-  void back(Part& part, int rank) const {
-    if (!normalizes) return;
-    for (size_t tower = 0; tower < all.size(); ++tower) {
+  Part back(Part part, int rank) const {
+    for (size_t tower = 0; tower < all.size() && normalizes; ++tower) {
       part.own[tower] = through_normalization(batch.features[tower][static_cast<size_t>(rank)], part.own[tower]);
       part.keys[tower] = through_normalization(stacked(batch.features[tower]), part.keys[tower]);
     }
+    return part;
   }
 };
 
+// Of the queries of a rank that pick rows of the whole batch, in each of these ways to count labels.
+std::vector<Choice> choices(const Batch& batch, int rank, const std::vector<Labels>& ways) {
+  std::vector<Choice> all;
+  for (const Labels labels : ways)
+    all.push_back({labels(batch, rank), std::vector<Eigen::Index>(static_cast<size_t>(batch.rows(rank)), -1)});
+  return all;
+}
+
 // NT-Xent and DCL: each row of two views picks its counterpart among all other rows of both views.
-std::vector<Part> of_two_views(const Batch& batch, const Rounding& rounding, Labels labels, bool positive_competes) {
+std::vector<RankParts> of_two_views(const Batch& batch, const Rounding& rounding, const std::vector<Labels>& ways,
+                                    bool positive_competes) {
   const Compared compared(batch);
   const Eigen::Index all = batch.all_rows();
   Matrix keys(2 * all, compared.all[0].cols());
   keys << compared.all[0], compared.all[1];
-  std::vector<Part> parts;
+  const Scale scale{1 / option(batch, "temperature")};
+  const double weight = 0.5 / static_cast<double>(all);
+  std::vector<RankParts> result(ways.size());
   for (int r = 0; r < batch.ranks(); ++r) {
-    const std::vector<Eigen::Index> here = labels(batch, r);
-    std::vector<Eigen::Index> there = here;
-    for (Eigen::Index& each : there) each += all;
-    Picking pick{keys, 1 / option(batch, "temperature"), rounding, positive_competes};
-    const double weight = 0.5 / static_cast<double>(all);
-    Part part;
-    part.own = {pick.add(compared.by_rank[0][static_cast<size_t>(r)], there, here, weight),
-                pick.add(compared.by_rank[1][static_cast<size_t>(r)], here, there, weight)};
-    part.keys = {pick.by_keys.topRows(all), pick.by_keys.bottomRows(all)};
-    part.value = pick.value;
-    compared.back(part, r);
-    parts.push_back(std::move(part));
+    std::vector<Choice> of_first, of_second;
+    for (const Labels labels : ways) {
+      const std::vector<Eigen::Index> here = labels(batch, r);
+      std::vector<Eigen::Index> there = here;
+      for (Eigen::Index& each : there) each += all;
+      of_first.push_back({there, here});
+      of_second.push_back({here, there});
+    }
+    const auto view = [&](size_t tower, const std::vector<Choice>& choices) {
+      return by_softmax({compared.by_rank[tower][static_cast<size_t>(r)], keys, weight, scale, rounding}, choices,
+                        positive_competes);
+    };
+    std::vector<Picked> first = view(0, of_first), second = view(1, of_second);
+    for (size_t way = 0; way < ways.size(); ++way) {
+      Picked &a = first[way], &b = second[way];
+      a.by_keys += b.by_keys;
+      result[way].push_back(compared.back({.value = a.value + b.value,
+                                           .own = {std::move(a.by_queries), std::move(b.by_queries)},
+                                           .keys = {a.by_keys.topRows(all), a.by_keys.bottomRows(all)}},
+                                          r));
+    }
   }
-  return parts;
+  return result;
 }
 
-std::vector<Part> nt_xent(const Batch& batch, const Rounding& rounding, Labels labels) {
-  return of_two_views(batch, rounding, labels, true);
+std::vector<RankParts> nt_xent(const Batch& batch, const Rounding& rounding, const std::vector<Labels>& ways) {
+  return of_two_views(batch, rounding, ways, true);
 }
-std::vector<Part> dcl(const Batch& batch, const Rounding& rounding, Labels labels) {
-  return of_two_views(batch, rounding, labels, false);
+std::vector<RankParts> dcl(const Batch& batch, const Rounding& rounding, const std::vector<Labels>& ways) {
+  return of_two_views(batch, rounding, ways, false);
 }
 
-std::vector<Part> info_nce(const Batch& batch, const Rounding& rounding, Labels labels) {
+// Of losses whose queries are of the first tower, and whose keys are of the second one.
+using ByPicked = std::function<std::vector<Picked>(const Queries&, const std::vector<Choice>&)>;
+std::vector<RankParts> of_queries_and_keys(const Batch& batch, const Rounding& rounding,
+                                           const std::vector<Labels>& ways, const Scale& scale, const ByPicked& pick) {
   const Compared compared(batch);
-  std::vector<Part> parts;
+  const double weight = 1 / static_cast<double>(batch.all_rows());
+  std::vector<RankParts> result(ways.size());
   for (int r = 0; r < batch.ranks(); ++r) {
-    const Eigen::Index rows = batch.rows(r);
-    Picking pick{compared.all[1], 1 / option(batch, "temperature"), rounding};
-    Part part;
-    part.own = {pick.add(compared.by_rank[0][static_cast<size_t>(r)], labels(batch, r), none(rows),
-                         1 / static_cast<double>(batch.all_rows())),
-                Matrix::Zero(rows, compared.all[1].cols())};
-    part.keys = {Matrix::Zero(compared.all[0].rows(), compared.all[0].cols()), pick.by_keys};
-    part.value = pick.value;
-    compared.back(part, r);
-    parts.push_back(std::move(part));
+    const Matrix& own = compared.by_rank[0][static_cast<size_t>(r)];
+    std::vector<Picked> all = pick({own, compared.all[1], weight, scale, rounding}, choices(batch, r, ways));
+    for (size_t way = 0; way < ways.size(); ++way) {
+      Picked& keys = all[way];
+      result[way].push_back(
+          compared.back({.value = keys.value,
+                         .own = {std::move(keys.by_queries), Matrix::Zero(own.rows(), own.cols())},
+                         .keys = {Matrix::Zero(batch.all_rows(), own.cols()), std::move(keys.by_keys)},
+                         .scalars = {{"scale", keys.by_scale}, {"bias", keys.by_bias}}},
+                        r));
+    }
   }
-  return parts;
+  return result;
 }
 
-std::vector<Part> clip(const Batch& batch, const Rounding& rounding, Labels labels) {
-  const Compared compared(batch);
-  const double scale = batch.scalars.at("scale"), weight = 0.5 / static_cast<double>(batch.all_rows());
-  std::vector<Part> parts;
-  for (int r = 0; r < batch.ranks(); ++r) {
-    const Eigen::Index rows = batch.rows(r);
-    const std::vector<Eigen::Index> own = labels(batch, r);
-    Picking texts{compared.all[1], scale, rounding}, images{compared.all[0], scale, rounding};
-    Part part;
-    part.own = {texts.add(compared.by_rank[0][static_cast<size_t>(r)], own, none(rows), weight),
-                images.add(compared.by_rank[1][static_cast<size_t>(r)], own, none(rows), weight)};
-    part.keys = {images.by_keys, texts.by_keys};
-    part.value = images.value + texts.value;
-    part.scalars["scale"] = images.by_scale + texts.by_scale;
-    part.scalars_of_queries = {{{"scale", texts.by_scale}}, {{"scale", images.by_scale}}};
-    compared.back(part, r);
-    parts.push_back(std::move(part));
-  }
-  return parts;
+std::vector<RankParts> info_nce(const Batch& batch, const Rounding& rounding, const std::vector<Labels>& ways) {
+  return of_queries_and_keys(batch, rounding, ways, {1 / option(batch, "temperature")},
+                             [](const Queries& of, const std::vector<Choice>& all) { return by_softmax(of, all); });
 }
 
 // 1/B sum_ij log(1 + exp(-t_ij (s x_i.y_j + c))), t = 1 for a pair and -1 else.
-std::vector<Part> siglip(const Batch& batch, const Rounding& rounding, Labels labels) {
+std::vector<RankParts> siglip(const Batch& batch, const Rounding& rounding, const std::vector<Labels>& ways) {
+  return of_queries_and_keys(batch, rounding, ways, {batch.scalars.at("scale"), batch.scalars.at("bias"), true},
+                             by_sigmoids);
+}
+
+std::vector<RankParts> clip(const Batch& batch, const Rounding& rounding, const std::vector<Labels>& ways) {
   const Compared compared(batch);
-  const double scale = batch.scalars.at("scale"), bias = batch.scalars.at("bias");
-  const double weight = 1 / static_cast<double>(batch.all_rows());
-  std::vector<Part> parts;
+  const Scale scale{.factor = batch.scalars.at("scale"), .is_learned = true};
+  const double weight = 0.5 / static_cast<double>(batch.all_rows());
+  std::vector<RankParts> result(ways.size());
   for (int r = 0; r < batch.ranks(); ++r) {
-    const Matrix& own = compared.by_rank[0][static_cast<size_t>(r)];
-    const std::vector<Eigen::Index> pairs = labels(batch, r);
-    Matrix products = product(own, compared.all[1], Transposed::right);
-    rounding.apply(products);
-    Matrix by_logits(products.rows(), products.cols());
-    Part part;
-    for (Eigen::Index i = 0; i < products.rows(); ++i)
-      for (Eigen::Index j = 0; j < products.cols(); ++j) {
-        const double sign = j == pairs[static_cast<size_t>(i)] ? 1 : -1, z = -sign * (scale * products(i, j) + bias);
-        part.value += weight * (std::max(z, 0.0) + std::log1p(std::exp(-std::abs(z))));
-        by_logits(i, j) = -sign * weight * rounding(1 / (1 + std::exp(-z)));
-      }
-    part.own = {scale * product(by_logits, compared.all[1]), Matrix::Zero(own.rows(), own.cols())};
-    part.keys = {Matrix::Zero(compared.all[0].rows(), own.cols()), scale * product(by_logits, own, Transposed::left)};
-    part.scalars["scale"] = rounding.sum(by_logits.cwiseProduct(products));
-    part.scalars["bias"] = rounding.sum(by_logits);
-    compared.back(part, r);
-    parts.push_back(std::move(part));
+    const auto picked = [&](size_t queries) {
+      return by_softmax(
+          {compared.by_rank[queries][static_cast<size_t>(r)], compared.all[1 - queries], weight, scale, rounding},
+          choices(batch, r, ways));
+    };
+    std::vector<Picked> texts = picked(0), images = picked(1);
+    for (size_t way = 0; way < ways.size(); ++way) {
+      Picked &of_texts = texts[way], &of_images = images[way];
+      result[way].push_back(
+          compared.back({.value = of_images.value + of_texts.value,
+                         .own = {std::move(of_texts.by_queries), std::move(of_images.by_queries)},
+                         .keys = {std::move(of_images.by_keys), std::move(of_texts.by_keys)},
+                         .scalars = {{"scale", of_images.by_scale + of_texts.by_scale}},
+                         .scalars_of_queries = {{{"scale", of_texts.by_scale}}, {{"scale", of_images.by_scale}}}},
+                        r));
+    }
   }
-  return parts;
+  return result;
 }
 
 std::vector<Loss> contrastive_losses() {

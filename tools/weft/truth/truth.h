@@ -28,19 +28,22 @@ struct Batch {
 // What the rows of one rank contribute to the loss of the whole batch; the sum over ranks is the loss.
 struct Part {
   double value = 0;
-  std::vector<Matrix> own;   // gradient with respect to this rank's features as queries, by tower: (b_r, D)
-  std::vector<Matrix> keys;  // gradient with respect to all features as keys, by tower: (B, D), in rank order
-  std::map<std::string, double> scalars;
+  std::vector<Matrix> own = {};   // gradient with respect to this rank's features as queries, by tower: (b_r, D)
+  std::vector<Matrix> keys = {};  // gradient with respect to all features as keys, by tower: (B, D), in rank order
+  std::map<std::string, double> scalars = {};
   // Of a loss of several directions, each of which has queries of one tower and keys of the other: scalars by tower.
   std::vector<std::map<std::string, double>> scalars_of_queries = {};
 
-  Matrix slot(const Batch& batch, size_t tower, int rank) const;  // of `keys`
+  Eigen::Ref<const Matrix> slot(const Batch& batch, size_t tower, int rank) const;  // of `keys`
 };
+using RankParts = std::vector<Part>;  // by rank
 
 // Rounds as a lower precision would: every intermediate result is off by up to `epsilon`, relatively. None by default.
 struct Rounding {
   double epsilon = 0;
-  mutable std::mt19937_64 generator{0};
+  // Billions of numbers are drawn for a large batch: this takes one multiplication for each.
+  using Generator = std::linear_congruential_engine<uint64_t, 6364136223846793005, 1442695040888963407, 0>;
+  mutable Generator generator{0};
   double operator()(double x) const;
   void apply(Matrix& x) const;
   double sum(Matrix terms) const;  // each of which is rounded
@@ -64,7 +67,8 @@ struct Loss {
   Options options = {};                   // and their defaults
   std::string formula;
   // One of these: of losses whose rows are divided among ranks, or of those that are functions of statistics.
-  std::vector<Part> (*parts)(const Batch&, const Rounding&, Labels) = nullptr;
+  // The former are told for each way to count labels, of which the first should be the right one.
+  std::vector<RankParts> (*parts)(const Batch&, const Rounding&, const std::vector<Labels>& ways) = nullptr;
   std::vector<Term> (*terms)(const Sample&, const Options&, const Rounding&) = nullptr;
   std::vector<std::string> targets = {};  // towers that may have no gradient
   Eigen::Index min_rows = 1;              // that it needs

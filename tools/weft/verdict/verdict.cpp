@@ -29,7 +29,7 @@ Roundings expected_rounding(const std::vector<Hypothesis>& exact,
   };
   each([&](size_t h, size_t t, const Matrix& x) { all[h].emplace_back(x, columns[t], epsilon); });
   for (int k = 0; k < repetitions; ++k) {
-    const Rounding rounding{epsilon, std::mt19937_64(static_cast<uint64_t>(k) + 1)};
+    const Rounding rounding{epsilon, Rounding::Generator(static_cast<uint64_t>(k) + 1)};
     const std::vector<Hypothesis> rounded = predict(rounding);
     each([&](size_t h, size_t t, const Matrix& x) { all[h][t].add(x, rounded[h].prediction.tensors[t]); });
   }
