@@ -12,8 +12,8 @@ in_order = {
     "Training": ["docs/tour.md", "docs/training.md", "docs/losses.md", "docs/data.md", "docs/results.md",
                  "docs/checkpoints.md", "docs/export.md", "docs/manifest.md", "docs/clusters.md", "docs/faults.md"],
     "Another framework": ["docs/python.md", "docs/verify.md", "docs/debugging.md"],
-    "The code": ["docs/walk.md", "docs/architecture.md", "engine/ops/README.md", "collectives/transports/README.md",
-                 "CONTRIBUTING.md"],
+    "The code": ["docs/walk.md", "docs/architecture.md", "docs/cards.md", "engine/ops/README.md",
+                 "collectives/transports/README.md", "CONTRIBUTING.md"],
 }
 learning = [*in_order["Learning and teaching"], "docs/tour.md", "docs/training.md", "docs/losses.md"]
 glossary = "docs/architecture.md"
