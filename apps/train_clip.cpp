@@ -16,6 +16,7 @@
 #include "apps/shared/report/picture.h"
 #include "apps/shared/run/ahead.h"
 #include "apps/shared/run/data_set.h"
+#include "apps/shared/run/graph_steps.h"
 #include "apps/shared/run/loss_watch.h"
 #include "apps/shared/run/run.h"
 #include "weft/engine/ops/index.h"
@@ -60,6 +61,7 @@ struct Network : Module {
 // Of a micro-batch.
 struct Pairs {
   Tensor pictures, sentences;
+  std::vector<Tensor*> tensors() { return {&pictures, &sentences}; }
 };
 
 void train(const Launch& rank, const Settings& settings) {
@@ -133,19 +135,27 @@ void train(const Launch& rank, const Settings& settings) {
     return {pictures.images, about.draw(pictures.labels, samples, init.key.fork(static_cast<uint64_t>(step)))};
   };
   auto ahead = data_ahead(batches, training, run.steps_done(), pairs_of_step, has_spare_core(rank.comm));
+  GraphSteps steps(rank, training);
   while (run.running()) {
     const LocalBatch batch = training.local_batch(batches.next());
-    const auto pairs = run.data([&] { return ahead.next(); });
+    auto pairs = run.data([&] { return ahead.next(); });
     const auto encode = [&](Tape& tape, std::span<const int64_t> samples) -> Features {
       const auto& [pictures, texts] = pairs.of(samples);
       return {of_pictures(tape, pictures), of_sentences(tape, texts)};
     };
-    const Tensor share = training.backward(batch, encode, loss);
     const double now = rate(run.steps_done());
-    const auto norm = training.step(now, settings.largest_norm(), losses.norm(run));
-    training.change(network.scale.log_scale, [&] { network.scale.limit(); });
-    run.step(batch.total, {{"loss", share}},
-             losses.look(run, norm, held_out_loss, {{"scale", scale_now}, {"rate", now}}));
+    std::optional<double> norm;
+    const auto make = [&] {
+      const Tensor share = training.backward(batch, encode, loss);
+      norm = training.step(now, settings.largest_norm(), losses.norm(run));
+      training.change(network.scale.log_scale, [&] { network.scale.limit(); });
+      return std::vector{share, scale_now};
+    };
+    const bool alike = batch.total == settings.batch && !run.watches();
+    scale_now = {};  // of the evaluation: a step in a graph frees no memory from before
+    const std::vector<Tensor> made = steps.run(pairs.tensors(), now, alike, make);
+    run.step(batch.total, {{"loss", made[0]}},
+             losses.look(run, norm, held_out_loss, {{"scale", made[1]}, {"rate", now}}));
   }
   if (run.stopped()) return;
   Tensor scores;
@@ -179,6 +189,7 @@ int main(int argc, char** argv) {
   line.add("--cached", settings.training.recompute,
            "keep only the features after forward, and recompute the rest in backward");
   add_encoder(line, settings.encoder);
+  add_graph(line, settings.graph);
   settings.files.add_to(line);
   return launch(line, argc, argv, [&](const Launch& rank) { train(rank, settings); });
 }

@@ -12,6 +12,7 @@
 #include "apps/shared/run/ahead.h"
 #include "apps/shared/run/data_set.h"
 #include "apps/shared/run/feature_watch.h"
+#include "apps/shared/run/graph_steps.h"
 #include "apps/shared/run/loss_watch.h"
 #include "apps/shared/run/run.h"
 #include "apps/shared/run/views.h"
@@ -115,14 +116,21 @@ void train(const Launch& rank, const Settings& settings) {
     return [&, pass](const Features& views, Communicator& group) { return network.method->share(views, pass, group); };
   };
   const auto validate = [&] { return training.evaluate(held_out, encode(held_out_views), loss({.key = key_of(-1)})); };
+  GraphSteps steps(rank, training);
   while (run.running()) {
     const Random step = key_of(run.steps_done());
     const LocalBatch batch = training.local_batch(batches.next());
-    const auto views = run.data([&] { return ahead.next(); });
-    const Tensor share = training.backward(batch, encode(views), loss({.training = true, .key = step}));
+    auto views = run.data([&] { return ahead.next(); });
     const double now = rate(run.steps_done());
-    const auto norm = training.step(now, settings.largest_norm(), losses.norm(run));
-    network.method->after_step();
+    std::optional<double> norm;
+    const auto make = [&] {
+      const Tensor share = training.backward(batch, encode(views), loss({.training = true, .key = step}));
+      norm = training.step(now, settings.largest_norm(), losses.norm(run));
+      network.method->after_step();
+      return std::vector{share};
+    };
+    const bool alike = batch.total == settings.batch && !run.watches();
+    const Tensor share = steps.run(views.tensors(), now, alike, make)[0];
     run.step(batch.total, {{"loss", share}},
              losses.look(run, norm, validate, watch.look(run, encoder, head, {{"rate", now}})));
   }
@@ -162,6 +170,7 @@ int main(int argc, char** argv) {
   add_encoder(line, settings.encoder);
   add_method(line, settings.method);
   add_augmentation(line, settings.augmentation);
+  add_graph(line, settings.graph);
   settings.watch.add_to(line);
   settings.files.add_to(line);
   line.add("--no-probes", settings.no_probes, "do not measure the features before and after training");

@@ -121,6 +121,11 @@ std::optional<double> Training::step(double rate, double max_norm, Norm norm) {
   return std::isinf(max_norm) ? measured : clipped;
 }
 
+void Training::renew(double rate) {
+  trainer_->update(rate);
+  follow();
+}
+
 // The average keeps less in the first steps, so that it forgets the random weights of the beginning.
 void Training::follow() {
   if (!average_) return;

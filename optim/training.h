@@ -96,6 +96,8 @@ class Training {
   enum class Norm : uint8_t { if_needed, always };
   std::optional<double> step(double rate, double max_norm = std::numeric_limits<double>::infinity(),
                              Norm norm = Norm::if_needed);
+  // What is left of a step to a host whose card repeats the rest (engine/kernels/step_graph.h).
+  void renew(double rate);
   // After a step: `f` may change this parameter's values, on every rank alike.
   void change(Parameter& parameter, const std::function<void()>& f) { trainer_->change(parameter, f); }
   Optimizer& optimizer() { return trainer_->optimizer(); }

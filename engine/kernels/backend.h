@@ -15,6 +15,7 @@
 #include "weft/engine/kernels/log_sums.h"
 #include "weft/engine/kernels/nearest_code.h"
 #include "weft/engine/kernels/scalar_kinds.h"
+#include "weft/engine/kernels/step_graph.h"
 #include "weft/engine/kernels/update_formulas.h"
 #include "weft/engine/tensor/out_of_memory.h"
 #include "weft/engine/tensor/pool.h"
@@ -76,6 +77,7 @@ class Backend : public TensorDevice {
   // What the calling thread does while it waits for its kernels, and once after that. It returns whether anything is
   // left to do, and may throw if the results are invalid.
   virtual void while_waiting(std::function<bool()>) {}
+  virtual std::unique_ptr<StepGraph> make_graph() { return nullptr; }  // on this thread's card; null without cards
 
   // Runs f32 multiply-adds as fast as the device can, to measure its peak. Returns the number of operations, two per
   // multiply-add, or 0 if the device has no such loop.

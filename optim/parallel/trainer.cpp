@@ -67,10 +67,14 @@ double Trainer::step(double rate, double max_norm) {
   std::string unused;
   for (const auto& bundle : bundles_) bundle->optimizer().add_unused(bundle->present(), unused);
   Optimizer::expect_none_unused(unused);
-  for (const auto& bundle : bundles_) bundle->optimizer().step(bundle->sums(), bundle->present(), rate, scale);
+  update(rate, scale);
   publish();
   discard();
   return norm;
+}
+
+void Trainer::update(double rate, double scale) {
+  for (const auto& bundle : bundles_) bundle->optimizer().step(bundle->sums(), bundle->present(), rate, scale);
 }
 
 void Trainer::publish() {

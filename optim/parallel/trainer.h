@@ -40,6 +40,8 @@ class Trainer {
   // Updates the parameters, with gradients scaled down if their norm is above `max_norm`. Returns the norm, or zero if
   // no norm was needed. On a card, the host waits in a step only for norms (clipping, LARS, LAMB, Adafactor).
   double step(double rate, double max_norm = std::numeric_limits<double>::infinity());
+  // The optimizers' part of a step alone, for a StepGraph, which has the gradients from the step that it captured.
+  void update(double rate, double gradient_scale = 1);
   // The first half of a step. The caller may then read or change the gradients before step().
   void reduce();
   double norm();  // of all gradients together

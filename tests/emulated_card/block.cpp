@@ -193,7 +193,7 @@ cudaError_t launch(const cudaLaunchConfig_t& shape, const Kernel& kernel, Thread
   if (shared_bytes > max_shared(kernel.address))
     return refuse(cudaErrorInvalidValue, std::to_string(shared_bytes) + " bytes of shared memory");
   load_kernel(current_card, kernel.address);
-  count_launch(kernel.parameters);
+  if (!stream->capture()) count_launch(kernel.parameters);
   const bool backwards = stream->asked() % 2 == 1;
   stream->enqueue(
       [grid = grid, block = block, name = "the kernel of " + kernel.parameters, backwards, thread = std::move(thread)] {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "tests/emulated_card/fault.h"
+#include "tests/emulated_card/null_card.h"
 
 namespace weft::emulated {
 namespace {
@@ -86,6 +87,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
   if (const cudaError_t refused = refused_on(stream)) return refused;
   if (stream->capture()) return refused_in_capture("cudaGraphLaunch");
+  count(Asked::graph);
   for (Stream::Entry entry : executable->entries) {
     entry.when = {entry.when.asked, now(), executable->begin, executable->end};
     stream->enqueue(std::move(entry));

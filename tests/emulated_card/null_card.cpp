@@ -13,7 +13,8 @@
 namespace weft::emulated {
 namespace {
 
-constexpr std::array names = {"launches", "products", "waits", "uploads", "downloads", "device copies", "allocations"};
+constexpr std::array names = {"launches", "products",  "graphs",        "waits",
+                              "uploads",  "downloads", "device copies", "allocations"};
 
 class Requests {
  public:

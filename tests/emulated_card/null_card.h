@@ -9,7 +9,7 @@ namespace weft::emulated {
 bool null_card();
 
 // A wait lets a stream run dry: nothing is enqueued behind what the host has waited for.
-enum class Asked { launch, product, wait, upload, download, device_copy, allocation };
+enum class Asked { launch, product, graph, wait, upload, download, device_copy, allocation };
 void count(Asked what);
 void count_launch(const std::string& kernel);
 

@@ -133,7 +133,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
   if (stream->card() != (to_card ? target : source))
     return refuse(cudaErrorInvalidValue, "a copy on a stream of another card");
   enter_context(stream->card());
-  count(to_card ? from_card ? Asked::device_copy : Asked::upload : Asked::download);
+  if (!stream->capture()) count(to_card ? from_card ? Asked::device_copy : Asked::upload : Asked::download);
   if (null_card() && !to_card) std::memset(to, 0, bytes);
   const bool pageable = (!to_card && !is_pinned(to)) || (!from_card && !is_pinned(from));
   if (pageable && stream->capture()) return refused_in_capture("a copy of pageable memory, which waits");

@@ -82,7 +82,7 @@ void Stream::access(const void* first, size_t bytes, bool writes, const char* us
 }
 
 uint64_t Stream::enqueue_product(Work work) {
-  count(Asked::product);
+  if (!capture()) count(Asked::product);
   return enqueue(std::move(work), card_);
 }
 uint64_t Stream::enqueue(Work work) { return enqueue(std::move(work), card_); }

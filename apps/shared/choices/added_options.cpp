@@ -37,4 +37,9 @@ void add_augmentation(CommandLine& line, Augmentation& a) {
   line.add("--erase", a.erase, "probability that a rectangle of a view is black", {0, 1});
 }
 
+void add_graph(CommandLine& line, bool& graph) {
+  line.add("--graph", graph,
+           "capture a step in a CUDA graph, and launch that for each step, on one card; same weights");
+}
+
 }  // namespace weft

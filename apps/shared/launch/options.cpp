@@ -80,6 +80,16 @@ CLI::Validator writable() {
   return CLI::Validator(complaint, "");
 }
 
+// What needs the host in each step, or memory that moves.
+std::string obstacle_to_graph(const Options& options) {
+  const std::string why = "--graph lets a card repeat a step without the host, and ";
+  if (options.clip > 0) return why + "--clip needs the norm of each step's gradients there; leave one of them out";
+  if (adapts(options.rule.make())) return why + "--optimizer " + options.rule.name + " needs norms there; take another";
+  if (options.training.stage == 3) return why + "--zero 3 gathers parameters anew in each; take --zero 0, 1 or 2";
+  if (!options.trace.empty()) return why + "--trace takes the times of its ops there; leave one of them out";
+  return "";
+}
+
 // What is wrong with a combination of options; empty if nothing.
 std::string conflict_in(const Options& options) {
   if (options.training.same_bits && options.training.stage == 3)
@@ -88,7 +98,7 @@ std::string conflict_in(const Options& options) {
     return "--same-bits and --fast-reductions exclude each other: with the latter, bits depend on the order of sums";
   if (options.training.average > 0 && options.training.stage == 3)
     return "--average needs whole weights on every rank, and --zero 3 divides them; take --zero 0, 1 or 2";
-  return "";
+  return options.graph ? obstacle_to_graph(options) : "";
 }
 
 }  // namespace
@@ -136,6 +146,8 @@ Device Options::chosen_device() const {
   const Device chosen = card ? Device::cuda : Device::cpu;
   if (tf32 && chosen == Device::cpu)
     throw WrongOption("--tf32: it is for products on a card, but this run is on the CPU; leave it out");
+  if (graph && chosen == Device::cpu)
+    throw WrongOption("--graph: it is for steps on a card, but this run is on the CPU; leave it out");
   return chosen;
 }
 

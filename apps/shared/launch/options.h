@@ -54,7 +54,7 @@ struct Options {
   std::string out;                 // by default "runs/PROGRAM"
   std::string trace;               // a file or folder; empty: none
   int64_t record_step = 0;         // whose tapes are kept; 0: none
-  bool dry_run = false, fast_reductions = false, tf32 = false, quiet = false, json = false;
+  bool dry_run = false, fast_reductions = false, tf32 = false, graph = false, quiet = false, json = false;
   double timeout;       // seconds
   bool has_run = true;  // false: the program trains nothing, and has no folder of a run
 

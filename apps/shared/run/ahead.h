@@ -8,9 +8,11 @@
 //     const auto data = run.data([&] { return ahead.next(); });
 //     ...
 //     use(data.of(micro.samples));
+#include <algorithm>
 #include <functional>
 #include <future>
-#include <map>
+#include <utility>
+#include <vector>
 
 #include "weft/collectives/communicator.h"
 #include "weft/data/batches.h"
@@ -46,14 +48,24 @@ template <class T> class ByMicroBatch {
  public:
   template <class Make> ByMicroBatch(const LocalBatch& batch, const Make& make) {
     for (const MicroBatch& micro : batch.micro_batches)
-      by_first_sample_.try_emplace(first_of(micro.samples), make(micro.samples));
+      if (find(first_of(micro.samples)) == values_.end())
+        values_.emplace_back(first_of(micro.samples), make(micro.samples));
   }
-  const T& of(std::span<const int64_t> samples) const { return by_first_sample_.at(first_of(samples)); }
+  const T& of(std::span<const int64_t> samples) const { return find(first_of(samples))->second; }
+  std::vector<Tensor*> tensors() {  // in the order of the micro-batches
+    std::vector<Tensor*> all;
+    for (auto& [first, value] : values_)
+      for (Tensor* tensor : value.tensors()) all.push_back(tensor);
+    return all;
+  }
 
  private:
   static int64_t first_of(std::span<const int64_t> samples) { return samples.empty() ? -1 : samples[0]; }
+  auto find(int64_t first) const {
+    return std::find_if(values_.begin(), values_.end(), [=](const auto& value) { return value.first == first; });
+  }
 
-  std::map<int64_t, T> by_first_sample_;
+  std::vector<std::pair<int64_t, T>> values_;  // by first sample
 };
 
 // What the steps of a run read, from `step` on, whose batch is the next of `batches`. `make(samples, step)` returns it

@@ -9,6 +9,7 @@ namespace weft {
 struct Views {
   Tensor first, second;  // (samples, height, width, channels)
   Tensor labels;
+  std::vector<Tensor*> tensors() { return {&first, &second, &labels}; }
 };
 Views views_of(const LabelledImages& data, std::span<const int64_t> samples, const Random& key,
                const Augmentation& augmentation, DType dtype);

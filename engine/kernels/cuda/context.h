@@ -23,6 +23,7 @@ namespace weft::cuda {
 void check(cudaError_t code, const char* call);
 
 class Context;
+class Graph;
 
 // A header and its memory, which is device memory, or pinned host memory for staging.
 struct Block : Storage {
@@ -34,6 +35,7 @@ struct Block : Storage {
   const UsedBytes used;
   cudaEvent_t last_use = nullptr;  // set if another thread has freed the block, after the work of that thread
   Context* lender = nullptr;       // the owner of that event
+  Graph* graph = nullptr;          // for which it is reserved, if it is
 };
 
 // The blocks of one kind that a context has made: free lists by size class, and statistics.
@@ -71,6 +73,12 @@ class Context {
   void trim();  // waits for the stream and returns every cached block of the card to the system
   const BlockPool& pool(Device device) const { return pools_[static_cast<int>(device)]; }
 
+  // From now on the stream's work is captured, in memory of `graph`.
+  void begin_capture(Graph& graph);
+  cudaError_t end_capture(cudaGraph_t* result);
+  Graph* capturing() const { return capturing_; }  // null between captures
+
+  void keep(Block* block);             // in a free list
   static void give(Storage* storage);  // Storage::release
 
  private:
@@ -80,8 +88,8 @@ class Context {
   BlockPool& pool(Device device) { return pools_[static_cast<int>(device)]; }
   void await_work();
   void check_results();  // throws what makes them invalid: a bad index that a kernel has found, or what go_on_ throws
-  void keep(Block* block);
   Block* cached(BlockPool& pool, int size_class);
+  void await_other_threads();
   void collect();  // adds the blocks that other threads have freed to the free lists
   void await(Block& block);
   void* from_system(size_t bytes);
@@ -98,6 +106,7 @@ class Context {
   int slot_ = 0;
   BadIndex* bad_index_ = nullptr;
   uint64_t verbs_ = 0;
+  Graph* capturing_ = nullptr;
   std::function<bool()> go_on_;  // while this thread waits; returns whether anything is left
 
   BlockPool pools_[2];

@@ -27,6 +27,7 @@ class CudaBackend final : public Backend {
   bool reaches(const void* memory) override;
   void* queue() override;
   void while_waiting(std::function<bool()> go_on) override;
+  std::unique_ptr<StepGraph> make_graph() override;
   void allow_tf32(bool allow) override { tf32_ = allow; }
 
   void fill(double value, Tensor& y) override;

@@ -9,6 +9,7 @@
 
 #include "weft/engine/kernels/cuda/context.h"
 #include "weft/engine/kernels/cuda/cuda_backend.h"
+#include "weft/engine/kernels/cuda/graph.h"
 #include "weft/engine/tensor/out_of_memory.h"
 
 namespace weft {
@@ -124,12 +125,15 @@ Block* Context::take(size_t bytes, Device device) {
   require(size_class < SizeClass::count, "cuda: no card has memory for ", bytes, " bytes");
   const int64_t size = static_cast<int64_t>(SizeClass::bytes(size_class));
   BlockPool& pool = this->pool(device);
-  Block* block = cached(pool, size_class);
+  Block* block = capturing_ && device == Device::cuda ? capturing_->take(size_class) : nullptr;
+  if (!block) block = cached(pool, size_class);
   if (!block) {
+    if (capturing_) fail_in_graph("take ", size, " bytes of new memory");
     const auto whole = static_cast<size_t>(size);
     void* memory = device == Device::cuda ? from_system(whole) : pinned_from_system(whole);
     block = new (pool::take(sizeof(Block))) Block(memory, size_class, device, *this);
   }
+  if (capturing_ && device == Device::cuda) capturing_->adopt(*block);
   block->renew(bytes);
   block->used.begin(bytes);
   const int64_t live = pool.live.fetch_add(size, std::memory_order_relaxed) + size;
@@ -147,6 +151,7 @@ void Context::give(Storage* storage) {
   block->used.end();
   owner->pool(block->device)
       .live.fetch_sub(static_cast<int64_t>(SizeClass::bytes(block->size_class)), std::memory_order_relaxed);
+  if (leased == owner && owner->capturing_) owner->capturing_->count_freed(*block);
   if (leased == owner) return owner->keep(block);
   if (leased && block->device == Device::cuda) {  // without a lease, this thread has no stream
     block->last_use = leased->borrow_event();
@@ -157,11 +162,16 @@ void Context::give(Storage* storage) {
   block->next = std::exchange(owner->returned_, block);
 }
 
-void Context::keep(Block* block) { block->next = std::exchange(pool(block->device).lists[block->size_class], block); }
+void Context::keep(Block* block) {
+  Block*& list =
+      block->graph ? block->graph->free_list(block->size_class) : pool(block->device).lists[block->size_class];
+  block->next = std::exchange(list, block);
+}
 
+// A capture can wait for no other thread's work.
 Block* Context::cached(BlockPool& pool, int size_class) {
   Block*& list = pool.lists[size_class];
-  if (!list) collect();
+  if (!list && !capturing_) collect();
   Block* block = list;
   if (!block) return nullptr;
   list = block->next;
@@ -223,10 +233,14 @@ void* Context::pinned_from_system(size_t bytes) {
   return memory;
 }
 
-void Context::trim() {
+void Context::await_other_threads() {
   collect();
   for (Block* list : pool(Device::cuda).lists)
     for (Block* block = list; block; block = block->next) await(*block);
+}
+
+void Context::trim() {
+  await_other_threads();
   await_work();
   for (Block*& list : pool(Device::cuda).lists)
     while (list) {
@@ -249,6 +263,7 @@ template <class Done> void Context::go_on_until(Done done) {
 }
 
 void Context::await_work() {
+  if (capturing_) fail_in_graph("wait for the card");
   go_on_until([this] { return cudaStreamQuery(stream_) != cudaErrorNotReady; });
   check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
 }
@@ -268,6 +283,7 @@ void Context::synchronize() {
 
 // The copy itself waits for the stream if the memory is pageable.
 void Context::download(void* to, const void* from, size_t bytes) {
+  if (capturing_) fail_in_graph("copy ", bytes, " bytes to the host");
   go_on_until([this] { return cudaStreamQuery(stream_) != cudaErrorNotReady; });
   if (bytes > 0) check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_), "download");
   check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
@@ -275,6 +291,7 @@ void Context::download(void* to, const void* from, size_t bytes) {
 }
 
 std::function<void()> Context::start_download(void* to, const void* from, size_t bytes) {
+  if (capturing_) fail_in_graph("copy ", bytes, " bytes to the host");
   if (bytes > 0) check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_), "download");
   const cudaEvent_t copied = borrow_event();
   check(cudaEventRecord(copied, stream_), "cudaEventRecord");
@@ -288,6 +305,7 @@ std::function<void()> Context::start_download(void* to, const void* from, size_t
 // Copies through pinned memory, because an asynchronous copy from pageable memory would first wait for the stream. If
 // the source is pinned already, waiting for its copy costs less than another copy by the host.
 void Context::upload(void* to, const char* from, size_t bytes) {
+  if (capturing_) return capturing_->upload(to, from, bytes);
   if (bytes > slot_bytes && attributes_of(from).type == cudaMemoryTypeHost) {
     check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_), "upload");
     return synchronize();

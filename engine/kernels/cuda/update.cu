@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "weft/engine/kernels/cuda/cuda_backend.h"
+#include "weft/engine/kernels/cuda/graph.h"
 #include "weft/engine/kernels/cuda/launch.cuh"
 
 namespace weft {
@@ -45,9 +46,17 @@ template <class Entry> class Tabled {
     chunks_ += chunks;
   }
   Table<Entry> upload() {
-    if (count_ > 0) context().upload(device_.data(), host_, bytes_);
-    return {reinterpret_cast<const Entry*>(device_.data()),
-            reinterpret_cast<const int64_t*>(device_.data() + first_chunks()), count_, chunks_};
+    const char* place = device_.data();
+    if (Graph* graph = context().capturing())
+      place = graph->keep(host_, bytes_, [this](char* captured) {
+        const auto* now = reinterpret_cast<const Entry*>(host_);
+        auto* entry = reinterpret_cast<Entry*>(captured);
+        return std::all_of(now, now + count_, [&](const Entry& next) { return (entry++)->renew(next); });
+      });
+    else if (count_ > 0)
+      context().upload(device_.data(), host_, bytes_);
+    return {reinterpret_cast<const Entry*>(place), reinterpret_cast<const int64_t*>(place + first_chunks()), count_,
+            chunks_};
   }
 
  private:
@@ -72,6 +81,12 @@ template <class F, class G, class T, int Slots> struct alignas(8) Run {
   T* s[Slots == 0 ? 1 : Slots];
   BFloat16* rounded;
   int64_t count;
+
+  // Takes the numbers of a later step.
+  bool renew(const Run& next) {
+    f = next.f;
+    return p == next.p && count == next.count;
+  }
 };
 
 template <class F, class G, class T, int Slots> __device__ void update_pack(const Run<F, G, T, Slots>& run, int64_t i) {
@@ -125,6 +140,8 @@ template <class T> struct Squares {
   const T* x;
   int64_t count, begin;
   double* sums;
+
+  bool renew(const Squares&) { return true; }  // it has none
 };
 
 // One warp per sum, in the same order as the CPU's square_sum.
