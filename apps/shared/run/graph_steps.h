@@ -17,10 +17,10 @@ class GraphSteps {
  public:
   GraphSteps(const Launch& rank, Training& training);  // WrongOption if these ranks cannot have a graph
 
-  // Calls `step`, or lets the card repeat it if it is `alike`: if it reads as many samples as others, and the host needs
-  // nothing of it but the tensors that it returns, which the next step overwrites. `inputs` are what a step reads; the
-  // card keeps them at one place. `rate` is that of Training::step. The first two such steps warm up: one takes memory
-  // that stays, and the other all that a step takes.
+  // Calls `step`, or lets the card repeat it if it is `alike`: if it reads as many samples as others, and the host
+  // needs nothing of it but the tensors that it returns, which the next step overwrites. `inputs` are what a step
+  // reads; the card keeps them at one place. `rate` is that of Training::step. The first two such steps warm up: one
+  // takes memory that stays, and the other all that a step takes.
   using Step = std::function<std::vector<Tensor>()>;
   std::vector<Tensor> run(const std::vector<Tensor*>& inputs, double rate, bool alike, const Step& step);
 
