@@ -72,8 +72,13 @@ class Backend : public TensorDevice {
   // default. `reaches` returns whether its kernels can access this memory, which they cannot if it is on another card.
   // `queue` is the queue of its kernels (a cudaStream_t), for libraries that enqueue work of their own.
   virtual void use_card(int) {}
+  virtual int card() { return 0; }  // of this thread
   virtual bool reaches(const void*) { return true; }
   virtual void* queue() { return nullptr; }
+  // Records an event after this thread's work so far. A thread that calls the result does its later work after that.
+  virtual std::function<void()> record_event() {
+    return [] {};
+  }
   // What the calling thread does while it waits for its kernels, and once after that. It returns whether anything is
   // left to do, and may throw if the results are invalid.
   virtual void while_waiting(std::function<bool()>) {}

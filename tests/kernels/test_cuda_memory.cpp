@@ -63,6 +63,18 @@ TEST_CASE("a block freed by another thread returns to its owner, and a new threa
   }
 }
 
+TEST_CASE("what a thread does after another's event sees that thread's work, without a wait") {
+  SKIP_WITHOUT_A_CARD();
+  Tensor given;
+  std::function<void()> arrive;
+  run_on_a_thread([&] {
+    given = Tensor::full({12345}, 1, DType::u8, Device::cuda);
+    arrive = backend(Device::cuda).record_event();
+  });
+  arrive();
+  CHECK(given.clone().values() == std::vector<double>(12345, 1));
+}
+
 TEST_CASE("memory freed by a thread is not reused or returned before its work is done") {
   SKIP_WITHOUT_A_CARD();
   Backend& card = backend(Device::cuda);

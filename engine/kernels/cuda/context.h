@@ -67,6 +67,7 @@ class Context {
   void download(void* to, const void* from, size_t bytes);
   std::function<void()> start_download(void* to, const void* from, size_t bytes);  // waits for the copy
   void synchronize();
+  std::function<void()> record_event();
   void while_waiting(std::function<bool()> go_on) { go_on_ = std::move(go_on); }
   BadIndex& bad_index() { return *bad_index_; }
   uint64_t next_verb() { return ++verbs_; }  // that reads indices

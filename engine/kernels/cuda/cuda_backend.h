@@ -3,8 +3,9 @@
 // Every Backend verb on an NVIDIA card. Only these wait for the device: download, what start_download returns,
 // synchronize, and an upload whose staging memory is in use or whose source is pinned.
 //
-// Each thread is a rank with a stream of its own. Before a thread reads memory that another thread writes, that thread
-// must have synchronized; and before that thread frees or overwrites the memory, the reader must have synchronized.
+// Each thread has a stream of its own. Before a thread reads memory that another thread writes, that thread must have
+// synchronized, or the reader must have called what that thread's record_event returned. Before that thread overwrites
+// the memory, the reader must have synchronized, or have freed it.
 #include <atomic>
 
 #include "weft/engine/kernels/backend.h"
@@ -24,8 +25,10 @@ class CudaBackend final : public Backend {
   void synchronize() override;
   std::function<void()> start_download(void* to, const void* from, size_t bytes) override;
   void use_card(int index) override;
+  int card() override;
   bool reaches(const void* memory) override;
   void* queue() override;
+  std::function<void()> record_event() override;
   void while_waiting(std::function<bool()> go_on) override;
   std::unique_ptr<StepGraph> make_graph() override;
   void allow_tf32(bool allow) override { tf32_ = allow; }

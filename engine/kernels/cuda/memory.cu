@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <memory>
 #include <new>
 #include <thread>
+#include <type_traits>
 #include <utility>
 
 #include "weft/engine/kernels/cuda/context.h"
@@ -302,6 +304,13 @@ std::function<void()> Context::start_download(void* to, const void* from, size_t
   };
 }
 
+std::function<void()> Context::record_event() {
+  using Event = std::remove_pointer_t<cudaEvent_t>;
+  const std::shared_ptr<Event> event(borrow_event(), [this](cudaEvent_t unused) { give_back(unused); });
+  check(cudaEventRecord(event.get(), stream_), "cudaEventRecord");
+  return [event] { check(cudaStreamWaitEvent(context().stream(), event.get(), 0), "cudaStreamWaitEvent"); };
+}
+
 // Copies through pinned memory, because an asynchronous copy from pageable memory would first wait for the stream. If
 // the source is pinned already, waiting for its copy costs less than another copy by the host.
 void Context::upload(void* to, const char* from, size_t bytes) {
@@ -374,9 +383,13 @@ void CudaBackend::use_card(int index) {
   if (std::exchange(cuda::chosen_device, index) != index) cuda::Lease::end();
 }
 
+int CudaBackend::card() { return cuda::chosen_device; }
+
 bool CudaBackend::reaches(const void* memory) { return cuda::attributes_of(memory).device == cuda::context().device(); }
 
 void* CudaBackend::queue() { return cuda::context().stream(); }
+
+std::function<void()> CudaBackend::record_event() { return cuda::context().record_event(); }
 
 void CudaBackend::while_waiting(std::function<bool()> go_on) { cuda::context().while_waiting(std::move(go_on)); }
 
