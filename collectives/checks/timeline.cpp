@@ -36,8 +36,9 @@ std::vector<double> clock_differences(const Clock& clock, Communicator& comm, Si
   return differences;
 }
 
-Timeline::Event part_of_program(const char* name, double begin, double end) {
+Timeline::Event part_of_program(const char* name, double begin, double end, Timeline::Kind kind) {
   Timeline::Event event;
+  event.kind = kind;
   event.begin = begin;
   event.end = end;
   event.call = with_name(event.call, name);
@@ -58,15 +59,18 @@ Clock Clock::of_this_machine() {
 }
 
 void Timeline::add(const Event& event) {
+  const std::lock_guard lock(mutex_);
   if (events_.size() > most_)
     events_.back().end = event.end;
   else if (events_.size() == most_)
-    events_.push_back(part_of_program("later events are left out", event.begin, event.end));
+    events_.push_back(part_of_program("later events are left out", event.begin, event.end, Kind::part));
   else
     events_.push_back(event);
 }
 
-void Timeline::add(const char* part, double begin, double end) { add(part_of_program(part, begin, end)); }
+void Timeline::add(const char* part, double begin, double end, Kind kind) {
+  add(part_of_program(part, begin, end, kind));
+}
 
 std::vector<Timeline::Events> gather_timelines(const Timeline& mine, Communicator& comm, const Clock& clock,
                                                Site site) {

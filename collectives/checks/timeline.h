@@ -8,6 +8,7 @@
 //   timeline.add("data", begin, seconds_now());                         a part of the program
 //   const std::vector<Timeline::Events> ranks = gather_timelines(timeline, comm);   on rank 0
 #include <functional>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -25,8 +26,8 @@ struct Clock {
 
 class Timeline {
  public:
-  // Of a program, of a tape's ops, or of a call.
-  enum class Kind : uint8_t { part, forward, backward, whole, first_half, second_half, send, receive };
+  // Of a program, of a thread beside it, of a tape's ops, or of a call.
+  enum class Kind : uint8_t { part, beside, forward, backward, whole, first_half, second_half, send, receive };
   static bool is_call(Kind kind) { return kind >= Kind::whole; }
   // Of a collective's event `group` and `number` are the same on all its ranks, and on no others'; of a message's they
   // are the same on both.
@@ -41,12 +42,13 @@ class Timeline {
 
   // Of a long run only the first events are kept; a last one stands for all later ones.
   explicit Timeline(size_t most = 200'000) : most_(most) {}
-  void add(const Event& event);
-  void add(const char* part, double begin, double end);
-  const Events& events() const { return events_; }
+  void add(const Event& event);  // from any thread
+  void add(const char* part, double begin, double end, Kind kind = Kind::part);
+  const Events& events() const { return events_; }  // when no other thread adds
 
  private:
   const size_t most_;
+  std::mutex mutex_;  // of those that add
   Events events_;
 };
 

@@ -79,13 +79,17 @@ class Trace {
   }
 
   void add_rank(TraceFile& file, size_t rank) const {
-    const std::string of = R"({"ph": "M", "pid": )" + text(rank) + R"(, "tid": 0, "ts": 0, "name": ")";
-    file.add(of + R"(process_name", "args": {"name": "rank )" + text(rank) + R"("}})");
-    file.add(of + R"(process_sort_index", "args": {"sort_index": )" + text(rank) + "}}");
-    file.add(of + R"(thread_name", "args": {"name": "steps and calls"}})");
+    const auto named = [&](const char* name, const char* thread) {
+      return R"({"ph": "M", "pid": )" + text(rank) + R"(, "tid": )" + thread + R"(, "ts": 0, "name": ")" + name;
+    };
+    file.add(named("process_name", "0") + R"(", "args": {"name": "rank )" + text(rank) + R"("}})");
+    file.add(named("process_sort_index", "0") + R"(", "args": {"sort_index": )" + text(rank) + "}}");
+    file.add(named("thread_name", "0") + R"(", "args": {"name": "steps and calls"}})");
+    file.add(named("thread_name", "1") + R"(", "args": {"name": "data for later steps"}})");
     for (const Event& event : ranks_[rank])
-      file.add(R"({"ph": "X", "pid": )" + text(rank) + R"(, "tid": 0, "ts": )" + microseconds(event.begin - begin_) +
-               R"(, "dur": )" + microseconds(event.end - event.begin) + description(event) + "}");
+      file.add(R"({"ph": "X", "pid": )" + text(rank) + R"(, "tid": )" + (event.kind == Kind::beside ? "1" : "0") +
+               R"(, "ts": )" + microseconds(event.begin - begin_) + R"(, "dur": )" +
+               microseconds(event.end - event.begin) + description(event) + "}");
   }
 
   void add_arrows(TraceFile& file) const {
@@ -135,7 +139,7 @@ class Trace {
     const auto named = [](const char* category, const std::string& name) {
       return std::string(R"(, "cat": ")") + category + R"(", "name": )" + in_quotes(name);
     };
-    if (event.kind == Kind::part) return named("part", event.call.name);
+    if (event.kind == Kind::part || event.kind == Kind::beside) return named("part", event.call.name);
     if (event.kind == Kind::forward) return named("forward", event.call.name);
     if (event.kind == Kind::backward) return named("backward", event.call.name);
     const std::string verb = text(event.call.verb);
