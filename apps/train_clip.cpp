@@ -132,9 +132,10 @@ void train(const Launch& rank, const Settings& settings) {
 
   const auto pairs_of_step = [&](std::span<const int64_t> samples, int64_t step) -> Pairs {
     const Batch pictures = take(data.train, samples, init.dtype);
-    return {pictures.images, about.draw(pictures.labels, samples, init.key.fork(static_cast<uint64_t>(step)))};
+    const Tensor texts = about.draw(pictures.labels, samples, init.key.fork(static_cast<uint64_t>(step)));
+    return {pictures.images.to(rank.device), texts.to(rank.device)};
   };
-  auto ahead = data_ahead(batches, training, run.steps_done(), pairs_of_step, has_spare_core(rank.comm));
+  auto ahead = data_ahead(batches, training, run.steps_done(), pairs_of_step, beside_steps(rank));
   GraphSteps steps(rank, training);
   while (run.running()) {
     const LocalBatch batch = training.local_batch(batches.next());

@@ -94,10 +94,10 @@ void train(const Launch& rank, const Settings& settings) {
 
   const auto key_of = [&](int64_t step) { return init.key.fork(static_cast<uint64_t>(step)); };
   const auto views_at = [&](const LabelledImages& images, std::span<const int64_t> samples, int64_t step) {
-    return views_of(images, samples, key_of(step), settings.augmentation, init.dtype);
+    return views_of(images, samples, key_of(step), settings.augmentation, init.dtype, rank.device);
   };
   const auto views_to_train = [&](auto samples, int64_t step) { return views_at(data.train, samples, step); };
-  auto ahead = data_ahead(batches, training, run.steps_done(), views_to_train, has_spare_core(rank.comm));
+  auto ahead = data_ahead(batches, training, run.steps_done(), views_to_train, beside_steps(rank));
   const LossWatch losses(data, settings.batch);
   const LocalBatch held_out = training.local_batch(losses.held_out());
   const ByMicroBatch<Views> held_out_views(held_out, [&](auto samples) { return views_at(data.test, samples, -1); });
@@ -106,8 +106,7 @@ void train(const Launch& rank, const Settings& settings) {
   const auto encode = [&](const ByMicroBatch<Views>& views) {
     return [&](Tape& tape, std::span<const int64_t> samples) -> Features {
       const auto& [first, second, labels] = views.of(samples);
-      const auto on_tape = [&](const Tensor& view) { return tape.constant(view.to(rank.device)); };
-      return network.method->features(on_tape(first), on_tape(second), labels,
+      return network.method->features(tape.constant(first), tape.constant(second), labels,
                                       [&](const Var& x) { return head(encoder(x)); });
     };
   };

@@ -71,9 +71,9 @@ void train(const Launch& rank, const Settings& settings) {
   const LabelledImages held_out = subset(data.test, losses.held_out());
   const auto held_out_loss = [&] { return reconstruction_error(network, held_out, init, rank.comm); };
   const auto pictures_of = [&](std::span<const int64_t> samples, int64_t) {
-    return take(data.train, samples, init.dtype);
+    return take(data.train, samples, init.dtype).images.to(rank.device);
   };
-  auto ahead = data_ahead(batches, training, run.steps_done(), pictures_of, has_spare_core(rank.comm));
+  auto ahead = data_ahead(batches, training, run.steps_done(), pictures_of, beside_steps(rank));
   while (run.running()) {
     const Random step = init.key.fork(static_cast<uint64_t>(run.steps_done()));
     const LocalBatch batch = training.local_batch(batches.next());
@@ -82,7 +82,7 @@ void train(const Launch& rank, const Settings& settings) {
     ExactSum sums({2}, rank.device);  // of the loss, and of its squared error
     CodeUsage usage = unused;
     for (const MicroBatch& micro : batch.micro_batches) {
-      const Tensor images = pictures.of(micro.samples).images.to(rank.device);
+      const Tensor& images = pictures.of(micro.samples);
       Tape tape;
       training.begin(tape);
       const Pass pass = {.training = true, .key = step, .first_sample = micro.first};

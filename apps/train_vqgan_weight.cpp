@@ -95,9 +95,9 @@ void train(const Launch& rank, const Settings& settings) {
   const LabelledImages held_out = subset(data.test, losses.held_out());
   const auto held_out_loss = [&] { return reconstruction_error(network, held_out, init, rank.comm); };
   const auto pictures_of = [&](std::span<const int64_t> samples, int64_t) {
-    return take(data.train, samples, init.dtype);
+    return take(data.train, samples, init.dtype).images.to(rank.device);
   };
-  auto ahead = data_ahead(batches, making, run.steps_done(), pictures_of, has_spare_core(rank.comm));
+  auto ahead = data_ahead(batches, making, run.steps_done(), pictures_of, beside_steps(rank));
   while (run.running()) {
     const Random step = init.key.fork(static_cast<uint64_t>(run.steps_done()));
     const LocalBatch batch = making.local_batch(batches.next());
@@ -107,7 +107,7 @@ void train(const Launch& rank, const Settings& settings) {
     ExactSum sums({3}), gradients(network.last_weight().value.shape().with_inserted(0, 2), rank.device);
     std::deque<FirstPass> passes;
     for (const MicroBatch& micro : batch.micro_batches) {
-      const Tensor images = pictures.of(micro.samples).images.to(rank.device);
+      const Tensor& images = pictures.of(micro.samples);
       auto& [tape, of_pixels, deceit, of_codes, trial] = passes.emplace_back();
       making.begin(tape);
       const Pass pass = {.training = true, .key = step, .first_sample = micro.first};

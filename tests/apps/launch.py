@@ -145,6 +145,7 @@ def check_mistakes(folder, ranks, processes):
         (["--fault", "missing", "--at", "3"], 66, "apt-get install data"),
         (["--fault", "missing_on_one", "--at", "3"], 66, "data are missing on one rank"),
         (["--fault", "one", "--at", "3"], 70, "one rank has had enough"),
+        (["--fault", "data", "--at", "3"], 66, "one rank's data are gone"),
         (["--fault", "nan", "--at", "3"], 88, "step 4: loss is nan"),
         (["--fault", "memory", "--at", "3"], 89, "the system has no"),
         (["--help"], 0, "Usage: sums"),

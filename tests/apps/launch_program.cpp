@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "apps/shared/report/picture.h"
+#include "apps/shared/run/ahead.h"
 #include "apps/shared/run/run.h"
 #include "tests/support/beyond_memory.h"
 #include "weft/data/batches.h"
@@ -84,15 +85,20 @@ void train(const Launch& rank, const Settings& settings) {
     if (settings.fault == "kill_in_hook") std::raise(SIGKILL);
     if (settings.fault == "one_in_hook") throw std::runtime_error("a hook has had enough");
   });
+  const auto make = [&, drawn = batches, step = run.steps_done()]() mutable {
+    if (settings.fault == "data" && settings.at == step++ && is_last(rank))
+      throw MissingInput("one rank's data are gone");
+    const std::span<const int64_t> batch = drawn.next();
+    const size_t r = static_cast<size_t>(rank.comm.rank().value), n = static_cast<size_t>(rank.comm.size());
+    const size_t begin = batch.size() * r / n, end = batch.size() * (r + 1) / n;
+    return inputs(batch.subspan(begin, end - begin), init.dtype);
+  };
+  Ahead<Tensor> ahead(make, true);
   while (run.running()) {
     fail_if_asked(settings, rank, run.steps_done());
     std::this_thread::sleep_for(std::chrono::milliseconds(settings.pause));
-    const Tensor x = run.data([&] {
-      const std::span<const int64_t> batch = batches.next();
-      const size_t r = static_cast<size_t>(rank.comm.rank().value), n = static_cast<size_t>(rank.comm.size());
-      const size_t begin = batch.size() * r / n, end = batch.size() * (r + 1) / n;
-      return inputs(batch.subspan(begin, end - begin), init.dtype);
-    });
+    batches.next();
+    const Tensor x = run.data([&] { return ahead.next(); });
     Tape tape;
     const Var in = tape.constant(x), error = sum(network(in), 1) - sum(in, 1);
     const bool broken = settings.fault == "nan" && settings.at == run.steps_done();
@@ -116,7 +122,7 @@ int main(int argc, char** argv) {
   CommandLine line("sums", "Learns to add.", settings);
   line.add("--fault", settings.fault, "what goes wrong",
            {"none", "missing", "missing_on_one", "one", "one_in_hook", "kill", "kill_in_hook", "kill_in_collective",
-            "stop", "nan", "crash", "crash_of_no_rank", "memory", "before", "after"});
+            "stop", "nan", "crash", "crash_of_no_rank", "memory", "data", "before", "after"});
   line.add("--at", settings.at, "the steps done before", {0, 1000});
   line.add("--pause", settings.pause, "milliseconds before each step", {0, 1000});
   return launch(line, argc, argv, [&](const Launch& rank) { train(rank, settings); });

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Checks the traces of trainings: every rank's steps, every collective on all its ranks, arrows between ranks that lie
-in calls, the ops of the step that is recorded and of no other, the same weights as without a trace, and a file for each rank
-in a folder.
+in calls, the ops of the step that is recorded and of no other, the same weights as without a trace, a file for each rank
+in a folder, and data that are prepared while the step before runs, if there is a core for that.
 
     tests/apps/trace.py PROGRAM [--mpiexec NAME]
 """
@@ -77,6 +77,30 @@ def complaints(trace, ranks):
     yield from complaints_of_arrows(trace, calls)
 
 
+def complaints_of_data(command, file):
+    """With a core for it, the data of each step are prepared before it takes them, and often while the step before runs."""
+    def trace_of(*more):
+        weights([*command, "--batch", "48", "--steps", "20", "--trace", file, *more])
+        return json.loads(file.read_text())
+    cores = trace_of()["distributedInfo"]["world_size"]  # the default is a rank for each
+    slices = events_of(trace_of("--ranks", "1"), "X")
+    prepared = {event["name"]: event for event in slices if event["tid"] == 1}
+    if (cores > 1) != bool(prepared):
+        yield f"on {cores} cores, a thread beside the steps of one rank has prepared {list(prepared)}"
+    if not prepared:
+        return
+    overlapped = 0
+    for step in range(2, 21):
+        data = prepared[f"data of step {step}"]
+        before, taken = [event for event in slices if event["name"] == "data"][step - 2:step]
+        if not before["ts"] <= data["ts"] < data["ts"] + data["dur"] <= taken["ts"] + taken["dur"] + 1e-3:
+            yield f"data are prepared at {data}, after {before} and for {taken}"
+        step_before = next(event for event in slices if event["name"] == f"step {step - 1}")
+        overlapped += data["ts"] < step_before["ts"] + step_before["dur"]
+    if overlapped < 5:
+        yield f"the data of only {overlapped} of 20 steps are prepared while another step runs"
+
+
 def complaints_of_ops(trace, tapes):
     """Every node of the recorded step is an op of forward, and of backward if it has a cotangent, one after the other."""
     slices = events_of(trace, "X")
@@ -108,13 +132,14 @@ def main():
         folder = pathlib.Path(name)
         make = pathlib.Path(__file__).resolve().with_name("small_data.py")
         subprocess.run([sys.executable, make, folder / "data", "--train", "96", "--test", "32"], check=True)
+        small = [options.program, "--no-probes", "--quiet", "--fresh", "--data", folder / "data", "--out", folder / "run"]
+        found += complaints_of_data(small, folder / "data.json")
         for ranks in 1, 2, 3, 5:
             ways = {"threads": ([], ["--ranks", str(ranks)])}
             if options.mpiexec:
                 ways["processes"] = [options.mpiexec, "-n", str(ranks)], []
             for way, (launcher, threads) in ways.items():
-                command = [*launcher, options.program, *threads, "--no-probes", "--steps", str(steps), "--batch", "24",
-                           "--width", "2", "--quiet", "--fresh", "--data", folder / "data", "--out", folder / "run"]
+                command = [*launcher, *small, *threads, "--steps", str(steps), "--batch", "24", "--width", "2"]
                 file, each = folder / f"{ranks} {way}.json", folder / f"{ranks} {way}"
                 each.mkdir()
                 expected = weights(command)

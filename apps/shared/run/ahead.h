@@ -1,46 +1,101 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Prepares the data of the next step while the current one computes, if a core is free for that. The values, and their
-// order, are the same either way.
+// order, are the same either way. On a card they are copied on a stream of their own, and at most two steps' data are
+// there: those that a step reads, and the next ones.
 //
-//   auto ahead = data_ahead(batches, training, run.steps_done(), make, has_spare_core(rank.comm));
+//   auto ahead = data_ahead(batches, training, run.steps_done(), make, beside_steps(rank));
 //   while (run.running()) {
 //     const auto data = run.data([&] { return ahead.next(); });
 //     ...
 //     use(data.of(micro.samples));
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <exception>
 #include <functional>
 #include <future>
+#include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
-#include "weft/collectives/communicator.h"
+#include "weft/collectives/checks/timeline.h"
 #include "weft/data/batches.h"
+#include "weft/engine/kernels/backend.h"
 #include "weft/optim/training.h"
 
 namespace weft {
 
-// Whether each rank of this machine has a core besides its own. All ranks call it.
-bool has_spare_core(Communicator& comm);
+struct Launch;
+
+struct BesideSteps {
+  bool spare_core;               // whether a thread prepares data beside the steps
+  Device device = Device::cpu;   // where its data go
+  Timeline* timeline = nullptr;  // to note when it does, or null
+};
+// With a thread if each rank of this machine has a core besides its own. All ranks call it.
+BesideSteps beside_steps(const Launch& rank);
 
 template <class T> class Ahead {
  public:
-  // `make` returns the values one after the other. It runs on a thread of its own if `spare_core`.
-  Ahead(std::function<T()> make, bool spare_core) : make_(std::move(make)), spare_core_(spare_core) {}
+  // `make` returns the values one after the other, as tensors on the host or on `device`. With a spare core it runs on
+  // a thread of its own, which has a stream of its own, unless the system has no thread left.
+  Ahead(std::function<T()> make, bool spare_core, Device device = Device::cpu) : make_(std::move(make)) {
+    if (!spare_core) return;
+    Backend& on = backend(device);
+    thread_ = std::async([this, &on, card = on.card()] { make_all(on, card); });
+    has_thread_ = thread_.wait_for(std::chrono::seconds(0)) != std::future_status::deferred;
+  }
+  Ahead(const Ahead&) = delete;
+  ~Ahead() {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+    changed_.notify_one();
+  }
 
   T next() {
-    if (!spare_core_) return make_();
-    T value = coming_.valid() ? coming_.get() : make_();
-    coming_ = std::async(make_one, this);
-    return value;
+    if (!has_thread_) return make_();
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return made_ || error_; });
+    if (error_) std::rethrow_exception(error_);
+    auto [value, arrive] = std::move(*made_);
+    made_.reset();
+    changed_.notify_one();
+    lock.unlock();
+    arrive();
+    return std::move(value);
   }
 
  private:
-  static T make_one(Ahead* ahead) { return ahead->make_(); }
+  void make_all(Backend& on, int card) {
+    try {
+      on.use_card(card);
+      std::unique_lock lock(mutex_);
+      while (!ended_) {
+        lock.unlock();
+        T value = make_();
+        std::function<void()> arrive = on.record_event();
+        lock.lock();
+        made_.emplace(std::move(value), std::move(arrive));
+        changed_.notify_one();
+        changed_.wait(lock, [this] { return !made_ || ended_; });
+      }
+    } catch (...) {
+      const std::lock_guard lock(mutex_);
+      error_ = std::current_exception();
+      changed_.notify_one();
+    }
+  }
 
   std::function<T()> make_;
-  const bool spare_core_;
-  std::future<T> coming_;  // its destructor waits
+  bool has_thread_ = false;
+  std::mutex mutex_;  // guards the members below
+  std::condition_variable changed_;
+  std::optional<std::pair<T, std::function<void()>>> made_;  // with what lets this thread's work follow its copies
+  std::exception_ptr error_;
+  bool ended_ = false;
+  std::future<void> thread_;  // its destructor waits
 };
 
 // What each micro-batch of a step reads. It is found by the samples, since a step may encode them more than once.
@@ -71,15 +126,18 @@ template <class T> class ByMicroBatch {
 // What the steps of a run read, from `step` on, whose batch is the next of `batches`. `make(samples, step)` returns it
 // for one micro-batch of this rank, and may run on another thread than the steps.
 template <class Make>
-auto data_ahead(Batches batches, const Training& training, int64_t step, Make make, bool spare_core) {
+auto data_ahead(Batches batches, const Training& training, int64_t step, Make make, const BesideSteps& beside) {
   using Data = ByMicroBatch<std::invoke_result_t<Make, std::span<const int64_t>, int64_t>>;
-  const auto next = [batches = std::move(batches), &training, step, make = std::move(make)]() mutable {
+  const auto next = [batches = std::move(batches), &training, step, make = std::move(make), beside]() mutable {
+    const double begin = seconds_now();
     const auto of_step = [&](std::span<const int64_t> samples) { return make(samples, step); };
     Data data(training.local_batch(batches.next()), of_step);
     ++step;
+    if (beside.spare_core && beside.timeline)
+      beside.timeline->add(("data of step " + text(step)).c_str(), begin, seconds_now(), Timeline::Kind::beside);
     return data;
   };
-  return Ahead<Data>(next, spare_core);
+  return Ahead<Data>(next, beside.spare_core, beside.device);
 }
 
 }  // namespace weft

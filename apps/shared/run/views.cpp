@@ -9,9 +9,11 @@
 namespace weft {
 
 Views views_of(const LabelledImages& data, std::span<const int64_t> samples, const Random& key,
-               const Augmentation& augmentation, DType dtype) {
+               const Augmentation& augmentation, DType dtype, Device device) {
   const Batch taken = take(data, samples, dtype);
-  const auto view = [&](uint64_t number) { return augment(taken.images, samples, key.fork(number), augmentation); };
+  const auto view = [&](uint64_t number) {
+    return augment(taken.images, samples, key.fork(number), augmentation).to(device);
+  };
   return {view(0), view(1), taken.labels};
 }
 
