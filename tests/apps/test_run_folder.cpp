@@ -89,7 +89,7 @@ TEST_CASE("metrics are in all three files when add returns") {
 
 TEST_CASE("an event has the bytes of TensorBoard's format") {
   const ScratchFolder folder;
-  EventFile(folder / "tfevents", 1.0).add(2.0, 300, "loss", 0.5);
+  EventFile(folder / "tfevents", 1.0).add(2.0, 300, {{"loss", 0.5}});
   const std::vector<std::string> events = events_of(folder / "tfevents");
   CHECK(events.at(0) == std::string("\x09\0\0\0\0\0\0\xf0\x3f\x1a\x0d"
                                     "brain.Event:2",

@@ -40,6 +40,11 @@ std::string field(uint64_t number, double value) { return key(number, eight_byte
 std::string field(uint64_t number, float value) { return key(number, four_bytes) + little_endian(value); }
 std::string field(uint64_t number, uint64_t value) { return key(number, a_varint) + varint(value); }
 
+std::string record(const std::string& event) {
+  const std::string length = little_endian(uint64_t{event.size()});
+  return length + little_endian(masked_crc(length)) + event + little_endian(masked_crc(event));
+}
+
 }  // namespace
 
 uint32_t crc32c(std::string_view bytes) {
@@ -49,17 +54,16 @@ uint32_t crc32c(std::string_view bytes) {
 }
 
 EventFile::EventFile(std::filesystem::path path, double time) : file_(std::move(path)) {
-  record(field(1, time) + field(3, "brain.Event:2"));  // every file begins with the version
+  file_.append(record(field(1, time) + field(3, "brain.Event:2")));  // every file begins with the version
 }
 
-void EventFile::add(double time, int64_t step, std::string_view tag, double value) {
-  const std::string scalar = field(1, tag) + field(2, static_cast<float>(value));
-  record(field(1, time) + field(2, static_cast<uint64_t>(step)) + field(5, field(1, scalar)));
-}
-
-void EventFile::record(const std::string& event) {
-  const std::string length = little_endian(uint64_t{event.size()});
-  file_.append(length + little_endian(masked_crc(length)) + event + little_endian(masked_crc(event)));
+void EventFile::add(double time, int64_t step, const std::vector<Value>& values) {
+  std::string records;
+  for (const auto& [name, value] : values) {
+    const std::string scalar = field(1, name) + field(2, static_cast<float>(value));
+    records += record(field(1, time) + field(2, static_cast<uint64_t>(step)) + field(5, field(1, scalar)));
+  }
+  file_.append(records);
 }
 
 }  // namespace weft

@@ -64,14 +64,16 @@ void Metrics::add(int64_t step, const std::vector<Value>& values) {
 
 void Metrics::write_others(const MetricsRow& row) {
   std::string line = std::to_string(row.step) + "," + Json(row.time).dump();
+  std::vector<Value> values;
   for (size_t i = 0; i < names_.size(); ++i) {
     line += ",";
     const std::optional<double> value = row.at(i);
     if (!value) continue;
     line += csv(*value);
-    events_->add(row.time, row.step, names_[i], *value);
+    values.push_back({names_[i], *value});
   }
   table_->append(line + "\n");
+  events_->add(row.time, row.step, values);
 }
 
 Curve Metrics::curve(const std::string& name) const {

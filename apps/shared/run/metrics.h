@@ -14,11 +14,6 @@
 
 namespace weft {
 
-struct Value {
-  std::string name;
-  double value;
-};
-
 struct Point {
   double x, y;
 };
