@@ -92,7 +92,8 @@ uint64_t Stream::enqueue(Entry entry) {
   if (const auto capture = this->capture()) return capture->record(*this, std::move(entry)), asked();
   const std::lock_guard lock(mutex_);
   ++asked_;
-  if (!null_card()) queue_.push_back({std::move(entry), place()});
+  if (null_card()) return asked_;
+  queue_.push_back({std::move(entry), place()});
   asked_or_wanted_.notify_one();
   return asked_;
 }
