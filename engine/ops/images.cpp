@@ -144,7 +144,7 @@ Var input_gradient(const Convolution& c, const Var& g, const Var& w) {
                 from(w, [=](const Var& h) { return weight_gradient(c, h, g); }));
 }
 Var weight_gradient(const Convolution& c, const Var& x, const Var& g) {
-  Tensor dw({c.kernel_height, c.kernel_width, c.channels, c.out_channels}, g.dtype(), g.device());
+  Tensor dw = memory_for_result(g, {c.kernel_height, c.kernel_width, c.channels, c.out_channels});
   backend(g.device()).convolve_weight_gradient(c, x.value(), g.value(), dw);
   return record(conv2d_weight_gradient_op, dw, from(x, [=](const Var& h) { return input_gradient(c, g, h); }),
                 from(g, [=](const Var& h) { return convolution(c, x, h); }));

@@ -94,7 +94,7 @@ Var scatter_add_rows(const Var& x, const Var& indices, int64_t rows) {
   const Shape& front = indices.shape();
   require(rows >= 0 && front.rank() <= x.shape().rank() && std::equal(front.begin(), front.end(), x.shape().begin()),
           "scatter_add_rows: indices ", front, " and ", x.shape(), " into ", rows, " rows");
-  Tensor y(rows_shape({rows}, x.shape(), front.rank()), x.dtype(), x.device());
+  Tensor y = memory_for_result(x, rows_shape({rows}, x.shape(), front.rank()));
   backend(x.device()).scatter_add_rows(x.value(), checked(scatter_add_rows_op, indices, rows), y);
   return record(scatter_add_rows_op, y, from(x, [=](const Var& g) { return gather_rows(g, indices); }), data(indices));
 }

@@ -97,7 +97,7 @@ Tensor linear_values(const Var& x, const Var& w, const Var& bias, Activation act
 Var matmul(const Var& a, const Var& b, Transpose transpose_a, Transpose transpose_b) {
   const Transpose ta = transpose_a, tb = transpose_b;
   const Extents e = check(matmul_op, a, is(ta), b, is(tb));
-  Tensor y(e.result, a.dtype(), a.device());
+  Tensor y = memory_for_result(a, e.result);
   backend(a.device()).matmul(a.value(), is(ta), b.value(), is(tb), {}, y);
   return record(matmul_op, y,
                 from(a,

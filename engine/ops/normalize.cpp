@@ -116,7 +116,7 @@ struct LayerNormRule {
   Var rectified;  // y after a relu, else empty
 
   std::array<Tensor, 3> fused(const Tensor& g) const {
-    Tensor dx = Tensor::like(g), dgamma = Tensor::like(gamma.value()), dbeta = Tensor::like(dgamma);
+    Tensor dx = Tensor::like(g), dgamma = memory_for_gradient(gamma), dbeta = memory_for_gradient(beta);
     backend(g.device())
         .layer_norm_rows_pullback({x.value(), gamma.value(), moments, rectified.value()}, g, dx, dgamma, dbeta);
     const auto if_tracked = [](const Var& input, const Tensor& gradient) {

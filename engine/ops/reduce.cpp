@@ -18,7 +18,7 @@ Shape flat(const Var& x) { return {x.size()}; }
 
 Tensor reduced(const Op& op, Reduction kind, const Var& x, int axis) {
   check_floating(op, x);
-  Tensor y(x.shape().without(axis), x.dtype(), x.device());
+  Tensor y = memory_for_result(x, x.shape().without(axis));
   backend(x.device()).reduce(kind, x.value(), Along(x.shape(), axis), y);
   return y;
 }
@@ -109,7 +109,7 @@ Var sum(const Var& x) {
 Var sum_outside(const Var& x, int axis) {
   axis = x.shape().index(axis);
   check_floating(sum_outside_op, x);
-  Tensor y({x.shape()[axis]}, x.dtype(), x.device());
+  Tensor y = memory_for_result(x, {x.shape()[axis]});
   backend(x.device()).reduce_outside(x.value(), Along(x.shape(), axis), y);
   return record(sum_outside_op, y, from(x, [=, shape = x.shape()](const Var& g) {
                   return add_along(constant_like(Tensor::zeros(shape, g.dtype(), g.device()), g), g, axis);

@@ -75,7 +75,7 @@ void Gradients::add(const Parameter& parameter, const Tensor& term) {
 Tensor Gradients::empty_place(const Parameter& parameter) const {
   if (!takes(parameter)) return {};
   if (!parts_.empty()) return part_for(parameter).empty_place(parameter);
-  return place_ && !has(parameter) ? place_(parameter) : Tensor();
+  return place_ && steady_ && !has(parameter) ? place_(parameter) : Tensor();
 }
 
 void Gradients::add(TapeSlot* slot, int id, const Tensor& term) {

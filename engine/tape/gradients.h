@@ -50,9 +50,13 @@ class Gradients {
   HookHandle between_pullbacks(std::function<void()> hook) { return between_hooks_.add(std::move(hook)); }
 
   // For trainers, like the next two: sets where the sum of a parameter is kept, such as in flat memory. It is called
-  // when the first contribution arrives; if it returns an empty tensor, the sum has a tensor of its own.
+  // when the first contribution arrives, or, if the place is `steady`, before that is computed there; if it returns an
+  // empty tensor, the sum has a tensor of its own.
   using Place = std::function<Tensor(const Parameter&)>;
-  void keep_in(Place place) { place_ = std::move(place); }
+  void keep_in(Place place, bool steady = true) {
+    place_ = std::move(place);
+    steady_ = steady;
+  }
 
   // Sets which parameters may have gradients here; by default all. Others are an Error.
   using Takes = std::function<bool(const Parameter&)>;
@@ -96,6 +100,7 @@ class Gradients {
   ByParameter<Sum> sums_;
   PooledMap<uint64_t, LeafSum> leaves_;
   Place place_;
+  bool steady_ = true;
   Takes takes_;
   Check check_;
   Hooks<const Parameter&, const Tensor&> hooks_;

@@ -76,6 +76,20 @@ Recording::Recording(const Op& op, Tensor value, std::span<const Var* const> inp
     notify_observers(op, inputs);
 }
 
+Tensor Recording::place_of_term(const Var& x, const Var* input, const Shape& shape) {
+  return x.slot_ && !x.stale() ? x.slot_->tape->place_of_term(input, shape, x.dtype()) : Tensor();
+}
+
+Tensor memory_for_result(const Var& x, const Shape& shape) {
+  const Tensor place = Recording::place_of_term(x, nullptr, shape);
+  return place.defined() ? place : Tensor(shape, x.dtype(), x.device());
+}
+
+Tensor memory_for_gradient(const Var& input) {
+  const Tensor place = Recording::place_of_term(input, &input, input.shape());
+  return place.defined() ? place : Tensor::like(input.value());
+}
+
 void Recording::add_node(const Op& op, const Tensor& value, Tape& tape) {
   tape.require_usable(op.name.c_str());
   tape.replays_ = tape.replays_ || always_;

@@ -33,6 +33,7 @@ class Recording {
   template <class F> void add(From<F>&& term) { add(term.input, std::move(term.pullback)); }
   void add(Data) {}
   Var finish() { return std::move(output_); }
+  static Tensor place_of_term(const Var& x, const Var* input, const Shape& shape);
 
  private:
   template <class F> struct Plain;
@@ -49,6 +50,12 @@ class Recording {
   Tape::Pullback* last_ = nullptr;
   bool active_ = false, always_ = false;
 };
+
+// Memory for a result of an op of x, with values not set. In a pullback, the first term of a parameter's gradient gets
+// the place of the sum, so that it need not be copied there.
+Tensor memory_for_result(const Var& x, const Shape& shape);
+// The same for the gradient of an input, computed beside those of others.
+Tensor memory_for_gradient(const Var& input);
 
 template <class... Input> Var record(const Op& op, Tensor value, Input... inputs) {
   const Var* all[] = {&inputs.input...};

@@ -25,7 +25,7 @@ void Tape::require_usable(const char* what) const {
 
 void Tape::require_walkable(const char* what) const {
   require_usable(what);
-  require(!walking_, what,
+  require(!walk_, what,
           ": this tape is being walked, by the backward or gradient that a hook or pullback has called this from; "
           "call it after that, with Keep::tape there");
 }
@@ -37,6 +37,11 @@ void Tape::reject_exchanged(const Tensor& x, const std::string& who) const {
   fail({who, ", ", text(x.dtype()), " ", text(x.shape()), ", is what comm.", collective,
         " made of values that gradients flow to, and no rank would get them back; use the differentiable ", collective,
         " of collectives/collectives.h, or detach(x).value() where none are wanted"});
+}
+
+// `input` is one of the op whose pullbacks run; by default the one whose pullback does.
+Tensor Tape::place_of_term(const Var* input, const Shape& shape, DType dtype) const {
+  return walk_ ? walk_->place_of_term(input ? input->id_ : walk_->pulled(), shape, dtype) : Tensor();
 }
 
 int Tape::find_group(const Partition& partition) const {

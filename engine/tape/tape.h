@@ -15,6 +15,8 @@
 
 namespace weft {
 
+class Walk;
+
 enum class Keep : uint8_t { nothing, tape };  // whether a tape can be walked again
 enum class Graph : uint8_t { none, create };  // whether a query's results can be differentiated again
 
@@ -169,6 +171,7 @@ class Tape {
   void require_walkable(const char* what) const;
   bool on_this(const Var& x, const char* what) const;
   void reject_exchanged(const Tensor& x, const std::string& who) const;
+  Tensor place_of_term(const Var* input, const Shape& shape, DType dtype) const;
   void release(Node& node);
   void truncate(size_t size);
   void consume();
@@ -182,7 +185,7 @@ class Tape {
   Observers observers_;
   std::vector<std::unique_ptr<Observer>> owned_;
   Mode mode_;
-  bool walking_ = false;
+  Walk* walk_ = nullptr;  // the one that goes on
   Freeze::List frozen_;
   bool consumed_ = false;
   bool replays_ = false;         // whether an op with Replay::always has been recorded

@@ -17,9 +17,9 @@ class Walk {
  public:
   Walk(Tape& tape, Graph graph, Keep keep, Gradients* into)
       : tape_(tape), graph_(graph), keep_(keep), into_(into), count_(tape.nodes_.size()), cotangents_(count_) {
-    tape.walking_ = true;
+    tape.walk_ = this;
   }
-  ~Walk() { tape_.walking_ = false; }
+  ~Walk() { tape_.walk_ = nullptr; }
   Walk(const Walk&) = delete;
   Walk& operator=(const Walk&) = delete;
 
@@ -53,6 +53,16 @@ class Walk {
   Var result(const Var& wrt) {
     if (wrt.tracked() && at(wrt.id_).defined()) return at(wrt.id_);
     return zeros(wrt.shape(), wrt.dtype(), wrt.device(), wrt.placements());
+  }
+
+  int pulled() const { return pulled_; }  // the input whose pullback runs, or -1
+  // Where a pullback can write the first term of a parameter's gradient. Each is given once.
+  Tensor place_of_term(int id, const Shape& shape, DType dtype) {
+    if (id < 0 || graph_ == Graph::create || at(id).defined() || std::ranges::count(given_, id) > 0) return {};
+    const Tape::Node& node = tape_.nodes_[static_cast<size_t>(id)];
+    if (node.shape != shape || node.dtype != dtype) return {};
+    given_.push_back(id);
+    return place_for(id);
   }
 
  private:
@@ -185,9 +195,12 @@ class Walk {
       }
       Var g = cotangent(id, always);
       if (!g.defined() || !(always || need(id) != Need::no)) return;
+      given_.clear();
       for (; p; p = p->next) {
         if (!always && need(p->input) == Need::no) continue;
+        pulled_ = p->input;
         Var term = p->apply(g);
+        pulled_ = -1;
         if (term.defined() && p->input >= 0) {
           check(term, p->input);
           if (graph_ == Graph::create && !term.tracked()) tape_.reject_exchanged(term.value(), "its gradient");
@@ -257,6 +270,8 @@ class Walk {
   const size_t count_;                                 // the number of nodes when the walk began
   std::vector<Var, pool::Allocator<Var>> cotangents_;  // by node id
   std::vector<Need, pool::Allocator<Need>> needed_;    // by node id; if empty, all nodes are needed
+  int pulled_ = -1;
+  std::vector<int, pool::Allocator<int>> given_;  // the inputs of this op whose places pullbacks write to
 };
 
 }  // namespace weft

@@ -28,7 +28,8 @@ Buckets::Buckets(const FlatLayout& layout, int64_t elements, Communicator& comm,
     last = place;
   }
   gradients_.take_only([this](const Parameter& parameter) { return layout_.find(parameter) >= 0; });
-  gradients_.keep_in([this](const Parameter& parameter) { return place_for(parameter); });
+  // Memory that take() moves out must not hold a part of a sum that arrives later.
+  gradients_.keep_in([this](const Parameter& parameter) { return place_for(parameter); }, keeps_memory_);
 }
 
 Tensor Buckets::view(Bucket& bucket, int64_t place) {

@@ -3,6 +3,9 @@
 #include "tests/support/catch.h"
 #include "tests/support/f64_vector.h"
 #include "weft/engine/ops/elementwise.h"
+#include "weft/engine/ops/index.h"
+#include "weft/engine/ops/matmul.h"
+#include "weft/engine/ops/normalize.h"
 #include "weft/engine/ops/reduce.h"
 #include "weft/engine/tape/observer.h"
 
@@ -86,6 +89,37 @@ TEST_CASE("gradients passed to a hook or a caller are not changed by later passe
   tape.backward(loss, grads);
   CHECK(held.values() == Values{2});
   CHECK(grads[p].values() == Values{4});
+}
+
+TEST_CASE("gradients are the same where pullbacks write them in their places") {
+  Parameter w("w", vector({1, 2, 3, 4}).reshape({2, 2})), b("b", vector({5, 6})), gamma("gamma", vector({7, 8})),
+      both("gamma and beta", vector({9, 10}));
+  const std::vector<Parameter*> all = {&w, &b, &gamma, &both};
+  const Tensor x = Tensor::normal({3, 2}, {1}, 0, 1, DType::f64), tokens = Tensor::from({3}, {1, 0, 1}, DType::i64);
+  const auto backward = [&](int uses, Gradients& into) {
+    Tape tape;
+    Var loss = tape.constant(Tensor::zeros({}, DType::f64)), y = tape.constant(x);
+    const Var W = tape.watch(w), B = tape.watch(b), G = tape.watch(gamma), both_of = tape.watch(both);
+    for (int use = 0; use < uses; ++use) {
+      y = layer_norm(layer_norm(linear(y, W, B), G, B), both_of, both_of);
+      loss = loss + sum(exp(y)) + sum(square(gather_rows(W, tokens)));
+    }
+    tape.backward(loss, into);
+  };
+  for (const int uses : {1, 2, 3}) {
+    Gradients plain, placed;
+    Tensor memory = Tensor::full({10}, 100, DType::f64);
+    placed.keep_in([&](const Parameter& p) {
+      const int64_t begin = &p == &w ? 0 : &p == &b ? 4 : &p == &gamma ? 6 : 8;
+      return memory.slice(begin, begin + p.value.size()).reshape(p.value.shape());
+    });
+    for (int pass = 0; pass < 2; ++pass) {
+      backward(uses, plain);
+      backward(uses, placed);
+      for (const Parameter* p : all) CHECK(placed[*p].values() == plain[*p].values());
+      CHECK(placed[w].data() == memory.data());
+    }
+  }
 }
 
 TEST_CASE("gradients in one memory are summed in their places, and seen there by observers") {

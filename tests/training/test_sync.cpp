@@ -151,6 +151,23 @@ TEST_CASE("GradientSync keeps earlier terms of a parameter that the last pass do
   });
 }
 
+TEST_CASE("GradientSync counts a gradient once that was not complete when the reduction of its bucket started") {
+  on_ranks([](Communicator& comm) {
+    ChosenTerms terms(comm);
+    const FlatLayout layout = terms.layout();
+    for (const GradientSync::Options& options : every_way({50})) {  // parameters 3 and 4 are in one bucket
+      GradientSync sync(layout, comm, options);
+      const std::vector<Choice> passes = {{0, 4, 5}, {3, 0, 4, 5, 3}};  // 0 arrives between a term of 3 and 3 itself
+      for (size_t pass = 0; pass < passes.size(); ++pass) {
+        sync.expect_last_pass();
+        terms.backward(passes[pass], static_cast<int>(pass), sync.gradients());
+      }
+      sync.finish();
+      expect_sums(terms, layout, sync, comm, [&](int) { return passes; });
+    }
+  });
+}
+
 TEST_CASE("GradientSync gives zeros to ranks that do not use a parameter, and no gradient if no rank does", "[r33]") {
   on_ranks({2, 3}, [](Communicator& comm) {
     ChosenTerms terms(comm);
