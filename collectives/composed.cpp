@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reductions over ranks that are composed of other collectives and local ops, so they need no pullbacks.
 #include <cmath>
+#include <limits>
 
 #include "weft/collectives/collectives.h"
 #include "weft/engine/ops/elementwise.h"
@@ -25,13 +26,16 @@ Var all_reduce_norm(const Var& x, Communicator& comm, Site site) {
   return norm(all, 0);
 }
 
+static double lowest(DType type) {
+  if (type == DType::f64) return std::numeric_limits<double>::lowest();
+  return type == DType::f32 ? double{std::numeric_limits<float>::lowest()} : -0x1.fep127;
+}
+
 // The values are shifted by their maximum. It is a constant here, because its derivative cancels.
 Var all_reduce_log_sum_exp(const Var& x, Communicator& comm, Site site) {
-  const Tensor extreme = comm.all_reduce(detach(x).value(), ReduceOp::maximum, site),
-               zeros = Tensor::zeros(x.shape(), x.dtype(), x.device());
-  const Tensor nothing = Tensor::full(x.shape(), -INFINITY, x.dtype(), x.device());
-  // Where all values are -infinity there is no shift, which would give NaN.
-  const Tensor largest = where(equal(extreme, nothing), zeros, extreme).value();
+  const Tensor extreme = comm.all_reduce(detach(x).value(), ReduceOp::maximum, site);
+  // Where all values are -infinity a shift by it would give NaN.
+  const Tensor largest = clamp(extreme, lowest(x.dtype()), INFINITY).value();
   const Var sums = all_reduce(exp(x - constant_like(largest, x)), comm, ReduceOp::sum, site);
   return log(sums) + constant_like(largest, sums);
 }

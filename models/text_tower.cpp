@@ -2,6 +2,7 @@
 #include "weft/models/text_tower.h"
 
 #include <cmath>
+#include <limits>
 
 #include "weft/engine/kernels/scalar_ops.h"
 #include "weft/engine/ops/elementwise.h"
@@ -17,7 +18,7 @@ namespace {
 Var mean_of_words(const Var& x, const Var& mask) {
   const Shape& shape = x.shape();
   const Var words = mul_along(reshape(x, {shape[0] * shape[1], shape[2]}), flatten(mask, 0), 0);
-  const Var counts = maximum(sum(mask, 1), constant_like(Tensor::full({shape[0]}, 1, x.dtype(), x.device()), mask));
+  const Var counts = clamp(sum(mask, 1), 1, std::numeric_limits<double>::infinity());
   return div_along(sum(reshape(words, shape), 1), counts, 0);
 }
 
@@ -49,7 +50,7 @@ TextTower::TextTower(const std::string& name, const Sizes& sizes, const Init& in
 Var TextTower::attention(const Var& x, const Var& mask) {
   const Var queries = queries_(x), keys = keys_(x), values = values_(x);
   const Var scores = matmul(queries, keys, Transpose::no, Transpose::yes);
-  const Var bias = repeat((mask - 1) * 1e4, 1, sizes_.length);
+  const Var bias = repeat(affine(mask, 1e4, -1e4), 1, sizes_.length);
   const Var weights = softmax(scores / std::sqrt(static_cast<double>(sizes_.width)) + bias);
   return mixed_(matmul(weights, values));
 }
@@ -58,10 +59,9 @@ Var TextTower::apply(const Var& tokens, const Pass&) {
   const Shape& shape = tokens.shape();
   require(shape.rank() == 2 && shape[1] == sizes_.length, "text tower: sentences are (n, ", sizes_.length, "), not ",
           shape);
-  const Tensor padding = Tensor::zeros(shape, DType::i64, tokens.device());
   const Var places = reshape(bind(tokens, places_), {sizes_.length * sizes_.width});
   Var x = words_(tokens);
-  const Var mask = constant_like(not_equal(tokens.value(), padding).to(x.dtype()), tokens);  // 1, or 0 for padding
+  const Var mask = constant_like(clamp(tokens.value().to(x.dtype()), 0, 1).value(), tokens);  // 1, or 0 for padding
   x = reshape(add_along(flatten(x), places, -1), x.shape());
   x = x + attention(norm_of_attention_(x), mask);
   x = x + mlp_(norm_of_mlp_(x));

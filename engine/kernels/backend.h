@@ -106,6 +106,8 @@ class Backend : public TensorDevice {
 
   // Along an axis: x is outer x extent x inner, y is outer x inner unless a comment says otherwise.
   virtual void reduce(Reduction op, const Tensor& x, Along along, Tensor& y) = 0;
+  // The gradient g of an extreme y is shared equally by the elements of its line that attain it.
+  virtual void extreme_pullback(const Tensor& x, const Tensor& y, const Tensor& g, Along along, Tensor& dx) = 0;
   virtual void reduce_outside(const Tensor& x, Along along, Tensor& y) = 0;  // sum over outer and inner: extent values
   virtual void repeat(const Tensor& x, Along along, Tensor& y) = 0;          // the adjoint of a sum: y has the extent
   // The place of the first extreme, as i64; NaN wins.
@@ -119,6 +121,10 @@ class Backend : public TensorDevice {
   virtual void normalize_rows(Normalizer kind, const Tensor& x, Tensor& y) = 0;
   virtual void normalize_rows_pullback(Normalizer kind, const Tensor& y, const Tensor& g, Tensor& dx) = 0;
   virtual void log_sum_exp_rows(const Tensor& x, Tensor& y) = 0;
+  // y = x / max(|x|, epsilon). `lengths` are |x|, f32 for bf16.
+  virtual void unit_rows(double epsilon, const Tensor& x, Tensor& y, Tensor& lengths) = 0;
+  virtual void unit_rows_pullback(double epsilon, const Tensor& x, const Tensor& lengths, const Tensor& g,
+                                  Tensor& dx) = 0;
   virtual void standardize_rows(double epsilon, const Tensor& x, Tensor& y, Tensor& rstd) = 0;  // (x - mean) rstd
   virtual void standardize_rows_pullback(const Tensor& y, const Tensor& rstd, const Tensor& g, Tensor& dx) = 0;
   // y = gamma (x - mean) rstd + beta, then an optional relu. `moments` are the mean and rstd of each row, f32 for bf16.
@@ -167,6 +173,7 @@ class Backend : public TensorDevice {
                                 Tensor& dy) = 0;
 
   virtual void add_exact_parts(const Tensor& x, Tensor& sums) = 0;  // engine/ops/exact.h
+  virtual void exact_total(const Tensor& parts, Tensor& y) = 0;     // y is f64 or f32
 
   // Optimizers: engine/kernels/update_formulas.h. Values and slots are f32 or f64, gradients the same or bf16. If
   // `rounded` is defined, it gets the new values in bf16. Runs do not overlap, and their gradients have one type.

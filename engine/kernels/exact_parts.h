@@ -11,6 +11,11 @@ namespace weft {
 struct ExactParts {
   double at[4];
 
+  // Adds the smallest parts first, so that the total is rounded little. `sums` has n values of each part.
+  static WEFT_HD double total(const double* sums, int64_t n, int64_t i) {
+    return ((sums[3 * n + i] + sums[2 * n + i]) + sums[n + i]) + sums[i];
+  }
+
   explicit WEFT_HD ExactParts(double term) {
     double rest = std::abs(term) < 0x1p24 ? term : std::numeric_limits<double>::quiet_NaN();
     double unit = 0x1p-8;

@@ -207,7 +207,9 @@ Var clamp(const Var& x, double low, double high) {
 Var round(const Var& x) { return unary(round_op, Unary::Round, x); }
 // An op with a shift is not linear: the shift of a Partial value would be added once per rank.
 Var affine(const Var& x, double scale, double shift) {
-  return unary(shift == 0 ? scale_op : affine_op, Unary::Affine, x, {scale, shift});
+  if (scale != 1 || shift != 0) return unary(shift == 0 ? scale_op : affine_op, Unary::Affine, x, {scale, shift});
+  check_floating(scale_op, x);
+  return record_unary(scale_op, Unary::Affine, {1, 0}, x, x.value());  // the same values need no memory of their own
 }
 
 Var operator-(const Var& a, const Var& b) {

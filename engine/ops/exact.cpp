@@ -2,7 +2,6 @@
 #include "weft/engine/ops/exact.h"
 
 #include "weft/engine/kernels/backend.h"
-#include "weft/engine/ops/elementwise.h"
 
 namespace weft {
 
@@ -20,12 +19,12 @@ void add_exactly(const Tensor& x, Tensor& sum) {
   backend(x.device()).add_exact_parts(x, sum);
 }
 
-// Adds the smallest parts first, so that the total is rounded little.
 Tensor exact_total(const Tensor& parts, DType dtype) {
   require(parts.dtype() == DType::f64 && parts.shape().rank() > 0 && parts.shape()[0] == 4,
           "exact_total: parts are f64 (4, ...), not ", parts.dtype(), " ", parts.shape());
-  const auto part = [&](int64_t i) { return Var(parts.slice(i, i + 1).reshape(parts.shape().without(0))); };
-  return (part(3) + part(2) + part(1) + part(0)).value().to(dtype);
+  Tensor total(parts.shape().without(0), dtype == DType::f32 ? dtype : DType::f64, parts.device());
+  backend(parts.device()).exact_total(parts, total);
+  return total.to(dtype);
 }
 
 }  // namespace weft

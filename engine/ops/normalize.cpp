@@ -108,6 +108,26 @@ Var standardize_slope(const Var& x, const Var& y, const Tensor& rstd, double eps
                 from(g, [=](const Var& h) { return standardize_slope(x, y, rstd, epsilon, h); }));
 }
 
+// y = x / s with s = max(|x|, epsilon): dy/dx is 1 / s - x x' / (s s |x|), or 1 / s where |x| < epsilon.
+struct UnitRule {
+  Var x;
+  double epsilon;
+  Tensor lengths;
+
+  std::array<Tensor, 1> fused(const Tensor& g) const {
+    Tensor dx = Tensor::like(g);
+    backend(g.device()).unit_rows_pullback(epsilon, x.value(), lengths, g, dx);
+    return {dx};
+  }
+  Var composed(size_t, const Var& g) const {
+    const Var length = norm(x, -1), divisor = wide(clamp(length, epsilon, std::numeric_limits<double>::infinity()), x);
+    const Tensor least = Tensor::full(lengths.shape(), epsilon, lengths.dtype(), lengths.device());
+    const Var free = constant_like(greater_equal(lengths, least).to(x.dtype()), x);
+    const Var along = wide(free * sum(g * x, -1) / (length + (1.0 - free)), x);
+    return g / divisor - x / square(divisor) * along;
+  }
+};
+
 // The gradients of layer_norm.
 struct LayerNormRule {
   Var x, gamma, beta;
@@ -172,10 +192,10 @@ Var log_softmax(const Var& x, int axis) {
 
 Var l2_normalize(const Var& x, double epsilon) {
   check_floating(l2_normalize_op, x);
-  const int64_t width = x.shape()[-1];
-  const Var rows = reshape(x, {x.shape().product(0, x.shape().rank() - 1), width});
-  const Var lengths = clamp(norm(rows, -1), epsilon, std::numeric_limits<double>::infinity());
-  return reshape(div_along(rows, lengths, 0), x.shape());
+  const DType wide = x.dtype() == DType::bf16 ? DType::f32 : x.dtype();
+  Tensor y = Tensor::like(x.value()), lengths(x.shape().without(-1), wide, x.device());
+  backend(x.device()).unit_rows(epsilon, x.value(), y, lengths);
+  return record(l2_normalize_op, y, from(x, FusedGradients(UnitRule{x, epsilon, lengths}).part(0)));
 }
 
 Var standardize(const Var& x, double epsilon) {

@@ -9,6 +9,7 @@
 #include "weft/engine/ops/normalize.h"
 #include "weft/engine/ops/shape_ops.h"
 #include "weft/engine/tape/checks.h"
+#include "weft/engine/tape/fused_gradients.h"
 #include "weft/engine/tape/record.h"
 
 namespace weft {
@@ -81,16 +82,29 @@ Var moved_to_end(const Var& x, int axis) {
   return permute(x, Shape(order));
 }
 
-// The elements that attain the extreme share its cotangent equally. The shares are constants.
+// The elements that attain the extreme y share its cotangent equally. The shares are constants.
+struct ExtremeRule {
+  Var x;
+  Tensor y;
+  int axis;
+
+  std::array<Tensor, 1> fused(const Tensor& g) const {
+    Tensor dx = Tensor::like(x.value());
+    backend(x.device()).extreme_pullback(x.value(), y, g, Along(x.shape(), axis), dx);
+    return {dx};
+  }
+  Var composed(size_t, const Var& g) const {
+    const int64_t extent = x.shape()[axis];
+    const Var attained = constant_like(equal(x.value(), repeat(y, axis, extent).value()).to(x.dtype()), x);
+    const Var share = reciprocal(sum(attained, axis));
+    return repeat(g * share, axis, extent) * attained;
+  }
+};
+
 Var extreme(const Op& op, Reduction kind, const Var& x, int axis) {
   require(x.shape()[axis] > 0, op.name, ": axis ", axis, " of ", x.shape(), " is empty");
-  const int64_t extent = x.shape()[axis];
-  return record(op, reduced(op, kind, x, axis), from(x, [=](const Var& g, const Var& y) {
-                  const Tensor peaks = repeat(detach(y), axis, extent).value();
-                  const Var attained = constant_like(equal(x.value(), peaks).to(x.dtype()), x);
-                  const Var share = reciprocal(sum(attained, axis));
-                  return repeat(g * share, axis, extent) * attained;
-                }));
+  const Tensor y = reduced(op, kind, x, axis);
+  return record(op, y, from(x, FusedGradients(ExtremeRule{x, y, axis}).part(0)));
 }
 
 }  // namespace

@@ -126,8 +126,11 @@ Var pad(const Var& x, int axis, int64_t before, int64_t after, double value) {
   axis = x.shape().index(axis);
   require(before >= 0 && after >= 0, "pad: by ", before, " and ", after, " along axis ", axis, " of ", x.shape());
   const int64_t extent = x.shape()[axis];
-  Tensor y = Tensor::full(x.shape().with(axis, sum_of_extents({before, extent, after})), value, x.dtype(), x.device());
-  backend(x.device()).copy_slab(x.value(), Along(x.shape(), axis), 0, y, Along(y.shape(), axis), before, extent);
+  Tensor y = x.value();
+  if (before > 0 || after > 0) {
+    y = Tensor::full(x.shape().with(axis, sum_of_extents({before, extent, after})), value, x.dtype(), x.device());
+    backend(x.device()).copy_slab(x.value(), Along(x.shape(), axis), 0, y, Along(y.shape(), axis), before, extent);
+  }
   return record(value == 0 ? pad_op : pad_with_value_op, y,
                 from(x, [=](const Var& g) { return slice(g, axis, before, before + extent); }));
 }
@@ -135,12 +138,16 @@ Var pad(const Var& x, int axis, int64_t before, int64_t after, double value) {
 Var concat(std::span<const Var> parts, int axis) {
   require(!parts.empty(), "concat: there is nothing to join");
   axis = parts[0].shape().index(axis);
-  Tensor y(joined(parts, axis), parts[0].dtype(), parts[0].device());
+  const Shape shape = joined(parts, axis);
+  const bool whole = parts.size() == 1;
+  Tensor y = whole ? parts[0].value() : Tensor(shape, parts[0].dtype(), parts[0].device());
   Pooled<const Var*> inputs;
   int64_t begin = 0;
   for (const Var& part : parts) {
     const int64_t extent = part.shape()[axis];
-    backend(y.device()).copy_slab(part.value(), Along(part.shape(), axis), 0, y, Along(y.shape(), axis), begin, extent);
+    if (!whole)
+      backend(y.device())
+          .copy_slab(part.value(), Along(part.shape(), axis), 0, y, Along(y.shape(), axis), begin, extent);
     inputs.push_back(&part);
     begin += extent;
   }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/losses/contrastive/logit_scale.h"
 
+#include "weft/engine/kernels/backend.h"
+#include "weft/engine/kernels/scalar_ops.h"
 #include "weft/engine/maths/maths.h"
 #include "weft/engine/ops/elementwise.h"
 #include "weft/losses/common/loss_call.h"
@@ -20,6 +22,8 @@ LogitScale::LogitScale(const std::string& name, const Init& init, const Range& r
 Var LogitScale::operator()(const Var& features) const { return exp(bind(features, log_scale)); }
 
 // In place, because the parameter may lie in flat memory.
-void LogitScale::limit() { log_scale.value.copy_from(clamp(log_scale.value, log_min_, log_max_).value()); }
+void LogitScale::limit() {
+  backend(log_scale.value.device()).unary(Unary::Clamp, {log_min_, log_max_}, log_scale.value, log_scale.value);
+}
 
 }  // namespace weft

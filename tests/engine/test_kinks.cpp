@@ -134,6 +134,9 @@ TEST_CASE("elements that tie for the maximum or minimum share its gradient equal
     CHECK(gradient([](const Var& x) { return max(x); }, {3, 1, 3, 3, 2}, device) ==
           Values{1.0 / 3, 0, 1.0 / 3, 1.0 / 3, 0});
     CHECK(gradient([](const Var& x) { return min(x); }, {1, 1, 2, 5}, device) == Values{0.5, 0.5, 0, 0});
+    Tape tape;
+    const Var x = tape.watch(Tensor::from({3}, {4, 1, 4}, DType::f64, device));
+    CHECK(tape.gradient(max(x), {x}, Graph::create)[0].value().values() == Values{0.5, 0, 0.5});
   }
 }
 

@@ -3,6 +3,7 @@
 // their own, and every gradient is checked from the ops' samples elsewhere.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "tests/support/on_each_device.h"
 
@@ -154,6 +155,24 @@ TEST_CASE_METHOD(OnEachDevice,
   CHECK(values_of(gradient_of(f, f64({1, 2}, {0, 0}), f64({1, 2}, {1, -3}))) == Values{2, -6});
   CHECK(l2_normalize(empty({2, 0})).shape() == Shape{2, 0});
   CHECK_THROWS_WITH(l2_normalize(i64({2}, {1, 2})), "l2_normalize: a floating tensor is needed, not i64");
+}
+
+TEST_CASE("l2_normalize has the bits of square, sum, sqrt, clamp and division, and so has its gradient") {
+  constexpr double epsilon = 2;  // some rows are shorter
+  const auto composed = [](const Var& x) {
+    return div_along(x, clamp(norm(x, -1), epsilon, std::numeric_limits<double>::infinity()), 0);
+  };
+  for (const DType type : {DType::f32, DType::f64})
+    for (const int64_t width : {1, 5, 70, 700}) {
+      Tensor x = Tensor::normal({9, width}, {1}, 0, 4 / std::sqrt(static_cast<double>(width)), type);
+      Tensor row = x.slice(4, 5);
+      row.copy_from(Tensor::zeros({1, width}, type));
+      const Tensor g = Tensor::normal({9, width}, {2}, 0, 1, type);
+      INFO(text(type) << ", " << width);
+      CHECK(values_of(l2_normalize(x, epsilon)) == values_of(composed(x)));
+      CHECK(values_of(gradient_of([](const Var& v) { return l2_normalize(v, epsilon); }, x, g)) ==
+            values_of(gradient_of(composed, x, g)));
+    }
 }
 
 TEST_CASE_METHOD(OnEachDevice,

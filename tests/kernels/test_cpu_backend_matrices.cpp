@@ -184,13 +184,15 @@ TEST_CASE("permute puts every element in its place") {
 namespace {
 // The row verbs by definition, for values v, each row's target t and its cotangent s.
 struct Definitions {
-  Values soft, log_soft, total, loss, cross, standard, scale;
+  Values soft, log_soft, total, loss, cross, standard, scale, length;
   Definitions(const Values& v, const Values& t, const Values& s, int64_t rows, int64_t n)
-      : soft(v), log_soft(v), total(index(rows)), loss(total), cross(v), standard(v), scale(total) {
+      : soft(v), log_soft(v), total(index(rows)), loss(total), cross(v), standard(v), scale(total), length(total) {
     for (int64_t r = 0; r < rows; ++r) {
       const auto row = [&](int64_t j) { return index(r * n + j); };
-      double sum = 0, mean = 0, variance = 0.01;
+      double sum = 0, mean = 0, variance = 0.01, squares = 0;
       for (int64_t j = 0; j < n; ++j) sum += std::exp(v[row(j)]), mean += v[row(j)] / double(n);
+      for (int64_t j = 0; j < n; ++j) squares += v[row(j)] * v[row(j)];
+      length[index(r)] = std::sqrt(squares);
       for (int64_t j = 0; j < n; ++j) variance += std::pow(v[row(j)] - mean, 2) / double(n);
       scale[index(r)] = 1 / std::sqrt(variance);
       total[index(r)] = std::log(sum);
@@ -214,7 +216,7 @@ TEST_CASE("row verbs match their definitions") {
       const Tensor x = sample(shape, type), g = sample(shape, type), targets = integers({rows}, n),
                    per_row = sample({rows}, type);
       const Values v = x.values(), w = g.values(), t = targets.values(), s = per_row.values();
-      const auto [soft, log_soft, total, loss, cross, standard, scale] = Definitions(v, t, s, rows, n);
+      const auto [soft, log_soft, total, loss, cross, standard, scale, length] = Definitions(v, t, s, rows, n);
       Tensor y = Tensor::like(x), out({rows}, type);
       cpu().log_sum_exp_rows(x, out);
       CHECK(close(out, total));
@@ -244,6 +246,20 @@ TEST_CASE("row verbs match their definitions") {
       cpu().normalize_rows_pullback(Normalizer::log_softmax, y, g, dx);
       CHECK(close(dx, pullback([](double p, double u, double sum, double, size_t) { return u - std::exp(p) * sum; }),
                   32));
+      for (const double epsilon : {0.01, 10.0}) {
+        Tensor lengths({rows}, type == DType::bf16 ? DType::f32 : type);
+        cpu().unit_rows(epsilon, x, y, lengths);
+        CHECK(close(lengths, length));
+        const auto divisor = [&](size_t r) { return std::max(length[r], epsilon); };
+        Values unit = v;
+        for (size_t i = 0; i < v.size(); ++i) unit[i] /= divisor(i / index(n));
+        CHECK(close(y, unit));
+        cpu().unit_rows_pullback(epsilon, x, lengths, g, dx);
+        CHECK(close(dx, pullback([&](double p, double u, double, double along, size_t r) {
+                      return (u - (length[r] < epsilon ? 0 : p * along)) / divisor(r);
+                    }),
+                    64));
+      }
       cpu().standardize_rows(0.01, x, y, out);
       CHECK(close(y, standard, 32));
       CHECK(close(out, scale, 32));

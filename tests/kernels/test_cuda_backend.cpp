@@ -95,6 +95,11 @@ TEST_CASE("extremes and orderings on the card equal the CPU's exactly, with ties
       for (const Tensor& x : {plain, with_specials(plain.clone())}) {
         for (const Reduction op : {Reduction::maximum, Reduction::minimum}) {
           compare(0, {x}, {y}, VERB(reduce(op, in[0], along, out[0])));
+          if (is_floating(type)) {
+            Tensor extremes = Tensor::like(y);
+            backend(Device::cpu).reduce(op, x, along, extremes);
+            compare(0, {x, extremes, y}, {x}, VERB(extreme_pullback(in[0], in[1], in[2], along, out[0])));
+          }
           compare(0, {x}, {integers(reduced(along), 9)}, VERB(arg_reduce(op, in[0], along, out[0])));
         }
         for (const int64_t k : {int64_t{0}, std::min<int64_t>(along.extent, 3), along.extent})
@@ -140,6 +145,9 @@ TEST_CASE("the verbs on rows match the CPU to 32 units, log_softmax's pullback t
         compare(slack * ulps, {shares, g}, {g}, VERB(normalize_rows_pullback(kind, in[0], in[1], out[0])));
       }
       compare(ulps, {x}, {slope}, VERB(log_sum_exp_rows(in[0], out[0])));
+      const Tensor lengths = sample(rows, type == DType::bf16 ? DType::f32 : type, 0.25);
+      compare(ulps, {x}, {g, lengths}, VERB(unit_rows(0.5, in[0], out[0], out[1])));
+      compare(2 * ulps, {x, lengths, g}, {g}, VERB(unit_rows_pullback(0.5, in[0], in[1], in[2], out[0])));
       compare(ulps, {x}, {g, slope}, VERB(standardize_rows(1e-3, in[0], out[0], out[1])));
       compare(2 * ulps, {x, rstd, g}, {g}, VERB(standardize_rows_pullback(in[0], in[1], in[2], out[0])));
       compare(ulps, {x, targets}, {slope}, VERB(cross_entropy_rows(in[0], indices(in[1], shape[-1]), out[0])));
@@ -372,4 +380,6 @@ TEST_CASE("exact parts are added on the card with the CPU's bits") {
       for (const int64_t size : {0, 1, 1003})
         compare(0, {Tensor::normal({size}, {1}, 0, deviation, type)}, {sample({4, size}, DType::f64)},
                 VERB(add_exact_parts(in[0], out[0])));
+  for (const DType type : {DType::f64, DType::f32})
+    compare(0, {sample({4, 1003}, DType::f64)}, {sample({1003}, type)}, VERB(exact_total(in[0], out[0])));
 }

@@ -11,8 +11,7 @@
 
 namespace weft {
 
-CodeUsage::CodeUsage(int64_t parts, int64_t codes)
-    : parts_(parts), codes_(codes), counts_(Tensor::zeros({parts * codes}, DType::f64)) {}
+CodeUsage::CodeUsage(int64_t parts, int64_t codes) : parts_(parts), codes_(codes) {}
 
 void CodeUsage::add(const Tensor& indices) {
   Tensor codes = indices.reshape({indices.size() / parts_, parts_});
@@ -25,10 +24,12 @@ void CodeUsage::add(const Tensor& indices) {
     codes = numbers;
   }
   const Tensor ones = Tensor::full(codes.shape(), 1, DType::f64, codes.device());
-  counts_ = (Var(counts_.to(codes.device())) + scatter_add_rows(ones, codes, counts_.size())).value();
+  const Var found = scatter_add_rows(ones, codes, parts_ * codes_);
+  counts_ = counts_.defined() ? (Var(counts_) + found).value() : found.value();
 }
 
 void CodeUsage::over(Communicator& comm, Site site) {
+  if (!counts_.defined()) counts_ = Tensor::zeros({parts_ * codes_}, DType::f64);
   counts_ = comm.all_reduce(counts_, ReduceOp::sum, site);
   copy_ = std::make_shared<HostCopy>(counts_);
 }

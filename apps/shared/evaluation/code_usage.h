@@ -25,7 +25,7 @@ class CodeUsage {
   std::vector<double> counts() const { return copy_ ? copy_->values().values() : counts_.values(); }
 
   int64_t parts_, codes_;
-  Tensor counts_;                   // f64, where the indices are
+  Tensor counts_;                   // f64, where the indices are; set by the first ones
   std::shared_ptr<HostCopy> copy_;  // of the sums over ranks
 };
 

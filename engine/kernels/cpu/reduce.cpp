@@ -100,6 +100,24 @@ template <class F> void with(Reduction op, F&& run) {
   }
 }
 
+// Where x is the extreme y of its line, dx is an equal share of g, elsewhere no part of it.
+template <class T> void share_extremes(Along along, const T* x, const T* y, const T* g, T* dx) {
+  using C = Compute<T>;
+  const int64_t inner = along.inner, size = along.extent * inner;
+  const Temporary<C> shares(inner);
+  C* const share = shares;
+  for (int64_t o = 0; o < along.outer; ++o, x += size, y += inner, g += inner, dx += size) {
+    const auto for_each = [&](auto visit) {
+      for (int64_t row = 0; row < size; row += inner)
+        for (int64_t j = 0; j < inner; ++j) visit(row + j, j, C(C(x[row + j]) == C(y[j])));
+    };
+    std::fill_n(share, inner, C(0));
+    for_each([&](int64_t, int64_t j, C attained) { share[j] += attained; });
+    for (int64_t j = 0; j < inner; ++j) share[j] = C(g[j]) * (1 / share[j]);
+    for_each([&](int64_t i, int64_t j, C attained) { dx[i] = static_cast<T>(share[j] * attained); });
+  }
+}
+
 // y[j] = the first e whose x[e * inner + j] is the extreme.
 template <class T> void find_first(int64_t extent, int64_t inner, const T* x, const Compute<T>* extreme, int64_t* y) {
   const auto found = [](Compute<T> value, Compute<T> wanted) {
@@ -191,6 +209,11 @@ void CpuBackend::reduce_outside(const Tensor& x, Along along, Tensor& y) {
     cpu::reduce_all(cpu::Sum{}, x.data<T>(), inside, sums);
     cpu::reduce_all(cpu::Sum{}, static_cast<const Compute<T>*>(sums), outside, y.mutate<T>());
   });
+}
+
+void CpuBackend::extreme_pullback(const Tensor& x, const Tensor& y, const Tensor& g, Along along, Tensor& dx) {
+  visit_floating(x.dtype(),
+                 [&]<class T>() { cpu::share_extremes(along, x.data<T>(), y.data<T>(), g.data<T>(), dx.mutate<T>()); });
 }
 
 void CpuBackend::repeat(const Tensor& x, Along along, Tensor& y) {

@@ -38,6 +38,50 @@ void CpuBackend::log_sum_exp_rows(const Tensor& x, Tensor& y) {
   });
 }
 
+// Sums are in the order of `reduce`.
+void CpuBackend::unit_rows(double epsilon, const Tensor& x, Tensor& y, Tensor& lengths) {
+  const Rows rows(x);
+  visit_floating(x.dtype(), [&]<class T>() {
+    using C = Compute<T>;
+    const cpu::Input<T> from(x);
+    const cpu::Output<T> to(y);
+    Tensor squares(x.shape(), lengths.dtype());
+    C* const square = squares.mutate<C>();
+    for (int64_t i = 0; i < x.size(); ++i) square[i] = from[i] * from[i];
+    reduce(Reduction::sum, squares, Along(rows.count, rows.n, 1), lengths);
+    C* const length = lengths.mutate<C>();
+    const C least = static_cast<C>(epsilon);
+    for (int64_t r = 0; r < rows.count; ++r) {
+      length[r] = maths::sqrt(length[r]);
+      const C divisor = length[r] < least ? least : length[r];
+      for (int64_t i = r * rows.n; i < (r + 1) * rows.n; ++i) to[i] = from[i] / divisor;
+    }
+  });
+}
+
+void CpuBackend::unit_rows_pullback(double epsilon, const Tensor& x, const Tensor& lengths, const Tensor& g,
+                                    Tensor& dx) {
+  const Rows rows(x);
+  visit_floating(x.dtype(), [&]<class T>() {
+    using C = Compute<T>;
+    const cpu::Input<T> from(x), slope(g);
+    const cpu::Output<T> to(dx);
+    const C* const length = lengths.data<C>();
+    const C least = static_cast<C>(epsilon);
+    const auto divisor = [&](int64_t r) { return length[r] < least ? least : length[r]; };
+    Tensor products(x.shape(), lengths.dtype()), sums = Tensor::like(lengths);
+    C* const product = products.mutate<C>();
+    for (int64_t r = 0; r < rows.count; ++r)
+      for (int64_t i = r * rows.n; i < (r + 1) * rows.n; ++i) product[i] = slope[i] * (from[i] / divisor(r));
+    reduce(Reduction::sum, products, Along(rows.count, rows.n, 1), sums);
+    for (int64_t r = 0; r < rows.count; ++r) {
+      const C free = length[r] < least ? C(0) : C(1);  // whether the divisor is the length, and no constant
+      const C along = free * (0 - sums.data<C>()[r] / divisor(r)) / (length[r] == 0 ? 1 : length[r]);
+      for (int64_t i = r * rows.n; i < (r + 1) * rows.n; ++i) to[i] = slope[i] / divisor(r) + from[i] * along;
+    }
+  });
+}
+
 void CpuBackend::standardize_rows(double epsilon, const Tensor& x, Tensor& y, Tensor& rstd) {
   const Rows rows(x);
   visit_floating(x.dtype(), [&]<class T>() {

@@ -105,4 +105,14 @@ void CpuBackend::add_exact_parts(const Tensor& x, Tensor& sums) {
   visit_floating(x.dtype(), [&]<class T>() { cpu::add_parts(n, x.data<T>(), to, to + n, to + 2 * n, to + 3 * n); });
 }
 
+void CpuBackend::exact_total(const Tensor& parts, Tensor& y) {
+  const double* from = parts.data<double>();
+  const int64_t n = y.size();
+  const auto total = [&](auto* to) {
+    using T = std::remove_pointer_t<decltype(to)>;
+    for (int64_t i = 0; i < n; ++i) to[i] = static_cast<T>(ExactParts::total(from, n, i));
+  };
+  y.dtype() == DType::f64 ? total(y.mutate<double>()) : total(y.mutate<float>());
+}
+
 }  // namespace weft

@@ -46,6 +46,7 @@ class CudaBackend final : public Backend {
   void accumulate(double scale, const Tensor& x, Tensor& y) override;
 
   void reduce(Reduction op, const Tensor& x, Along along, Tensor& y) override;
+  void extreme_pullback(const Tensor& x, const Tensor& y, const Tensor& g, Along along, Tensor& dx) override;
   void reduce_outside(const Tensor& x, Along along, Tensor& y) override;
   void repeat(const Tensor& x, Along along, Tensor& y) override;
   void arg_reduce(Reduction op, const Tensor& x, Along along, Tensor& y) override;
@@ -56,6 +57,8 @@ class CudaBackend final : public Backend {
   void normalize_rows(Normalizer kind, const Tensor& x, Tensor& y) override;
   void normalize_rows_pullback(Normalizer kind, const Tensor& y, const Tensor& g, Tensor& dx) override;
   void log_sum_exp_rows(const Tensor& x, Tensor& y) override;
+  void unit_rows(double epsilon, const Tensor& x, Tensor& y, Tensor& lengths) override;
+  void unit_rows_pullback(double epsilon, const Tensor& x, const Tensor& lengths, const Tensor& g, Tensor& dx) override;
   void standardize_rows(double epsilon, const Tensor& x, Tensor& y, Tensor& rstd) override;
   void standardize_rows_pullback(const Tensor& y, const Tensor& rstd, const Tensor& g, Tensor& dx) override;
   void layer_norm_rows(double epsilon, bool relu, const Tensor& x, const Tensor& gamma, const Tensor& beta, Tensor& y,
@@ -94,6 +97,7 @@ class CudaBackend final : public Backend {
               Tensor& rounded) override;
   void square_sums(std::span<const SquareSumsRun> runs, Tensor& sums) override;
   void add_exact_parts(const Tensor& x, Tensor& sums) override;
+  void exact_total(const Tensor& parts, Tensor& y) override;
 
   void uniform(Random random, double low, double high, Tensor& y) override;
   void normal(Random random, double mean, double deviation, Tensor& y) override;

@@ -98,6 +98,34 @@ template <class F, class X, class Y> void reduce_along(const X* x, Along along, 
   reduce_parts<F>(static_cast<const Compute<X>*>(of_parts.data()), rest, Parts::whole(rest), y);
 }
 
+// Where x is the extreme y of its line, dx is an equal share of g. A team or a thread takes a line.
+template <class T> struct ShareExtremes {
+  using C = Compute<T>;
+  Along along;
+  const T *x, *y, *g;
+  T* dx;
+  __device__ C attained(T value, int64_t line) const { return C(C(value) == C(y[line])); }
+  __device__ C share(C count, int64_t line) const { return C(g[line]) * (C(1) / count); }
+
+  template <class Team> __device__ void operator()(Team team, int64_t line) const {
+    const T* const row = x + line * along.extent;
+    C count = 0;
+    for_each_value(
+        team, along.extent, [&](int64_t, T value) { count += attained(value, line); }, row);
+    const C each = share(team.reduce(count, Add{}), line);
+    map_row(
+        team, along.extent, [&](T value) { return T(each * attained(value, line)); }, dx + line * along.extent, row);
+  }
+  __device__ void operator()(int64_t line) const {
+    const auto [o, j] = split(line, along.inner);
+    const int64_t first = o * along.extent * along.inner + j, end = first + along.extent * along.inner;
+    C count = 0;
+    for (int64_t i = first; i < end; i += along.inner) count += attained(x[i], line);
+    const C each = share(count, line);
+    for (int64_t i = first; i < end; i += along.inner) dx[i] = T(each * attained(x[i], line));
+  }
+};
+
 // Floating-point sums are in double, as on the CPU, because there are no pairwise sums to keep the error small.
 template <class T> using Running = std::conditional_t<std::is_integral_v<T>, T, double>;
 
@@ -139,6 +167,16 @@ template <class T> struct CumulateColumns {
 void CudaBackend::reduce(Reduction op, const Tensor& x, Along along, Tensor& y) {
   visit(x.dtype(), [&]<class T>() {
     cuda::with(op, [&]<class F>(F) { cuda::reduce_along<F>(x.data<T>(), along, y.mutate<T>()); });
+  });
+}
+
+void CudaBackend::extreme_pullback(const Tensor& x, const Tensor& y, const Tensor& g, Along along, Tensor& dx) {
+  visit_floating(x.dtype(), [&]<class T>() {
+    const cuda::ShareExtremes<T> share{along, x.data<T>(), y.data<T>(), g.data<T>(), dx.mutate<T>()};
+    if (along.inner == 1)
+      cuda::for_each_row(along.outer, along.extent, share);
+    else
+      cuda::for_each(along.outer * along.inner, share);
   });
 }
 

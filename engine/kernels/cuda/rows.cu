@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Softmax, log-softmax, log-sum-exp and cross entropy of rows.
+// Softmax, log-softmax, rows of length 1, log-sum-exp and cross entropy of rows.
 #include <limits>
 
 #include "weft/engine/kernels/cuda/checked_indices.cuh"
@@ -125,6 +125,41 @@ template <Normalizer kind, class T> struct NormalizePullback {
   }
 };
 
+template <class T> struct UnitRows {
+  int64_t n;
+  Compute<T> epsilon;
+  const T* x;
+  T* y;
+  Compute<T>* lengths;
+  template <class Team> __device__ void operator()(Team team, int64_t row) const {
+    using C = Compute<T>;
+    const T* const values = x + row * n;
+    const C length = maths::sqrt(sum_over(team, n, Multiply{}, values, values));
+    const C divisor = length < epsilon ? epsilon : length;
+    const auto finish = [&](T value) { return T(C(value) / divisor); };
+    map_row(team, n, finish, y + row * n, values);
+    if (team.lane() == 0) lengths[row] = length;
+  }
+};
+template <class T> struct UnitRowsPullback {
+  int64_t n;
+  Compute<T> epsilon;
+  const T* x;
+  const Compute<T>* lengths;
+  const T* g;
+  T* dx;
+  template <class Team> __device__ void operator()(Team team, int64_t row) const {
+    using C = Compute<T>;
+    const T *const values = x + row * n, *const slopes = g + row * n;
+    const C length = lengths[row], divisor = length < epsilon ? epsilon : length;
+    const C free = length < epsilon ? C(0) : C(1);  // whether the divisor is the length, and no constant
+    const auto product = [&](C slope, C value) { return slope * (value / divisor); };
+    const C along = free * (0 - sum_over(team, n, product, slopes, values) / divisor) / (length == 0 ? C(1) : length);
+    const auto finish = [&](T slope, T value) { return T(C(slope) / divisor + C(value) * along); };
+    map_row(team, n, finish, dx + row * n, slopes, values);
+  }
+};
+
 template <class T, class Y> struct LogSumExpRows {
   int64_t n;
   const T* x;
@@ -203,6 +238,23 @@ void CudaBackend::normalize_rows_pullback(Normalizer kind, const Tensor& y, cons
       for_rows_of(y, [&](int64_t n) { return NormalizePullback<softmax, T>{n, out, slopes, to}; });
     else
       for_rows_of(y, [&](int64_t n) { return NormalizePullback<log_softmax, T>{n, out, slopes, to}; });
+  });
+}
+void CudaBackend::unit_rows(double epsilon, const Tensor& x, Tensor& y, Tensor& lengths) {
+  visit_floating(x.dtype(), [&]<class T>() {
+    using C = Compute<T>;
+    for_rows_of(x, [&](int64_t n) {
+      return cuda::UnitRows<T>{n, C(epsilon), x.data<T>(), y.mutate<T>(), lengths.mutate<C>()};
+    });
+  });
+}
+void CudaBackend::unit_rows_pullback(double epsilon, const Tensor& x, const Tensor& lengths, const Tensor& g,
+                                     Tensor& dx) {
+  visit_floating(x.dtype(), [&]<class T>() {
+    using C = Compute<T>;
+    for_rows_of(x, [&](int64_t n) {
+      return cuda::UnitRowsPullback<T>{n, C(epsilon), x.data<T>(), lengths.data<C>(), g.data<T>(), dx.mutate<T>()};
+    });
   });
 }
 void CudaBackend::log_sum_exp_rows(const Tensor& x, Tensor& y) {

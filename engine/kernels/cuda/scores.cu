@@ -170,19 +170,29 @@ class RowGradients {
   Tensor dq_, dk_;
 };
 
+// Computes a result in its own type, or in a wider one, from which it is rounded.
+template <class F> void compute_in(DType type, Backend& device, Tensor& result, const F& compute) {
+  if (result.dtype() == type) return compute(result);
+  Tensor wide(result.shape(), type, Device::cuda);
+  compute(wide);
+  device.cast(wide, result);
+}
+
 // From the sums over all tiles, which are before scaling: d scale is the sum over rows of q (dz k).
-void finish(Backend& device, const Tiles& tiles, Tensor& dq, Tensor& dk, const Tensor& dshift, ScoreGradients& to) {
+void finish(Backend& device, const Tiles& tiles, const Tensor& dq, const Tensor& dk, const Tensor& dshift,
+            ScoreGradients& to) {
   if (to.shift.defined()) device.cast(dshift, to.shift);
   if (to.scale.defined()) {
-    Tensor products = Tensor::like(dq), sum({}, dq.dtype(), Device::cuda);
+    Tensor products = Tensor::like(dq);
     device.binary(Binary::Multiply, tiles.q.to(dq.dtype()), dq, products);
-    device.reduce(Reduction::sum, products, Along(1, dq.size(), 1), sum);
-    device.cast(sum, to.scale);
+    compute_in(dq.dtype(), device, to.scale,
+               [&](Tensor& sum) { device.reduce(Reduction::sum, products, Along(1, dq.size(), 1), sum); });
   }
-  const auto scaled = [&](Tensor& slope, Tensor& result) {
+  const auto scaled = [&](const Tensor& slope, Tensor& result) {
     if (!result.defined()) return;
-    device.binary_along(Binary::Multiply, slope, tiles.scale, Along(1, 1, slope.size()), slope);
-    device.cast(slope, result);
+    compute_in(slope.dtype(), device, result, [&](Tensor& y) {
+      device.binary_along(Binary::Multiply, slope, tiles.scale, Along(1, 1, slope.size()), y);
+    });
   };
   scaled(dq, to.q);
   scaled(dk, to.k);

@@ -175,6 +175,13 @@ template <class T> struct AddParts {
   }
 };
 
+template <class T> struct ExactTotal {
+  const double* parts;
+  int64_t n;
+  T* y;
+  __device__ void operator()(int64_t i) const { y[i] = static_cast<T>(ExactParts::total(parts, n, i)); }
+};
+
 }  // namespace
 }  // namespace cuda
 
@@ -211,6 +218,14 @@ void CudaBackend::add_exact_parts(const Tensor& x, Tensor& sums) {
   visit_floating(x.dtype(), [&]<class T>() {
     cuda::for_each(x.size(), cuda::AddParts<T>{x.data<T>(), sums.mutate<double>(), x.size()});
   });
+}
+void CudaBackend::exact_total(const Tensor& parts, Tensor& y) {
+  const double* from = parts.data<double>();
+  const int64_t n = y.size();
+  if (y.dtype() == DType::f64)
+    cuda::for_each(n, cuda::ExactTotal<double>{from, n, y.mutate<double>()});
+  else
+    cuda::for_each(n, cuda::ExactTotal<float>{from, n, y.mutate<float>()});
 }
 
 }  // namespace weft
