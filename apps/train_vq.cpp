@@ -5,6 +5,7 @@
 // by the nearest of a few hundred codes, and a decoder reconstructs the picture from the codes alone. The program
 // reports the squared error on test pictures and how many of the codes are in use.
 #include <cmath>
+#include <optional>
 
 #include "apps/shared/choices/named_quantizer.h"
 #include "apps/shared/evaluation/exact_sum.h"
@@ -17,6 +18,7 @@
 #include "apps/shared/run/run.h"
 #include "weft/collectives/placement_conversions.h"
 #include "weft/collectives/share.h"
+#include "weft/engine/kernels/backend.h"
 #include "weft/engine/ops/elementwise.h"
 #include "weft/engine/ops/reduce.h"
 #include "weft/engine/ops/shape_ops.h"
@@ -81,6 +83,7 @@ void train(const Launch& rank, const Settings& settings) {
     Communicator& group = training.micro_batch_group();
     ExactSum sums({2}, rank.device);  // of the loss, and of its squared error
     CodeUsage usage = unused;
+    std::optional<HostCopy> told;
     for (const MicroBatch& micro : batch.micro_batches) {
       const Tensor& images = pictures.of(micro.samples);
       Tape tape;
@@ -89,20 +92,25 @@ void train(const Launch& rank, const Settings& settings) {
       const auto [made, tokens] = network(tape.constant(images), pass, group);
       const Var error = share(sum(square(precise(made - images))), batch.total * values, group);
       const Var loss = error + tokens.loss * micro.weight;
-      tape.backward(loss, training.gradients());
       sums.add(stack({loss.value(), error.value()}, 0).value());
       usage.add(tokens.indices.value());
+      if (&micro == &batch.micro_batches.back()) {  // what the host must know comes while a card computes the backward
+        told.emplace(sums.over(rank.comm));
+        quantizer.add_up(rank.comm);
+      }
+      tape.backward(loss, training.gradients());
     }
     const double now = rate(run.steps_done());
     const auto norm = training.step(now, settings.largest_norm(), losses.norm(run));
     usage.over(rank.comm);
-    const std::vector<double> sum = sums.over(rank.comm).values();
-    if (std::isfinite(sum[0])) quantizer.update(rank.comm, step);  // Run::step ends a run whose loss is not finite
-    const double whole = rank.comm.rank().value == 0 ? sum[0] : 0;
-    run.step(batch.total, {{"loss", whole}},
-             losses.look(
-                 run, norm, held_out_loss,
-                 {{"squared error", sum[1]}, {"perplexity", [usage] { return usage.perplexity(); }}, {"rate", now}}));
+    const std::vector<double> of_all = told->values().values();
+    if (std::isfinite(of_all[0])) quantizer.update(rank.comm, step);  // Run::step ends a run whose loss is not finite
+    const double whole = rank.comm.rank().value == 0 ? of_all[0] : 0;
+    run.step(
+        batch.total, {{"loss", whole}},
+        losses.look(
+            run, norm, held_out_loss,
+            {{"squared error", of_all[1]}, {"perplexity", [usage] { return usage.perplexity(); }}, {"rate", now}}));
   }
   if (run.stopped()) return;
   if (data.test.count() == 0) return run.finish({});

@@ -23,6 +23,7 @@
 #include "apps/shared/run/run.h"
 #include "weft/collectives/placement_conversions.h"
 #include "weft/collectives/share.h"
+#include "weft/engine/kernels/backend.h"
 #include "weft/engine/ops/elementwise.h"
 #include "weft/engine/ops/reduce.h"
 #include "weft/engine/ops/shape_ops.h"
@@ -104,7 +105,7 @@ void train(const Launch& rank, const Settings& settings) {
     const auto pictures = run.data([&] { return ahead.next(); });
     Communicator& group = making.micro_batch_group();
     const int64_t patches = batch.total * tokens;  // the discriminator judges as many
-    ExactSum sums({3}), gradients(network.last_weight().value.shape().with_inserted(0, 2), rank.device);
+    ExactSum sums({3}, rank.device), gradients(network.last_weight().value.shape().with_inserted(0, 2), rank.device);
     std::deque<FirstPass> passes;
     for (const MicroBatch& micro : batch.micro_batches) {
       const Tensor& images = pictures.of(micro.samples);
@@ -119,15 +120,17 @@ void train(const Launch& rank, const Settings& settings) {
       // Two queries: the gradients of both losses with respect to the last layer.
       const Parameter& last = network.last_weight();
       gradients.add(stack({making.gradient(of_pixels, last), making.gradient(deceit, last)}, 0).value());
-      const double error = of_pixels.value().item();
-      sums.add(Tensor::from({3}, {error + of_codes.value().item(), error, trial->right}, DType::f64));
+      const Var error = of_pixels.value().to(DType::f64), codes = of_codes.value().to(DType::f64);
+      sums.add(stack({error + codes, error, trial->right}, 0).value());
     }
+    HostCopy told(sums.over(rank.comm));  // arrives while a card computes the second pass
+    network.quantizer().add_up(rank.comm);
     // These gradients are summed over micro-batches and ranks first: the weight is a ratio of norms of the whole batch.
     const Tensor both = gradients.over(rank.comm);
-    const double ratio = adaptive_weight(both.slice(0, 1), both.slice(1, 2));
-    const double weight = run.steps_done() < settings.alone ? 0 : settings.weight * ratio;
+    const Var ratio = adaptive_weight(both.slice(0, 1), both.slice(1, 2));
+    const Tensor weight = (ratio * (run.steps_done() < settings.alone ? 0 : settings.weight)).value();
     for (auto& [tape, of_pixels, deceit, of_codes, trial] : passes) {
-      tape.backward(of_pixels + deceit * weight + of_codes, making.gradients());
+      tape.backward(of_pixels + deceit * replicated_constant(weight.to(deceit.dtype())) + of_codes, making.gradients());
       trial->tape.backward(trial->hinge, judging.gradients());
     }
     const auto step_of = [&](Training& training) {
@@ -135,11 +138,11 @@ void train(const Launch& rank, const Settings& settings) {
     };
     const auto norm = step_of(making), norm_of_judge = step_of(judging);
     network.quantizer().update(rank.comm, step);
-    const std::vector<double> sum = sums.over(rank.comm).values();
+    const std::vector<double> of_all = told.values().values();
     std::vector<Measured> values = {
-        {"squared error", sum[1]}, {"weight", weight}, {"accuracy", sum[2] / static_cast<double>(2 * patches)}};
+        {"squared error", of_all[1]}, {"weight", weight}, {"accuracy", of_all[2] / static_cast<double>(2 * patches)}};
     if (norm_of_judge) values.push_back({"discriminator's gradient norm", *norm_of_judge});
-    run.step(batch.total, {{"loss", rank.comm.rank().value == 0 ? sum[0] : 0}},
+    run.step(batch.total, {{"loss", rank.comm.rank().value == 0 ? of_all[0] : 0}},
              losses.look(run, norm, held_out_loss, values));
   }
   if (run.stopped()) return;

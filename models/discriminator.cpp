@@ -24,9 +24,9 @@ std::unique_ptr<Sequential> patch_discriminator(const std::string& name, int64_t
   return net;
 }
 
-static double above_zero(const Var& x) {
+static Var above_zero(const Var& x) {
   const Tensor zeros = Tensor::zeros(x.shape(), x.dtype(), x.device());
-  return sum(greater(x.value(), zeros).to(DType::f64)).value().item();
+  return sum(greater(x.value(), zeros).to(DType::f64));
 }
 
 // The generated images are a leaf. Tape::gradient() leaves the tape intact for the discriminator's own backward.
@@ -35,7 +35,7 @@ Trial::Trial(Layer& discriminator, const Tensor& images, const Tensor& made, int
   const Var of_made = precise(discriminator(leaf)), of_real = precise(discriminator(tape.constant(images)));
   hinge = share(sum(relu(1.0 - of_real)) + sum(relu(1.0 + of_made)), 2 * patches, comm);
   pull = tape.gradient(share(-sum(of_made), patches, comm), {leaf})[0].value();
-  right = above_zero(of_real) + above_zero(-of_made);
+  right = (above_zero(of_real) + above_zero(-of_made)).value();
 }
 
 }  // namespace weft

@@ -20,9 +20,9 @@ struct Trial {
   Trial(Layer& discriminator, const Tensor& images, const Tensor& made, int64_t patches, Communicator& comm);
 
   Tape tape;
-  Var hinge;         // the discriminator's loss: mean of max(0, 1 - x) and max(0, 1 + y)
-  Tensor pull;       // the gradient of the generator's loss, -mean y, with respect to the generated images
-  double right = 0;  // the number of correctly classified patches of both kinds
+  Var hinge;     // the discriminator's loss: mean of max(0, 1 - x) and max(0, 1 + y)
+  Tensor pull;   // the gradient of the generator's loss, -mean y, with respect to the generated images
+  Tensor right;  // the number of correctly classified patches of both kinds, f64
 };
 
 }  // namespace weft

@@ -8,7 +8,7 @@ namespace weft {
 
 // |first| / (|second| + 1e-4), at most 1e4. `first` and `second` are the gradients of the two losses with respect to
 // the last layer that both depend on, for the whole batch. Neither the norms of ranks' gradients nor a mean of the
-// ranks' weights gives the same value.
-double adaptive_weight(const Tensor& first, const Tensor& second);
+// ranks' weights gives the same value. An f64 scalar on their device.
+Tensor adaptive_weight(const Tensor& first, const Tensor& second);
 
 }  // namespace weft

@@ -41,6 +41,10 @@ Var GroupedResidual::decoded(const Var& indices) {
   return concat(values, -1);
 }
 
+void GroupedResidual::count(Communicator& comm, Site caller) {
+  for (const auto& group : groups_) add_up_part(*group, comm, caller);
+}
+
 void GroupedResidual::learn(Communicator& comm, const Random& key, Site caller) {
   for (size_t g = 0; g < groups_.size(); ++g) update_part(*groups_[g], comm, key.fork(g), caller);
 }

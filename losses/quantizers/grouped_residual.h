@@ -16,6 +16,7 @@ class GroupedResidual final : public Quantizer {
  private:
   Quantized apply(const Var& x, const Pass& pass, Communicator& comm, const Var& mask, Site caller) override;
   Var decoded(const Var& indices) override;
+  void count(Communicator& comm, Site caller) override;
   void learn(Communicator& comm, const Random& key, Site caller) override;
 
   Groups groups_;

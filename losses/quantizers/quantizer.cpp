@@ -13,6 +13,9 @@ Var Quantizer::decode(const Var& indices, Site caller) try {
 } catch (Error& error) {
   fail_in(text(caller), error);
 }
+void Quantizer::add_up(Communicator& comm, Site caller) try { add_up_part(*this, comm, caller); } catch (Error& error) {
+  fail_in(text(caller), error);
+}
 void Quantizer::update(Communicator& comm, const Random& key, Site caller) try {
   update_part(*this, comm, key, caller);
 } catch (Error& error) {
@@ -26,6 +29,11 @@ Quantized Quantizer::part(Quantizer& q, const Var& x, const Pass& pass, Communic
   fail_in(q.kind_, error);
 }
 Var Quantizer::decoded_part(Quantizer& q, const Var& indices) try { return q.decoded(indices); } catch (Error& error) {
+  fail_in(q.kind_, error);
+}
+void Quantizer::add_up_part(Quantizer& q, Communicator& comm, Site caller) try {
+  q.count(comm, caller);
+} catch (Error& error) {
   fail_in(q.kind_, error);
 }
 void Quantizer::update_part(Quantizer& q, Communicator& comm, const Random& key, Site caller) try {

@@ -26,20 +26,26 @@ class Quantizer : public Module {
   // The codes with these indices: equal to `values`, but without a gradient to x.
   Var decode(const Var& indices, Site caller = Site::here());
 
+  // Adds up over ranks what `update` needs of the tokens; without this call it does so itself. After the passes of a
+  // step but before the last backward, it spares `update` a wait for a card.
+  void add_up(Communicator& comm, Site caller = Site::here());
+
   // Updates the state that is not learnt by gradients, from the tokens of all ranks and passes since the last update;
   // call it after the passes of a training step. The result is bit-identical on every rank.
   void update(Communicator& comm, const Random& key, Site caller = Site::here());
 
  protected:
   LossCall call_from(const Site& caller) const { return LossCall(kind_, caller); }
-  // The three calls above, for a quantizer that contains the quantizer q. `caller` is its own caller.
+  // The four calls above, for a quantizer that contains the quantizer q. `caller` is its own caller.
   static Quantized part(Quantizer& q, const Var& x, const Pass& pass, Communicator& comm, const Var& mask, Site caller);
   static Var decoded_part(Quantizer& q, const Var& indices);
+  static void add_up_part(Quantizer& q, Communicator& comm, Site caller);
   static void update_part(Quantizer& q, Communicator& comm, const Random& key, Site caller);
 
  private:
   virtual Quantized apply(const Var& x, const Pass& pass, Communicator& comm, const Var& mask, Site caller) = 0;
   virtual Var decoded(const Var& indices) = 0;
+  virtual void count(Communicator&, Site) {}
   virtual void learn(Communicator&, const Random&, Site) {}
 
   const char* const kind_;

@@ -75,6 +75,10 @@ Var ResidualQuantizer::decoded(const Var& indices) {
   return values;
 }
 
+void ResidualQuantizer::count(Communicator& comm, Site caller) {
+  for (int64_t i = 0; i < used_since_update_; ++i) add_up_part(*layers_[static_cast<size_t>(i)], comm, caller);
+}
+
 void ResidualQuantizer::learn(Communicator& comm, const Random& key, Site caller) {
   for (int64_t i = 0; i < used_since_update_; ++i)
     update_part(*layers_[static_cast<size_t>(i)], comm, stream(key, i), caller);

@@ -38,6 +38,7 @@ class ResidualQuantizer : public Quantizer {
     return quantize(x, used(pass), pass, comm, mask, caller);
   }
   Var decoded(const Var& indices) override;
+  void count(Communicator& comm, Site caller) override;
   void learn(Communicator& comm, const Random& key, Site caller) override;
   virtual Var prepared(const Var& rows) const { return rows; }  // the input of the first quantizer
 

@@ -67,11 +67,12 @@ Quantized VectorQuantize::apply(const Var& x, const Pass& pass, Communicator& co
   if (pass.training && !codebook.has_started())
     codebook.start(detach(rows).value(), comm, pass.key.fork(k_means_seeds), caller);
   const Found found = find(rows);
-  Var added = no_loss(x, comm);
+  Var added;
   if (pass.training) {
     if (!x.tape() || !x.tape()->recomputing()) codebook.observe(detach(rows).value(), found.indices);
     if (const int64_t total = tokens.total(comm, site); total > 0) added = loss(found, total, pass, comm, site);
   }
+  if (!added.defined()) added = no_loss(x, comm);
   return tokens.back(passed_through(rows, found.nearest, options_.through), found.indices, added);
 }
 

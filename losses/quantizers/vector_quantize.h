@@ -46,6 +46,7 @@ class VectorQuantize final : public Quantizer {
  private:
   Quantized apply(const Var& x, const Pass& pass, Communicator& comm, const Var& mask, Site caller) override;
   Var decoded(const Var& indices) override;
+  void count(Communicator& comm, Site caller) override { codebook.add_up(comm, caller); }
   void learn(Communicator& comm, const Random& key, Site caller) override { codebook.update(comm, key, caller); }
 
   struct Found {

@@ -20,6 +20,7 @@ class Part final : public Quantizer {
     return part(own_, x, pass, comm, mask, caller);
   }
   Var decoded(const Var& indices) override { return decoded_part(own_, indices); }
+  void count(Communicator& comm, Site caller) override { add_up_part(own_, comm, caller); }
   void learn(Communicator& comm, const Random& key, Site caller) override { update_part(own_, comm, key, caller); }
 
   const nb::object owner_;

@@ -25,8 +25,8 @@ ceilings = {
     "train_contrastive --same-bits": {"launches": 3461, "waits": 0, "device copies": 24, "allocations": 0},
     "train_clip": {"launches": 162, "waits": 0, "device copies": 10, "allocations": 0},
     "train_clip --graph --batch 240": repeated,
-    "train_vq": {"launches": 121, "waits": 3, "device copies": 7, "allocations": 0},
-    "train_vqgan_weight": {"launches": 246, "waits": 8, "device copies": 8, "allocations": 0},
+    "train_vq": {"launches": 103, "waits": 0, "device copies": 6, "allocations": 0},
+    "train_vqgan_weight": {"launches": 244, "waits": 0, "device copies": 7, "allocations": 0},
 }
 samples, lengths = 480, (6, 10)  # enough steps for memory to be reused, and for several batches
 

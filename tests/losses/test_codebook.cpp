@@ -50,6 +50,26 @@ TEST_CASE("several passes in one step update a codebook like one pass") {
     for (const int ranks : {1, 2, 4}) CHECK(state_after(ranks, options, steps(20, passes)) == one);
 }
 
+TEST_CASE("a codebook is the same if its tokens are added up before update, and none may come in between") {
+  run_ranks(2, [](Communicator& comm) {
+    VectorQuantize late("vq", following(), {.key = {1}}), early("vq", following(), {.key = {1}});
+    const auto pass = [&](VectorQuantize& quantize, uint64_t step) {
+      const auto [first, last] = part(40, comm);
+      quantize(tokens(step, 40).slice(first, last), training(step), comm);
+    };
+    for (uint64_t step = 0; step < 50; ++step) {
+      pass(late, step);
+      pass(early, step);
+      early.add_up(comm);
+      late.update(comm, {8, step});
+      early.update(comm, {8, step});
+    }
+    expect(state_of(early) == state_of(late), "it differs");
+    early.add_up(comm);
+    expect_refusal([&] { pass(early, 50); }, {"gets tokens between add_up and update"});
+  });
+}
+
 TEST_CASE("the codebook tests replace codes, so that all state is in use") {
   run_ranks(2, [](Communicator& comm) {
     VectorQuantize quantize("vq", following(), {.key = {1}});

@@ -30,7 +30,7 @@ TEST_CASE_METHOD(Trials, "a trial's hinge loss and accuracy match their definiti
   for (const double x : values_of((*judge)(images))) hinge += std::max(0.0, 1 - x), right += x > 0;
   for (const double y : values_of((*judge)(made))) hinge += std::max(0.0, 1 + y), right += y < 0;
   CHECK(trial.hinge.value().item() == Approx(hinge / (2 * patches)));
-  CHECK(trial.right == right);
+  CHECK(trial.right.item() == right);
   CHECK((right > 0 && right < 2 * patches));
 }
 
@@ -62,20 +62,20 @@ TEST_CASE_METHOD(Trials, "the trials of a batch's parts add up to that of the wh
   for (const auto& [first, last] : std::vector<std::pair<int64_t, int64_t>>{{0, 1}, {1, 1}, {1, 3}}) {
     const Trial part(*judge, images.slice(first, last), made.slice(first, last), patches, alone);
     hinge += part.hinge.value().item();
-    right += part.right;
+    right += part.right.item();
     CHECK(distance(part.pull, whole.pull.slice(first, last)) < 1e-15);
   }
   CHECK(whole.hinge.value().item() == Approx(hinge));
-  CHECK(whole.right == right);
+  CHECK(whole.right.item() == right);
 }
 
 TEST_CASE_METHOD(OnEachDevice, "the adaptive weight scales one gradient to the size of another, within limits") {
   const Tensor five = f64({2}, {3, -4}), small = f64({1, 2}, {0, 0.01});
-  CHECK(adaptive_weight(five, small) == Approx(5 / 0.0101));
-  CHECK(adaptive_weight(small, five) == Approx(0.01 / 5.0001));
-  CHECK(adaptive_weight(five, full({2}, 0)) == 1e4);
-  CHECK(adaptive_weight(full({2}, 0), five) == 0);
-  CHECK(std::isnan(adaptive_weight(f64({1}, {std::nan("")}), five)));
+  CHECK(adaptive_weight(five, small).item() == Approx(5 / 0.0101));
+  CHECK(adaptive_weight(small, five).item() == Approx(0.01 / 5.0001));
+  CHECK(adaptive_weight(five, full({2}, 0)).item() == 1e4);
+  CHECK(adaptive_weight(full({2}, 0), five).item() == 0);
+  CHECK(std::isnan(adaptive_weight(f64({1}, {std::nan("")}), five).item()));
 }
 
 }  // namespace

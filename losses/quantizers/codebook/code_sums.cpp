@@ -4,16 +4,13 @@
 #include <cmath>
 
 #include "weft/collectives/share.h"
-#include "weft/engine/kernels/backend.h"
 #include "weft/engine/ops/exact.h"
 #include "weft/engine/ops/reduce.h"
 
 namespace weft {
 
 CodeSums::CodeSums(int64_t codes, int64_t dim, Device device)
-    : codes_(codes),
-      dim_(dim),
-      memory_(Tensor::zeros({exact_shape({codes, dim}).size() + codes}, DType::f64, device)) {}
+    : codes_(codes), dim_(dim), memory_({exact_shape({codes, dim}).size() + codes}, DType::f64, device) {}
 
 void CodeSums::add(const Tensor& tokens, const Tensor& indices) {
   const int64_t count = tokens.shape()[0], each = codes_ * dim_;
@@ -33,7 +30,8 @@ void CodeSums::add(const Tensor& tokens, const Tensor& indices) {
 }
 
 CodeSums::Total CodeSums::over(Communicator& comm, DType dtype, Site site) const {
-  const Tensor all = comm.all_reduce(memory_, ReduceOp::sum, site);
+  const Tensor mine = tokens_ > 0 ? memory_ : Tensor::zeros(memory_.shape(), DType::f64, memory_.device());
+  const Tensor all = comm.all_reduce(mine, ReduceOp::sum, site);
   const Shape parts = exact_shape({codes_, dim_});
   const Tensor counts = all.slice(parts.size(), all.size());
   constexpr double limit = 0x1p20;
@@ -41,9 +39,13 @@ CodeSums::Total CodeSums::over(Communicator& comm, DType dtype, Site site) const
   const double most = tokens <= limit ? tokens : max(counts).value().item();  // few tokens spare a wait for a card
   require(most <= limit, "CodeSums: ", most, " tokens of one code; at most 2^20 can be added up exactly");
   const Tensor sums = exact_total(all.slice(0, parts.size()).reshape(parts), dtype);
-  require(std::isfinite(sum(Var(sums)).value().item()),
+  return {counts.to(dtype), sums, static_cast<int64_t>(tokens),
+          std::make_shared<HostCopy>(weft::sum(Var(sums)).value())};
+}
+
+void CodeSums::Total::must_be_exact() const {
+  require(std::isfinite(sum->values().item()),
           "CodeSums: a token is not finite, or not below 2^24; more cannot be added up exactly");
-  return {counts.to(dtype), sums, static_cast<int64_t>(tokens)};
 }
 
 }  // namespace weft

@@ -4,6 +4,7 @@
 // (engine/ops/exact.h). A code may have up to 2^20 tokens with features below 2^24; more is an Error on every
 // rank.
 #include "weft/collectives/communicator.h"
+#include "weft/engine/kernels/backend.h"
 
 namespace weft {
 
@@ -17,13 +18,15 @@ class CodeSums {
     Tensor counts;  // (codes), of the tokens' type
     Tensor sums;    // (codes, dim)
     int64_t tokens;
+    std::shared_ptr<HostCopy> sum;  // of the sums
+    void must_be_exact() const;     // Error if they are not; it waits for the copy
   };
   // The totals over all ranks, by one all_reduce of 33 bytes per number in the codebook, and one of a number.
   Total over(Communicator& comm, DType dtype, Site site = Site::here()) const;
 
  private:
   int64_t codes_, dim_;
-  Tensor memory_;       // the exact parts of the sums, then the counts
+  Tensor memory_;       // the exact parts of the sums, then the counts; set by the first tokens
   int64_t tokens_ = 0;  // of this rank
 };
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "weft/engine/kernels/scalar_ops.h"
 #include "weft/engine/maths/maths.h"
 #include "weft/engine/ops/elementwise.h"
 #include "weft/engine/ops/index.h"
@@ -57,61 +58,77 @@ void Codebook::start(const Tensor& tokens, Communicator& comm, const Random& key
 }
 
 void Codebook::observe(const Tensor& tokens, const Tensor& indices) {
-  if (options_.learnable && options_.dead_below <= 0) return;
-  if (!step_) step_.emplace(options_.codes, options_.dim, tokens.device());
-  step_->add(tokens, indices);
+  if (!follows_tokens()) return;
+  require(!step_, "Codebook: '", codes.name,
+          "' gets tokens between add_up and update; add up after all passes of a step");
+  if (!own_) own_.emplace(options_.codes, options_.dim, tokens.device());
+  own_->add(tokens, indices);
   if (options_.dead_below > 0) tokens_.push_back(tokens.clone());
+}
+
+void Codebook::add_up(Communicator& comm, Site caller) {
+  if (step_ || !follows_tokens()) return;
+  if (!own_) own_.emplace(options_.codes, options_.dim, codes.value.device());
+  step_ = {own_->over(comm, codes.value.dtype(), caller.named("codebook statistics")), {}, {}};
+  own_.reset();
+  step_->sizes = moved(sizes, step_->total.counts);
+  if (options_.dead_below > 0) step_->sizes_to_see = std::make_shared<HostCopy>(step_->sizes);
 }
 
 void Codebook::update(Communicator& comm, const Random& key, Site caller) {
   replaced_ = 0;
-  if (options_.learnable && options_.dead_below <= 0) return;
-  if (!step_) step_.emplace(options_.codes, options_.dim, codes.value.device());
-  const CodeSums::Total step = step_->over(comm, codes.value.dtype(), caller.named("codebook statistics"));
-  step_.reset();
-  if (step.tokens > 0) {
+  if (!follows_tokens()) return;
+  add_up(comm, caller);
+  const Step step = *std::exchange(step_, {});
+  step.total.must_be_exact();
+  if (step.total.tokens > 0) {
     average(step);
-    if (options_.dead_below > 0) replace_dead(step.tokens, comm, key, caller);
+    if (options_.dead_below > 0) replace_dead(step, comm, key, caller);
   }
   tokens_.clear();
 }
 
+Tensor Codebook::moved(const Parameter& average, const Tensor& to) const {
+  Tensor result = Tensor::like(to);
+  backend(to.device()).unary(Unary::Affine, {options_.decay, 0}, average.value, result);
+  backend(to.device()).accumulate(1 - options_.decay, to, result);
+  return result;
+}
+
 // Assigns new tensors instead of writing in place, because a tape may still hold the old ones.
-void Codebook::average(const CodeSums::Total& step) {
-  const auto moved = [&](const Parameter& from, const Tensor& to) {
-    return (Var(from.value) * options_.decay + Var(to) * (1 - options_.decay)).value();
-  };
-  sizes.value = moved(sizes, step.counts);
-  sums.value = moved(sums, step.sums);
+void Codebook::average(const Step& step) {
+  sizes.value = step.sizes;
+  sums.value = moved(sums, step.total.sums);
   if (options_.learnable) return;
-  const Var all = repeat(sum(Var(sizes.value)), 0, options_.codes);
-  const Var share = (sizes.value + options_.epsilon) / (all + options_.epsilon * static_cast<double>(options_.codes));
-  const Var means = div_along(sums.value, share * all, 0);
+  const Var all = reshape(sum(Var(sizes.value)), {1}),
+            row = reshape(sizes.value + options_.epsilon, {1, options_.codes});
+  const Var share = div_along(row, all + options_.epsilon * static_cast<double>(options_.codes), 0);
+  const Var means = div_along(sums.value, flatten(mul_along(share, all, 0), 0), 0);
   write_codes((options_.unit ? l2_normalize(means) : means).value());
 }
 
-void Codebook::replace_dead(int64_t tokens, Communicator& comm, const Random& key, Site caller) {
-  const std::vector<double> size = sizes.value.values();
-  std::vector<double> from(size.size()), reset = size;  // row k becomes row from[k] of the codes and the chosen tokens
+void Codebook::replace_dead(const Step& step, Communicator& comm, const Random& key, Site caller) {
+  const std::vector<double> size = step.sizes_to_see->values().values();
+  std::vector<double> from(size.size()), reset = size;  // a dead code k becomes the chosen token from[k]
+  Tensor dead(codes.value.shape(), DType::u8);
   for (size_t k = 0; k < size.size(); ++k) {
-    const bool dead = size[k] < options_.dead_below;
-    from[k] = static_cast<double>(dead ? options_.codes + replaced_++ : static_cast<int64_t>(k));
-    if (dead) reset[k] = options_.dead_below;
+    const bool is_dead = size[k] < options_.dead_below;
+    std::fill_n(dead.mutate<uint8_t>() + static_cast<int64_t>(k) * options_.dim, options_.dim, is_dead);
+    if (!is_dead) continue;
+    from[k] = static_cast<double>(replaced_++);
+    reset[k] = options_.dead_below;
   }
   if (replaced_ == 0) return;
   const Tensor& table = codes.value;
-  const Shape none = {0, options_.dim};
-  Vars parts = {Tensor(none, table.dtype(), table.device())};
-  parts.insert(parts.end(), tokens_.begin(), tokens_.end());
-  const Tensor chosen = rows_by_number(concat(parts, 0).value(), chosen_numbers(replaced_, tokens, key), comm,
-                                       caller.named("tokens for dead codes"));
-  const Tensor rows = Tensor::from({options_.codes}, from, DType::i64, table.device());
+  if (tokens_.empty()) tokens_.emplace_back(Shape{0, options_.dim}, table.dtype(), table.device());
+  const Tensor chosen =
+      rows_by_number(concat(Vars(tokens_.begin(), tokens_.end()), 0).value(),
+                     chosen_numbers(replaced_, step.total.tokens, key), comm, caller.named("tokens for dead codes"));
+  const Var fresh = gather_rows(chosen, Tensor::from({options_.codes}, from, DType::i64, table.device()));
   sizes.value = Tensor::from({options_.codes}, reset, table.dtype(), table.device());
-  const auto replaced = [&](const Tensor& old, const Tensor& by) {
-    return gather_rows(concat({Var(old), Var(by)}, 0), rows).value();
-  };
-  sums.value = replaced(sums.value, (Var(chosen) * options_.dead_below).value());
-  write_codes(replaced(table, chosen));
+  dead = dead.to(table.device());
+  sums.value = where(dead, fresh * options_.dead_below, sums.value).value();
+  write_codes(where(dead, fresh, table).value());
 }
 
 // A parameter is written in place, because optimizers hold its memory.

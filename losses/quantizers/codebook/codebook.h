@@ -35,6 +35,9 @@ class Codebook final : public Module {
 
   // Adds the tokens of one pass to the next update.
   void observe(const Tensor& tokens, const Tensor& indices);
+  // Adds up the tokens since the last update over ranks; `update` does so if this has not been called. A card's values
+  // are on the host in time for `update` if the card has other work between the two.
+  void add_up(Communicator& comm, Site caller = Site::here());
   // Updates averages and codes. Costs one all_reduce and, if a code is dead, a small collective and an all_gather of
   // the tokens that replace dead codes. These are chosen by global number from all tokens since the last update.
   // Without tokens nothing changes.
@@ -46,13 +49,21 @@ class Codebook final : public Module {
   int64_t replaced() const { return replaced_; }  // the number of codes that the last update replaced
 
  private:
-  void average(const CodeSums::Total& step);
-  void replace_dead(int64_t tokens, Communicator& comm, const Random& key, Site caller);
+  struct Step {
+    CodeSums::Total total;
+    Tensor sizes;                            // their new averages
+    std::shared_ptr<HostCopy> sizes_to_see;  // if dead codes are replaced
+  };
+  bool follows_tokens() const { return !options_.learnable || options_.dead_below > 0; }
+  Tensor moved(const Parameter& average, const Tensor& to) const;
+  void average(const Step& step);
+  void replace_dead(const Step& step, Communicator& comm, const Random& key, Site caller);
   void write_codes(const Tensor& values);
 
   CodebookOptions options_;
-  std::optional<CodeSums> step_;
-  std::vector<Tensor> tokens_;  // since the last update, as replacements of dead codes
+  std::optional<CodeSums> own_;  // since the last update
+  std::optional<Step> step_;     // of all ranks, once added up
+  std::vector<Tensor> tokens_;   // since the last update, as replacements of dead codes
   int64_t replaced_ = 0;
 };
 

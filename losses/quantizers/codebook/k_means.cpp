@@ -20,6 +20,7 @@ Clusters k_means(const Tensor& tokens, int64_t codes, int64_t iterations, bool u
     CodeSums own(codes, dim, tokens.device());
     own.add(tokens, nearest_rows(tokens, clusters.centers));
     const CodeSums::Total all = own.over(comm, tokens.dtype(), site);
+    all.must_be_exact();
     clusters.counts = all.counts;
     if (i == iterations) return clusters;
     const Tensor zero = Tensor::zeros(all.sums.shape(), tokens.dtype(), tokens.device());
