@@ -281,6 +281,19 @@ TEST_CASE("a missing card is not selected") {
     CHECK_THROWS_AS(options.chosen_device(), WrongOption);
 }
 
+TEST_CASE("a graph is refused without a card, and beside what needs the host in each step") {
+  Options options;
+  options.graph = true;
+  options.device = "cpu";
+  CHECK_THROWS_WITH(options.chosen_device(), Contains("--graph: it is for steps on a card"));
+  for (const auto& [option, value] : {std::pair("--clip", "1"), {"--optimizer", "lamb"}, {"--zero", "3"}}) {
+    Program program;
+    program.options.graph = true;
+    CHECK_THAT(program.parse({option, value})->text,
+               Contains("--graph lets a card repeat a step without the host, and " + std::string(option)));
+  }
+}
+
 TEST_CASE("TF32 is refused without a card") {
   Options options;
   options.tf32 = true;
