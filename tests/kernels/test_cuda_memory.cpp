@@ -65,7 +65,7 @@ TEST_CASE("a block freed by another thread returns to its owner, and a new threa
 
 TEST_CASE("what a thread does after another's event sees that thread's work, without a wait") {
   SKIP_WITHOUT_A_CARD();
-  Tensor given;
+  Tensor given = bytes_on_card(1);  // so that this thread has a stream already
   std::function<void()> arrive;
   run_on_a_thread([&] {
     given = Tensor::full({12345}, 1, DType::u8, Device::cuda);
