@@ -157,7 +157,8 @@ TEST_CASE("GradientSync counts a gradient once that was not complete when the re
     const FlatLayout layout = terms.layout();
     for (const GradientSync::Options& options : every_way({50})) {  // parameters 3 and 4 are in one bucket
       GradientSync sync(layout, comm, options);
-      const std::vector<Choice> passes = {{0, 4, 5}, {3, 0, 4, 5, 3}};  // 0 arrives between a term of 3 and 3 itself
+      // In the second pass 0 arrives between two terms of 3 and the last.
+      const std::vector<Choice> passes = {{0, 4, 5}, {3, 0, 4, 5, 3, 3}};
       for (size_t pass = 0; pass < passes.size(); ++pass) {
         sync.expect_last_pass();
         terms.backward(passes[pass], static_cast<int>(pass), sync.gradients());
