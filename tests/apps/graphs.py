@@ -22,7 +22,7 @@ repeated = {
     "train_clip": ["", "--loss siglip --watch-every 2", "--accumulate 2"],
 }
 # Options that exclude a graph, and the message.
-excluded = {"train_clip": {"--cached": refused + "copy 4 bytes to the host"}, "train_contrastive": {
+excluded = {"train_clip": {"--cached": refused + "copy 2 bytes to the host"}, "train_contrastive": {
     "--method byol": refused + "free ",
     "--method moco": refused + "free ",
     "--method dino": "Dino: " + refused + "copy 8 bytes to the host; leave it out",
