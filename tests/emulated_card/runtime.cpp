@@ -103,9 +103,9 @@ cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) {
   *memory = take_pinned(bytes);
   return ended();
 }
-cudaError_t cudaMallocHost(char** memory, size_t bytes) {
+cudaError_t cudaMallocHost(void** memory, size_t bytes) {
   if (const cudaError_t refused = refused_in_capture("cudaMallocHost")) return refused;
-  *memory = static_cast<char*>(take_pinned(bytes));
+  *memory = take_pinned(bytes);
   return ended();
 }
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {

@@ -74,7 +74,7 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest);
 cudaError_t cudaMalloc(void** memory, size_t bytes);
 cudaError_t cudaFree(void* memory);
 cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned flags);
-cudaError_t cudaMallocHost(char** memory, size_t bytes);
+cudaError_t cudaMallocHost(void** memory, size_t bytes);
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total);
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* memory);
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream);
