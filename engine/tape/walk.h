@@ -58,7 +58,8 @@ class Walk {
   int pulled() const { return pulled_; }  // the input whose pullback runs, or -1
   // Where a pullback can write the first term of a parameter's gradient. Each is given once.
   Tensor place_of_term(int id, const Shape& shape, DType dtype) {
-    if (id < 0 || graph_ == Graph::create || at(id).defined() || std::ranges::count(given_, id) > 0) return {};
+    const bool is_given = std::find(given_.begin(), given_.end(), id) != given_.end();
+    if (id < 0 || graph_ == Graph::create || at(id).defined() || is_given) return {};
     const Tape::Node& node = tape_.nodes_[static_cast<size_t>(id)];
     if (node.shape != shape || node.dtype != dtype) return {};
     given_.push_back(id);
