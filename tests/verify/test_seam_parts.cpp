@@ -180,12 +180,14 @@ TEST_CASE("several ways to count labels at once say what each says alone", "[tes
     return labels;
   };
   for (const char* loss : {"nt_xent", "dcl", "info_nce", "clip", "siglip"})
-    for (const std::vector<int64_t>& rows : {std::vector<int64_t>{5}, {4, 1, 0, 3}}) {
-      const SeamEvidence seam = evidence(loss, Features(rows, 6, DType::f64, 11));
+    for (const auto& [rows, temperature] : std::vector<std::pair<std::vector<int64_t>, double>>{
+             {{5}, 0.5}, {{1}, 0.5}, {{4, 1, 0, 3}, 0.5}, {{4, 1, 0, 3}, 0.002}}) {
+      SeamEvidence seam = evidence(loss, Features(rows, 6, DType::f64, 11));
+      if (seam.batch.options.contains("temperature")) seam.batch.options["temperature"] = temperature;
       const auto together = seam.loss->parts(seam.batch, {}, {verify::right_labels, next_row})[1];
       const auto alone = seam.loss->parts(seam.batch, {}, {next_row})[0];
       for (size_t r = 0; r < rows.size(); ++r) {
-        CAPTURE(loss, r);
+        CAPTURE(loss, temperature, r);
         CHECK(together[r].value == Approx(alone[r].value).epsilon(1e-12));
         for (size_t tower = 0; tower < 2; ++tower) {
           CHECK(together[r].own[tower].isApprox(alone[r].own[tower], 1e-12));

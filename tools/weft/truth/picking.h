@@ -31,7 +31,7 @@ struct Queries {
   const Rounding& rounding;
 };
 
-// One for each choice. All share the scores, and those that leave out the same keys share what is large.
+// One for each choice. All share the scores, and what is large of their gradients as far as it is the same.
 // -log softmax(scores)[positive]; in DCL the positive does not compete in the denominator.
 std::vector<Picked> by_softmax(const Queries& of, const std::vector<Choice>& choices, bool positive_competes = true);
 // Sum over all keys of log(1 + exp(-score)) for the positive and of log(1 + exp(score)) for others.

@@ -25,11 +25,6 @@ Eigen::Ref<const Matrix> Part::slot(const Batch& batch, size_t tower, int rank) 
   return keys[tower].middleRows(batch.first_row(rank), batch.rows(rank));
 }
 
-double Rounding::operator()(double x) const {
-  if (epsilon == 0) return x;
-  return x * (1 + epsilon * (static_cast<double>(generator()) * 0x1p-63 - 1));
-}
-
 void Rounding::apply(Matrix& x) const {
   if (epsilon == 0) return;
   for (Eigen::Index i = 0; i < x.size(); ++i) x.data()[i] = (*this)(x.data()[i]);

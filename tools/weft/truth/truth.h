@@ -44,7 +44,9 @@ struct Rounding {
   // Billions of numbers are drawn for a large batch: this takes one multiplication for each.
   using Generator = std::linear_congruential_engine<uint64_t, 6364136223846793005, 1442695040888963407, 0>;
   mutable Generator generator{0};
-  double operator()(double x) const;
+  double operator()(double x) const {
+    return epsilon == 0 ? x : x * (1 + epsilon * (static_cast<double>(generator()) * 0x1p-63 - 1));
+  }
   void apply(Matrix& x) const;
   double sum(Matrix terms) const;  // each of which is rounded
 };
