@@ -45,6 +45,11 @@ class Communicator {  // must outlive the tapes it is used on, and the collectiv
     return with_plan(collective, x, site,
                      [&](CollectiveCall call, auto... terms) { return call.run(*transport_, terms...); });
   }
+  // The same for values that nobody writes to, as on a tape: the result of a rank that is alone may share x's memory.
+  template <LinearCollective C> Tensor run_on_tape(const C& collective, const Tensor& x, Site site) {
+    return is_input(collective, x) ? unchanged(x, describe_call(collective, x, size(), site))
+                                   : run(collective, x, site);
+  }
   template <LinearCollective C> Pending start(const C& collective, Tensor x, Site site = Site::here()) {
     return with_plan(collective, std::move(x), site, [&](CollectiveCall call, auto... terms) {
       return Pending(std::move(call), *transport_, terms...);
@@ -127,6 +132,9 @@ class Communicator {  // must outlive the tapes it is used on, and the collectiv
   // Calls `body` with the collective on this rank, and if it is a reduction, with its terms on all ranks.
   template <LinearCollective C, class Body>
   auto with_plan(const C& requested, Tensor x, Site site, const Body& body) const;
+  // Whether the result on this rank is x, since there is no other.
+  template <LinearCollective C> bool is_input(const C& collective, const Tensor& x) const;
+  Tensor unchanged(Tensor x, const Call& call);  // after the call itself, which is compared and counted as any other
   template <LinearCollective C>
   CollectiveCall::List<Transport::Range> slices(const C& collective, const Tensor& x) const;
   // The collective on this rank, from the portions of its verb: as copies, or as a reduction.
@@ -188,6 +196,12 @@ auto Communicator::with_plan(const C& requested, Tensor x, Site site, const Body
     }
   }
   return body(copies(collective, call, std::move(x)));
+}
+
+template <LinearCollective C> bool Communicator::is_input(const C& collective, const Tensor& x) const {
+  const bool shown = x.device() == Device::cpu || transport_->shows_device_memory();
+  if (size() > 1 || !shown || collective.verb() == Verb::custom || (C::by_rows && x.shape().rank() == 0)) return false;
+  return with_counts_of(collective, x).portion(0, 0) == (C::by_rows ? Portion{0, x.shape()[0], 0} : whole_tensor);
 }
 
 template <LinearCollective C>

@@ -33,7 +33,7 @@ static double lowest(DType type) {
 
 // The values are shifted by their maximum. It is a constant here, because its derivative cancels.
 Var all_reduce_log_sum_exp(const Var& x, Communicator& comm, Site site) {
-  const Tensor extreme = comm.all_reduce(detach(x).value(), ReduceOp::maximum, site);
+  const Tensor extreme = comm.run_on_tape(AllReduce{ReduceOp::maximum}, detach(x).value(), site);
   // Where all values are -infinity a shift by it would give NaN.
   const Tensor largest = clamp(extreme, lowest(x.dtype()), INFINITY).value();
   const Var sums = all_reduce(exp(x - constant_like(largest, x)), comm, ReduceOp::sum, site);

@@ -83,7 +83,7 @@ template <LinearCollective C> Var run_linear(const C& requested, const Var& x, C
   const auto pullback = [=, &comm, shape = x.shape()](const Var& g) {
     return as_gradient(run_linear(collective.adjoint(), cotangent_of_sum(collective, g, comm), comm, site), shape);
   };
-  const Var result = record(linear_op<C>, comm.run(collective, x.value(), site), from(x, pullback));
+  const Var result = record(linear_op<C>, comm.run_on_tape(collective, x.value(), site), from(x, pullback));
   return collective_result(result, comm, C::result);
 }
 

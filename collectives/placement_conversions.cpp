@@ -39,7 +39,7 @@ Var all_reduce_equal(const Var& x, Communicator& comm, Site site) {
 Var all_gather_equal(const Var& x, const Rows& rows, Communicator& comm, Site site) {
   announce(all_gather_equal_op.name, x, comm, site);
   expect_placement("all_gather_equal", x, comm, {V}, "its value is complete on every rank already");
-  const Var y = record(all_gather_equal_op, comm.all_gather_v(x.value(), rows, site),
+  const Var y = record(all_gather_equal_op, comm.run_on_tape(AllGather{rows}, x.value(), site),
                        from(x, [=, &comm](const Var& g) { return own_rows(g, rows, comm, site); }));
   return collective_result(y, comm, I);
 }

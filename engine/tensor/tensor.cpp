@@ -98,7 +98,7 @@ void Tensor::copy_from(const Tensor& source) {
   require(source.shape_ == shape_ && source.dtype_ == dtype_, "copy: ", source.dtype_, " ", source.shape_, " into ",
           dtype_, " ", shape_);
   Origin::set(*this, Origin::of(source));
-  if (size_ == 0) return;
+  if (size_ == 0 || data() == source.data()) return;
   const Device from = source.device(), to = device();
   if (from == to) return tensor_device(to).copy(mutate(), source.data(), bytes());
   if (to == Device::cpu) return tensor_device(from).download(mutate(), source.data(), bytes());

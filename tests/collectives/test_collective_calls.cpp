@@ -3,6 +3,7 @@
 // own, as MPI has.
 #include "tests/support/distributed_checks.h"
 #include "tests/support/on_ranks.h"
+#include "weft/collectives/collectives.h"
 #include "weft/collectives/fold.h"
 #include "weft/collectives/run_ranks.h"
 #include "weft/collectives/transports/forwarding_transport.h"
@@ -158,4 +159,26 @@ TEST_CASE("reductions in a fixed order leave a transport's own alone") {
     const Tensor mine = Tensor::normal({100 * comm.size()}, random, 0, 1, DType::f64), sum = comm.all_reduce(mine);
     expect_same_bits(comm.reduce_scatter(mine), sum.slice(100 * number(comm), 100 * number(comm) + 100));
   });
+}
+
+TEST_CASE("a rank that is alone gets its own memory back on a tape, and from a plain collective never") {
+  const Device device = GENERATE(filter(available, values({Device::cpu, Device::cuda})));
+  const auto expect_on_one_rank = [&](int ranks, Communicator& comm) {
+    const Tensor x = data_of(number(comm), {6 * comm.size()}).to(device);
+    Tape tape;
+    const Var v = tape.watch(x);
+    const auto expect_input = [&](const Var& y, bool is_input) {
+      expect(y.value().shares_memory_with(x) == (is_input && ranks == 1), "whether the result shares memory");
+    };
+    expect_input(all_gather(v, comm), true);
+    expect_input(reduce_scatter(v, comm), true);
+    expect_input(all_reduce(v, comm), true);
+    expect_input(broadcast(v, {0}, comm), true);
+    expect_input(permute(v, Sources(static_cast<size_t>(ranks), -1), comm), false);  // zeros
+    expect_input(exscan(v, comm), false);
+    for (const Tensor& y : {comm.all_gather(x), comm.all_reduce(x), comm.reduce_scatter(x), comm.broadcast(x, {0})})
+      expect(!y.shares_memory_with(x), "a plain result may be written to");
+  };
+  for (const int ranks : {1, 2})
+    CHECK_NOTHROW(run_ranks(ranks, [&](Communicator& comm) { expect_on_one_rank(ranks, comm); }));
 }

@@ -30,7 +30,7 @@ void CodeUsage::add(const Tensor& indices) {
 
 void CodeUsage::over(Communicator& comm, Site site) {
   if (!counts_.defined()) counts_ = Tensor::zeros({parts_ * codes_}, DType::f64);
-  counts_ = comm.all_reduce(counts_, ReduceOp::sum, site);
+  comm.all_reduce(counts_, counts_, ReduceOp::sum, site);
   copy_ = std::make_shared<HostCopy>(counts_);
 }
 

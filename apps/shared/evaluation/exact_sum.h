@@ -8,8 +8,8 @@ namespace weft {
 class ExactSum {
  public:
   explicit ExactSum(const Shape& shape, Device device = Device::cpu);
-  void add(const Tensor& term);                                     // floating
-  Tensor over(Communicator& comm, Site site = Site::here()) const;  // f64: one all_reduce
+  void add(const Tensor& term);                               // floating
+  Tensor over(Communicator& comm, Site site = Site::here());  // f64; once, by one all_reduce
 
  private:
   Tensor parts_;
