@@ -42,7 +42,7 @@ Var curvature(Unary kind, Scalars scalars, const Var& s, const Var& g, const Var
 }
 
 Var slope(Unary kind, Scalars scalars, const Var& s, const Var& g) {
-  Tensor y = Tensor::like(g.value());
+  Tensor y = memory_for_result(g, g.shape());
   backend(g.device()).slope(kind, scalars, s.value(), g.value(), y);
   return record(slope_op, y, from(s, [=](const Var& h) { return curvature(kind, scalars, s, g, h); }),
                 from(g, [=](const Var& h) { return slope(kind, scalars, s, h); }));

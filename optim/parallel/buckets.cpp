@@ -32,6 +32,11 @@ Buckets::Buckets(const FlatLayout& layout, int64_t elements, Communicator& comm,
   gradients_.keep_in([this](const Parameter& parameter) { return place_for(parameter); }, keeps_memory_);
 }
 
+void Buckets::keep_in(Tensor memory) {
+  backend(memory.device()).fill(0, memory);
+  for (Bucket& bucket : buckets_) bucket.memory = memory.slice(bucket.range.first, bucket.range.last);
+}
+
 Tensor Buckets::view(Bucket& bucket, int64_t place) {
   if (!bucket.memory.defined()) {
     const size_t bytes = static_cast<size_t>(bucket.range.size()) * size_of(layout_.dtype());

@@ -14,6 +14,9 @@ class Buckets {
   enum class Keep : uint8_t { memory, nothing };
   Buckets(const FlatLayout& layout, int64_t elements, Communicator& comm, Keep keep);
 
+  // Keeps all gradients in this memory, which has the layout. To be called before any arrives.
+  void keep_in(Tensor memory);
+
   int64_t count() const { return static_cast<int64_t>(buckets_.size()); }
   // Buckets are in the order in which backward completes them: the last parameters first.
   Range range(int64_t bucket) const { return at(bucket).range; }

@@ -36,6 +36,7 @@ GradientSync::GradientSync(const FlatLayout& layout, Communicator& comm, Options
   // Whole sums that are reduced in finish() may share memory among ranks, so that each rank computes only its part.
   const bool common = !options.sharded && !options.frees && options.when == When::at_finish;
   reduced_ = allocate(*comm_, owned_.size(), sum_type(layout.dtype()), layout.device(), common);
+  if (common && comm.size() == 1 && reduced_.dtype() == layout.dtype()) buckets_.keep_in(reduced_);  // the same values
   // A loss of parameters alone, which no collective has shown to the tape, counts once over this group.
   gradients().before_backward([this](Tape& tape) { declare_group(tape, *comm_); });
   gradients().check_leaves([this](const Parameter& parameter, const Tape& tape, Placements leaf) {

@@ -41,8 +41,8 @@ class GradientSync {
   void expect_last_pass();  // the coming backward is this rank's last before finish()
 
   void finish();
-  // The sums in the owned range; f32 for bf16 parameters. A parameter that no rank used is not present; ranks that did
-  // not use a present one have contributed zeros.
+  // The sums in the owned range, until clear(); f32 for bf16 parameters. A parameter that no rank used is not present;
+  // ranks that did not use a present one have contributed zeros.
   const Tensor& reduced() const { return reduced_; }
   const std::vector<bool>& present() const { return present_; }  // by place
   Range owned() const { return owned_; }

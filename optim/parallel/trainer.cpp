@@ -86,10 +86,12 @@ void Trainer::discard() {
   is_reduced_ = false;
 }
 
-// The function works on a copy, since ranks may share the parameters' memory. A bf16 value that has not changed is not
-// set, which would round its master weight.
+// The function works on a copy of what is on the host, since ranks may share its memory, and of bf16: a bf16 value that
+// has not changed is not set, which would round its master weight.
 void Trainer::change(Parameter& parameter, const std::function<void()>& f) {
-  const Tensor before = whole(parameter), kept = std::exchange(parameter.value, before.clone());
+  const Tensor before = whole(parameter);
+  const bool in_place = before.device() != Device::cpu && before.dtype() != DType::bf16;
+  const Tensor kept = std::exchange(parameter.value, in_place ? before : before.clone());
   f();
   const Tensor after = std::exchange(parameter.value, kept);
   if (after.dtype() != DType::bf16 || after.values() != before.values()) set(parameter, after);

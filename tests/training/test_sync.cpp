@@ -113,6 +113,19 @@ TEST_CASE("GradientSync takes the pass as last that is announced when backward s
   });
 }
 
+TEST_CASE("a rank that is alone sums its gradients where they are, unless sums of a part of them may be under way") {
+  CHECK_NOTHROW(run_ranks(1, [](Communicator& comm) {
+    ChosenTerms terms(comm);
+    for (const When when : {When::at_finish, When::in_every_pass}) {
+      GradientSync sync(terms.layout(), comm, {.when = when, .bucket = 7});
+      terms.backward({0, 1, 2, 3, 4, 5}, 0, sync.gradients());
+      sync.finish();
+      const Tensor gradient = sync.gradients()[terms[0]];
+      expect(gradient.shares_memory_with(sync.reduced()) == (when == When::at_finish), "whether they share memory");
+    }
+  }));
+}
+
 TEST_CASE("reductions that start during backward send as little as one all_reduce") {
   for (const int n : {2, 3, 5})
     CHECK_NOTHROW(run_ranks(n, [](std::unique_ptr<Transport> transport) {
