@@ -155,6 +155,8 @@ class Backend : public TensorDevice {
   // Copies `count` slices of x's axis to y's; the rest of y is unchanged.
   virtual void copy_slab(const Tensor& x, Along from, int64_t from_begin, Tensor& y, Along to, int64_t to_begin,
                          int64_t count) = 0;
+  // y = `before` slices of the value, then those of x, then more of the value up to y's extent.
+  virtual void pad(const Tensor& x, Along along, int64_t before, double value, Tensor& y) = 0;
   virtual void permute(const Tensor& x, const Shape& order, Tensor& y) = 0;  // axis i of y is axis order[i] of x
 
   // Images.
@@ -172,8 +174,11 @@ class Backend : public TensorDevice {
   virtual void max_pool_tangent(const Convolution& c, const Tensor& x, const Tensor& y, const Tensor& dx,
                                 Tensor& dy) = 0;
 
-  virtual void add_exact_parts(const Tensor& x, Tensor& sums) = 0;  // engine/ops/exact.h
-  virtual void exact_total(const Tensor& parts, Tensor& y) = 0;     // y is f64 or f32
+  // Exact sums: engine/ops/exact.h. Sums and counts are f64, and are added to.
+  virtual void add_exact_parts(std::span<const ExactRun> runs, Tensor& sums) = 0;
+  // The sum of the rows x[i] with index k is added to row k of the sums, their number to counts[k].
+  virtual void add_exact_rows(const Tensor& x, const Indices& indices, Tensor& sums, Tensor& counts) = 0;
+  virtual void exact_total(const Tensor& parts, Tensor& y) = 0;  // y is f64 or f32
 
   // Optimizers: engine/kernels/update_formulas.h. Values and slots are f32 or f64, gradients the same or bf16. If
   // `rounded` is defined, it gets the new values in bf16. Runs do not overlap, and their gradients have one type.

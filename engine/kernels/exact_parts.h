@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "weft/engine/maths/format.h"
+#include "weft/engine/tensor/tensor.h"
 
 namespace weft {
 
@@ -25,6 +26,12 @@ struct ExactParts {
       unit *= 0x1p-32;
     }
   }
+};
+
+// Terms of exact sums, for their elements from element `first` on.
+struct ExactRun {
+  Tensor x;
+  int64_t first = 0;
 };
 
 }  // namespace weft

@@ -1,22 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/engine/ops/exact.h"
 
+#include <array>
+
 #include "weft/engine/kernels/backend.h"
 
 namespace weft {
-
-Tensor exact_parts(const Tensor& x) {
-  Tensor parts = Tensor::zeros(exact_shape(x.shape()), DType::f64, x.device());
-  add_exactly(x, parts);
-  return parts;
-}
 
 void add_exactly(const Tensor& x, Tensor& sum) {
   require(is_floating(x.dtype()), "add_exactly: floating values, not ", x.dtype());
   require(sum.dtype() == DType::f64 && sum.shape() == exact_shape(x.shape()) && sum.device() == x.device(),
           "add_exactly: to a sum of values ", x.shape(), " on ", x.device(), " belongs f64 ", exact_shape(x.shape()),
           " there, not ", sum.dtype(), " ", sum.shape(), " on ", sum.device());
-  backend(x.device()).add_exact_parts(x, sum);
+  backend(x.device()).add_exact_parts(std::array{ExactRun{x}}, sum);
 }
 
 Tensor exact_total(const Tensor& parts, DType dtype) {

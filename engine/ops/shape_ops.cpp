@@ -128,8 +128,8 @@ Var pad(const Var& x, int axis, int64_t before, int64_t after, double value) {
   const int64_t extent = x.shape()[axis];
   Tensor y = x.value();
   if (before > 0 || after > 0) {
-    y = Tensor::full(x.shape().with(axis, sum_of_extents({before, extent, after})), value, x.dtype(), x.device());
-    backend(x.device()).copy_slab(x.value(), Along(x.shape(), axis), 0, y, Along(y.shape(), axis), before, extent);
+    y = Tensor(x.shape().with(axis, sum_of_extents({before, extent, after})), x.dtype(), x.device());
+    backend(x.device()).pad(x.value(), Along(x.shape(), axis), before, value, y);
   }
   return record(value == 0 ? pad_op : pad_with_value_op, y,
                 from(x, [=](const Var& g) { return slice(g, axis, before, before + extent); }));

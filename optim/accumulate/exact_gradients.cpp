@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/optim/accumulate/exact_gradients.h"
 
+#include <map>
 #include <utility>
 
 #include "weft/collectives/sharding.h"
@@ -12,8 +13,8 @@ namespace weft {
 ExactGradients::ExactGradients(std::vector<Parameter*> parameters, Communicator& comm)
     : parameters_(std::move(parameters)), comm_(comm), begins_{0} {
   require(!parameters_.empty(), "ExactGradients: there are no parameters");
-  for (const Parameter* p : parameters_) begins_.push_back(begins_.back() + exact_shape(p->value.shape()).size());
-  sums_ = Tensor::zeros({begins_.back()}, DType::f64, parameters_[0]->value.device());
+  for (const Parameter* p : parameters_) begins_.push_back(begins_.back() + p->value.size());
+  sums_ = Tensor::zeros(exact_shape({begins_.back()}), DType::f64, parameters_[0]->value.device());
   present_.resize(parameters_.size());
   ByParameter<bool> known;
   for (const Parameter* p : parameters_) {
@@ -25,18 +26,14 @@ ExactGradients::ExactGradients(std::vector<Parameter*> parameters, Communicator&
   block_.after_backward([this] { take(); });
 }
 
-Tensor ExactGradients::parts(size_t parameter) {
-  const Shape shape = exact_shape(parameters_[parameter]->value.shape());
-  return sums_.slice(begins_[parameter], begins_[parameter + 1]).reshape(shape);
-}
-
 void ExactGradients::take() {
+  std::vector<ExactRun> runs;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     if (!block_.has(*parameters_[i])) continue;
-    Tensor sum = parts(i);
-    add_exactly(block_[*parameters_[i]], sum);
+    runs.push_back({block_[*parameters_[i]], begins_[i]});
     present_[i] = 1;
   }
+  backend(sums_.device()).add_exact_parts(runs, sums_);
   block_.clear();
 }
 
@@ -47,8 +44,14 @@ void ExactGradients::hand_over(Gradients& to, Site site) {
       Tensor::from({std::ssize(present_)}, std::exchange(present_, std::vector<double>(present_.size())), DType::u8);
   const Tensor present = comm_.all_reduce(mine, ReduceOp::maximum, site);
   if (comm_.rank().value == 0) {
-    for (size_t i = 0; i < parameters_.size(); ++i)
-      if (present.data<uint8_t>()[i] > 0) to.add(*parameters_[i], exact_total(parts(i), parameters_[i]->value.dtype()));
+    std::map<DType, Tensor> totals;
+    for (size_t i = 0; i < parameters_.size(); ++i) {
+      if (present.data<uint8_t>()[i] == 0) continue;
+      const Tensor& value = parameters_[i]->value;
+      Tensor& all = totals[value.dtype()];
+      if (!all.defined()) all = exact_total(sums_, value.dtype());
+      to.add(*parameters_[i], all.slice(begins_[i], begins_[i + 1]).reshape(value.shape()));
+    }
   }
   backend(sums_.device()).fill(0, sums_);
 }

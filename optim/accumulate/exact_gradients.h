@@ -30,14 +30,13 @@ class ExactGradients {
   void hand_over(Gradients& to, Site site = Site::here());
 
  private:
-  Tensor parts(size_t parameter);
   void take();
 
   const std::vector<Parameter*> parameters_;
   Communicator& comm_;
   Gradients block_;
-  std::vector<int64_t> begins_;  // of each parameter's parts, then the end of the last
-  Tensor sums_;                  // the parts of all parameters
+  std::vector<int64_t> begins_;  // of each parameter among the elements of all, then the end of the last
+  Tensor sums_;                  // the exact parts of all elements
   std::vector<double> present_;  // by parameter: 1 if a block of this rank had a gradient for it
 };
 

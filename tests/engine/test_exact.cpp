@@ -108,31 +108,43 @@ TEST_CASE("an exact sum does not depend on how its terms are distributed over ra
   for (const int ranks : {2, 3, 5, 8}) CHECK(total(ranks) == expected);
 }
 
-TEST_CASE("an exact scatter_add_rows sums rows exactly") {
-  const Tensor x = Tensor::uniform({40, 3}, {8}, -1, 1),
-               indices = Tensor::from({40}, std::vector<double>(40, 1), DType::i64);
-  Tensor sum = Tensor::zeros(exact_shape({3}), DType::f64);
-  for (int64_t i = 40; i-- > 0;) add_exactly(x.slice(i, i + 1).reshape({3}), sum);
-  const Tensor parts = exact_parts(x);
-  for (int64_t p = 0; p < 4; ++p) {
-    const Tensor scattered = scatter_add_rows(parts.slice(p, p + 1).reshape({40, 3}), indices, 2).value();
-    CHECK(scattered.slice(1, 2).values() == sum.slice(p, p + 1).values());
+TEST_CASE("rows that are added exactly by index give the sums and the number of each index's rows") {
+  const Tensor x = Tensor::uniform({40, 3}, {8}, -1, 1);
+  for (const Device device : {Device::cpu, Device::cuda}) {
+    if (!available(device)) continue;
+    Tensor sums = Tensor::zeros(exact_shape({2, 3}), DType::f64, device),
+           counts = Tensor::zeros({2}, DType::f64, device);
+    Tensor expected = Tensor::zeros(exact_shape({2, 3}), DType::f64);
+    for (const int64_t begin : {0, 30}) {
+      std::vector<double> index;
+      for (int64_t i = begin; i < begin + 10; ++i) {
+        index.push_back(static_cast<double>(i % 3 / 2));
+        for (int64_t part = 0; part < 4; ++part) {
+          Tensor row = expected.slice(part, part + 1).reshape({2, 3}).slice(i % 3 / 2, i % 3 / 2 + 1);
+          backend(Device::cpu)
+              .accumulate(1, composed_parts(x.slice(i, i + 1)).slice(part, part + 1).reshape({1, 3}), row);
+        }
+      }
+      const Tensor indices = Tensor::from({10}, index, DType::i64, device);
+      backend(device).add_exact_rows(x.slice(begin, begin + 10).to(device), {{"test", "index"}, indices, 2}, sums,
+                                     counts);
+    }
+    CHECK(sums.values() == expected.values());
+    CHECK(counts.values() == std::vector<double>{14, 6});
   }
 }
 
 TEST_CASE("terms that cannot be summed exactly give NaN or an error") {
   for (const double bad : {0x1p24, -0x1p30, std::numeric_limits<double>::infinity(), std::nan("")}) {
-    const auto total = exact_total(exact_parts(Tensor::from({2}, {bad, 1}, DType::f64)), DType::f64).values();
+    Tensor sum = Tensor::zeros(exact_shape({2}), DType::f64);
+    add_exactly(Tensor::from({2}, {bad, 1}, DType::f64), sum);
+    const auto total = exact_total(sum, DType::f64).values();
     CHECK(std::isnan(total[0]));
     CHECK(total[1] == 1);
   }
-  expect_refusal([] { exact_parts(Tensor::zeros({2}, DType::i64)); }, {"add_exactly", "i64"});
-  expect_refusal(
-      [] {
-        Tensor sum({3, 2}, DType::f64);
-        add_exactly(Tensor::zeros({2}), sum);
-      },
-      {"(4, 2)", "(3, 2)"});
+  Tensor sum({3, 2}, DType::f64);
+  expect_refusal([&] { add_exactly(Tensor::zeros({2}, DType::i64), sum); }, {"add_exactly", "i64"});
+  expect_refusal([&] { add_exactly(Tensor::zeros({2}), sum); }, {"(4, 2)", "(3, 2)"});
   expect_refusal([] { exact_total(Tensor::zeros({2}), DType::f32); }, {"exact_total", "(2)"});
 }
 

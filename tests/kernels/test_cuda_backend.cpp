@@ -299,8 +299,15 @@ TEST_CASE("verbs on indices and places move the same values on the card as on th
         const Tensor chosen = integers({count}, 7);
         const Tensor slabs = sample({3, 9, length}, type), wider = sample({3, 11, length}, type);
         compare(0, {table, chosen}, {rows}, VERB(gather_rows(in[0], indices(in[1], 7), out[0])));
-        if (is_floating(type))
+        if (is_floating(type)) {
+          const auto add_twice = [&](Backend& d, const Tensors& in, Tensors& out) {
+            for (int i = 0; i < 2; ++i) d.add_exact_rows(in[0], indices(in[1], 7), out[0], out[1]);
+          };
           compare(0, {rows, chosen}, {table}, VERB(scatter_add_rows(in[0], indices(in[1], 7), out[0])));
+          compare(0, {rows, chosen}, {Tensor::zeros({4, 7, length}, DType::f64), Tensor::zeros({7}, DType::f64)},
+                  add_twice);
+        }
+        compare(0, {slabs}, {wider}, VERB(pad(in[0], Along(3, 9, length), 1, 2, out[0])));
         compare(0, {chosen}, {sample({count, 7}, type)}, VERB(one_hot(indices(in[0], 7), out[0])));
         compare(0, {slabs}, {wider},
                 VERB(copy_slab(in[0], Along(3, 9, length), 2, out[0], Along(3, 11, length), 5, 4)));
@@ -379,7 +386,14 @@ TEST_CASE("exact parts are added on the card with the CPU's bits") {
     for (const double deviation : {1e3, 1e-15, 1e-25})
       for (const int64_t size : {0, 1, 1003})
         compare(0, {Tensor::normal({size}, {1}, 0, deviation, type)}, {sample({4, size}, DType::f64)},
-                VERB(add_exact_parts(in[0], out[0])));
+                VERB(add_exact_parts(std::array{ExactRun{in[0]}}, out[0])));
+  Tensors terms;
+  for (int64_t i = 0; i < 150; ++i) terms.push_back(sample({i % 7}, i % 50 == 49 ? DType::f64 : DType::f32));
+  compare(0, terms, {sample({4, 1000}, DType::f64)}, [](Backend& d, const Tensors& in, Tensors& out) {
+    std::vector<ExactRun> runs;
+    for (int64_t end = 1000; const Tensor& x : in) runs.push_back({x, end -= x.size() + 1});
+    d.add_exact_parts(runs, out[0]);
+  });
   for (const DType type : {DType::f64, DType::f32})
     compare(0, {sample({4, 1003}, DType::f64)}, {sample({1003}, type)}, VERB(exact_total(in[0], out[0])));
 }

@@ -44,6 +44,8 @@ TEST_CASE("more rows than a block has threads, and longer ones, are added up in 
     const Tensor rows = Tensor::normal({1000, length}, {1}), chosen = integers({1000}, 6);
     compare(0, {rows, chosen}, {sample({7, length}, DType::f32)},
             VERB(scatter_add_rows(in[0], indices(in[1], 7), out[0])));
+    compare(0, {rows, chosen}, {Tensor::zeros({4, 7, length}, DType::f64), Tensor::zeros({7}, DType::f64)},
+            VERB(add_exact_rows(in[0], indices(in[1], 7), out[0], out[1])));
   }
 }
 

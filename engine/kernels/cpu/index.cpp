@@ -143,6 +143,13 @@ void CpuBackend::copy_slab(const Tensor& x, Along from, int64_t from_begin, Tens
   });
 }
 
+void CpuBackend::pad(const Tensor& x, Along along, int64_t before, double value, Tensor& y) {
+  fill(value, y);
+  if (x.size() == 0) return;
+  const Along padded(along.outer, y.size() / (along.outer * along.inner), along.inner);
+  copy_slab(x, along, 0, y, padded, before, along.extent);
+}
+
 void CpuBackend::permute(const Tensor& x, const Shape& order, Tensor& y) {
   if (x.size() == 0) return;
   visit(x.dtype(), [&]<class T>() { cpu::permute(x.shape(), order, x.data<T>(), y.mutate<T>()); });

@@ -99,10 +99,29 @@ void CpuBackend::square_sums(std::span<const SquareSumsRun> runs, Tensor& sums) 
     });
 }
 
-void CpuBackend::add_exact_parts(const Tensor& x, Tensor& sums) {
-  const int64_t n = x.size();
-  double* const to = sums.mutate<double>();
-  visit_floating(x.dtype(), [&]<class T>() { cpu::add_parts(n, x.data<T>(), to, to + n, to + 2 * n, to + 3 * n); });
+void CpuBackend::add_exact_parts(std::span<const ExactRun> runs, Tensor& sums) {
+  const int64_t each = sums.size() / 4;
+  for (const auto& [x, first] : runs) {
+    double* const to = sums.mutate<double>() + first;
+    visit_floating(x.dtype(), [&]<class T>() {
+      cpu::add_parts(x.size(), x.data<T>(), to, to + each, to + 2 * each, to + 3 * each);
+    });
+  }
+}
+
+void CpuBackend::add_exact_rows(const Tensor& x, const Indices& indices, Tensor& sums, Tensor& counts) {
+  if (indices.size() == 0) return;
+  const int64_t* const index = indices.on_host();
+  const int64_t length = x.size() / indices.size(), each = counts.size() * length;
+  double *const all = sums.mutate<double>(), *const count = counts.mutate<double>();
+  visit_floating(x.dtype(), [&]<class T>() {
+    const T* row = x.data<T>();
+    for (int64_t i = 0; i < indices.size(); ++i, row += length) {
+      double* const to = all + index[i] * length;
+      cpu::add_parts(length, row, to, to + each, to + 2 * each, to + 3 * each);
+      ++count[index[i]];
+    }
+  });
 }
 
 void CpuBackend::exact_total(const Tensor& parts, Tensor& y) {

@@ -82,6 +82,7 @@ class CudaBackend final : public Backend {
   void nearest_rows(const Tensor& x, const Tensor& codes, Tensor& indices) override;
   void copy_slab(const Tensor& x, Along from, int64_t from_begin, Tensor& y, Along to, int64_t to_begin,
                  int64_t count) override;
+  void pad(const Tensor& x, Along along, int64_t before, double value, Tensor& y) override;
   void permute(const Tensor& x, const Shape& order, Tensor& y) override;
 
   void convolve(const Convolution& c, const Tensor& x, const Tensor& w, const Epilogue& epilogue, Tensor& y) override;
@@ -96,7 +97,8 @@ class CudaBackend final : public Backend {
   void update(UpdateRule rule, std::span<const UpdateRun> runs, Tensor& value, std::span<Tensor> slots,
               Tensor& rounded) override;
   void square_sums(std::span<const SquareSumsRun> runs, Tensor& sums) override;
-  void add_exact_parts(const Tensor& x, Tensor& sums) override;
+  void add_exact_parts(std::span<const ExactRun> runs, Tensor& sums) override;
+  void add_exact_rows(const Tensor& x, const Indices& indices, Tensor& sums, Tensor& counts) override;
   void exact_total(const Tensor& parts, Tensor& y) override;
 
   void uniform(Random random, double low, double high, Tensor& y) override;

@@ -54,6 +54,18 @@ template <class Word> struct Flip {
     y[i] = x[(o * extent + extent - 1 - e) * inner + j];
   }
 };
+// y[o][e][j] = x[o][e - before][j], or the value where x has no such element. Lengths are of a whole o.
+template <class Word> struct Pad {
+  const Word* x;
+  int64_t before, length, padded_length;
+  Word value;
+  Word* y;
+  __device__ void operator()(int64_t i) const {
+    const auto [o, w] = split(i, padded_length);
+    const int64_t from = w - before;
+    y[i] = from >= 0 && from < length ? x[o * length + from] : value;
+  }
+};
 // Several blocks may find a difference. Volatile stores to one place are no race.
 template <class Word> struct MarkDifference {
   const Word *a, *b;
@@ -74,34 +86,6 @@ template <template <class> class Kernel> void move_along(const Tensor& x, Along 
              Kernel<Word>{in_words<Word>(from), along.extent, in_words<Word>(inner), in_words<Word>(to)});
   });
 }
-
-// A block for some columns of a row of y. It reads every index, and adds the rows that it finds in their order, so that
-// sums have a fixed order and need no atomics. This takes rows(x) * rows(y) steps. The indices come from cache.
-template <class T> struct ScatterAdd {
-  using Block = Team<block_threads>;
-  const T* x;
-  CheckedIndices indices;
-  int64_t count, length, parts;
-  T* y;
-  __device__ void operator()(Block block, int64_t i) const {
-    const auto [row, part] = split(i, parts);
-    const int64_t j = part * block_threads + block.lane();
-    Compute<T> sum = 0;
-    for (int64_t begin = 0; begin < count; begin += block_threads) {
-      __shared__ int64_t found[block_threads];
-      const int64_t r = begin + block.lane();
-      const bool here = r < count && indices[r] == row;
-      int total;
-      const int place = block.scan(int{here}, total);
-      if (total == 0) continue;
-      if (here) found[place - 1] = r;
-      __syncthreads();
-      for (int k = 0; j < length && k < total; ++k) sum += Compute<T>(x[found[k] * length + j]);
-      __syncthreads();
-    }
-    if (j < length) y[row * length + j] = T(sum);
-  }
-};
 
 struct Read {
   CheckedIndices indices;
@@ -236,19 +220,6 @@ void CudaBackend::gather_rows(const Tensor& x, const Indices& indices, Tensor& y
   cuda::RowCopy{x.data(), y.mutate(), count, length, length, length}.run(cuda::CheckedIndices(indices));
 }
 
-void CudaBackend::scatter_add_rows(const Tensor& x, const Indices& indices, Tensor& y) {
-  if (x.size() == 0 || y.size() == 0) {
-    fill(0, y);
-    return check_indices(indices);
-  }
-  const int64_t count = indices.size(), length = x.size() / count;
-  const int64_t parts = cuda::ceil_divide(length, cuda::block_threads), blocks = y.size() / length * parts;
-  visit_floating(x.dtype(), [&]<class T>() {
-    const cuda::ScatterAdd<T> add = {x.data<T>(), cuda::CheckedIndices(indices), count, length, parts, y.mutate<T>()};
-    cuda::launch(cuda::team_kernel<cuda::block_threads, cuda::ScatterAdd<T>>, blocks, blocks, add);
-  });
-}
-
 void CudaBackend::one_hot(const Indices& indices, Tensor& y) {
   if (y.size() == 0) return check_indices(indices);
   visit(y.dtype(), [&]<class T>() {
@@ -263,6 +234,21 @@ void CudaBackend::copy_slab(const Tensor& x, Along from, int64_t from_begin, Ten
   const char* const source = x.data<char>() + from_begin * slice;
   char* const target = y.mutate<char>() + to_begin * slice;
   cuda::RowCopy{source, target, from.outer, count * slice, from.extent * slice, to.extent * slice}.run({});
+}
+
+void CudaBackend::pad(const Tensor& x, Along along, int64_t before, double value, Tensor& y) {
+  if (y.size() == 0) return;
+  const auto size = static_cast<int64_t>(size_of(x.dtype())), bytes = static_cast<int64_t>(y.bytes());
+  const int64_t slice = along.inner * size, length = along.extent * slice, padded = bytes / along.outer;
+  const Tensor values = Tensor::full({int64_t{sizeof(cuda::Quad)} / size}, value, x.dtype());
+  const void* const from = x.data();
+  void* const to = y.mutate();
+  cuda::Grain().with(from).with(to).with(before * slice).with(length).with(padded).visit([&]<class Word>() {
+    using cuda::in_words;
+    cuda::for_each(in_words<Word>(bytes),
+                   cuda::Pad<Word>{in_words<Word>(from), in_words<Word>(before * slice), in_words<Word>(length),
+                                   in_words<Word>(padded), *values.data<Word>(), in_words<Word>(to)});
+  });
 }
 
 void CudaBackend::permute(const Tensor& x, const Shape& order, Tensor& y) {

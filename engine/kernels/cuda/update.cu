@@ -10,20 +10,23 @@ namespace weft {
 namespace cuda {
 namespace {
 
+// The last of `count` entries that begin at `at` or before.
+__device__ inline int64_t find_entry(const int64_t* begins, int64_t count, int64_t at) {
+  int64_t low = 0, high = count;
+  while (high - low > 1) {
+    const int64_t middle = (low + high) / 2;
+    (begins[middle] <= at ? low : high) = middle;
+  }
+  return low;
+}
+
 // Work divided into chunks, each within one entry. The chunks of entry e begin at first_chunk[e].
 template <class Entry> struct Table {
   const Entry* entries;
   const int64_t* first_chunk;
   int64_t count, chunks;
 
-  __device__ int64_t find(int64_t chunk) const {
-    int64_t low = 0, high = count;
-    while (high - low > 1) {
-      const int64_t middle = (low + high) / 2;
-      (first_chunk[middle] <= chunk ? low : high) = middle;
-    }
-    return low;
-  }
+  __device__ int64_t find(int64_t chunk) const { return find_entry(first_chunk, count, chunk); }
 };
 
 // A table in host memory, uploaded to the card in one piece.
@@ -165,13 +168,29 @@ template <class T> __global__ void __launch_bounds__(block_threads) square_sums_
   }
 }
 
+// The runs are parameters of the kernel, so that nothing is uploaded. The elements of all are numbered in their order.
 template <class T> struct AddParts {
-  const T* x;
+  static constexpr int64_t most_runs = 64;
   double* sums;
-  int64_t n;
+  int64_t each;  // of the four parts
+  int64_t count = 0, size = 0;
+  const T* x[most_runs] = {};
+  int64_t begins[most_runs] = {}, firsts[most_runs] = {};
+
+  // Takes the first runs, which have one type.
+  AddParts(std::span<const ExactRun>& runs, Tensor& to) : sums(to.mutate<double>()), each(to.size() / 4) {
+    const DType type = runs[0].x.dtype();
+    for (; !runs.empty() && runs[0].x.dtype() == type && count < most_runs; runs = runs.subspan(1)) {
+      x[count] = runs[0].x.data<T>();
+      begins[count] = size;
+      firsts[count++] = runs[0].first;
+      size += runs[0].x.size();
+    }
+  }
   __device__ void operator()(int64_t i) const {
-    const ExactParts parts(static_cast<double>(static_cast<Compute<T>>(x[i])));
-    for (int64_t part = 0; part < 4; ++part) sums[part * n + i] += parts.at[part];
+    const int64_t run = find_entry(begins, count, i), j = i - begins[run];
+    const ExactParts parts(static_cast<double>(static_cast<Compute<T>>(x[run][j])));
+    for (int64_t part = 0; part < 4; ++part) sums[part * each + firsts[run] + j] += parts.at[part];
   }
 };
 
@@ -214,10 +233,12 @@ void CudaBackend::square_sums(std::span<const SquareSumsRun> runs, Tensor& sums)
   });
 }
 
-void CudaBackend::add_exact_parts(const Tensor& x, Tensor& sums) {
-  visit_floating(x.dtype(), [&]<class T>() {
-    cuda::for_each(x.size(), cuda::AddParts<T>{x.data<T>(), sums.mutate<double>(), x.size()});
-  });
+void CudaBackend::add_exact_parts(std::span<const ExactRun> runs, Tensor& sums) {
+  while (!runs.empty())
+    visit_floating(runs[0].x.dtype(), [&]<class T>() {
+      const cuda::AddParts<T> add(runs, sums);
+      cuda::for_each(add.size, add);
+    });
 }
 void CudaBackend::exact_total(const Tensor& parts, Tensor& y) {
   const double* from = parts.data<double>();

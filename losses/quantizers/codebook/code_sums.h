@@ -21,12 +21,13 @@ class CodeSums {
     std::shared_ptr<HostCopy> sum;  // of the sums
     void must_be_exact() const;     // Error if they are not; it waits for the copy
   };
-  // The totals over all ranks, by one all_reduce of 33 bytes per number in the codebook, and one of a number.
-  Total over(Communicator& comm, DType dtype, Site site = Site::here()) const;
+  // The totals over all ranks, once, by one all_reduce of 33 bytes per number in the codebook, and one of a number.
+  Total over(Communicator& comm, DType dtype, Site site = Site::here());
 
  private:
-  int64_t codes_, dim_;
-  Tensor memory_;       // the exact parts of the sums, then the counts; set by the first tokens
+  int64_t codes_;
+  Shape parts_;         // of the sums
+  Tensor memory_;       // the exact parts of the sums, then the counts
   int64_t tokens_ = 0;  // of this rank
 };
 
