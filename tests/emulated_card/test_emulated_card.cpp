@@ -34,6 +34,12 @@ __global__ void shift_lanes(double* y) {
   y[threadIdx.x] = __shfl_up_sync(~0u, mine, 3) + 1000 * __shfl_sync(~0u, mine, 31);
 }
 
+// Of the second block only one thread has something in the first round, and none in the last.
+__global__ void ask_all(int* y) {
+  const int first = __syncthreads_or(blockIdx.x == 1 && threadIdx.x == 40), second = __syncthreads_or(threadIdx.x == 3);
+  y[blockIdx.x * threads + threadIdx.x] = 4 * first + 2 * second + __syncthreads_or(blockIdx.x == 0);
+}
+
 __global__ void copy_lanes(int* y, const int* x) { y[threadIdx.x] = x[threadIdx.x]; }
 
 __global__ void one_lane_stays_away(int* y) {
@@ -208,6 +214,15 @@ TEST_CASE("lanes of a warp exchange values") {
     CHECK(values[i] == static_cast<int>(32 * warp + 31 * 32 / 2));
     CHECK(moved[i] == (lane < 3 ? i : i - 3) + 0.5 + 1000 * (warp + 31.5));
   }
+}
+
+TEST_CASE("threads of a block learn whether any of them has something") {
+  const Stream stream;
+  const OnCard<int> y(2 * threads);
+  launch(stream, 2, ask_all, y.data);
+  std::vector<int> expected(threads, 3);
+  expected.resize(2 * threads, 6);
+  CHECK(downloaded(y.data, 2 * threads, stream) == expected);
 }
 
 TEST_CASE("threads that skip a shuffle or a barrier are a fault, which every later call reports") {

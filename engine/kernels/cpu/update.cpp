@@ -101,10 +101,10 @@ void CpuBackend::square_sums(std::span<const SquareSumsRun> runs, Tensor& sums) 
 
 void CpuBackend::add_exact_parts(std::span<const ExactRun> runs, Tensor& sums) {
   const int64_t each = sums.size() / 4;
-  for (const auto& [x, first] : runs) {
-    double* const to = sums.mutate<double>() + first;
-    visit_floating(x.dtype(), [&]<class T>() {
-      cpu::add_parts(x.size(), x.data<T>(), to, to + each, to + 2 * each, to + 3 * each);
+  for (const ExactRun& run : runs) {
+    double* const to = sums.mutate<double>() + run.first;
+    visit_floating(run.x.dtype(), [&]<class T>() {
+      cpu::add_parts(run.x.size(), run.x.data<T>(), to, to + each, to + 2 * each, to + 3 * each);
     });
   }
 }

@@ -35,9 +35,9 @@ struct RowsByIndex {
       __shared__ int64_t found[block_threads];
       const int64_t r = begin + block.lane();
       const bool here = r < count && indices[r] == row;
+      if (!__syncthreads_or(here)) continue;
       int total;
       const int place = block.scan(int{here}, total);
-      if (total == 0) continue;
       if (here) found[place - 1] = r;
       __syncthreads();
       for (int k = 0; k < total; ++k) visit(found[k]);

@@ -33,6 +33,16 @@ struct alignas(16) [[gnu::may_alias]] uint4 {
 template <class T> void __stwb(T* to, T value) { *to = value; }
 
 inline void __syncthreads() { weft::emulated::meet_block(); }
+// Whether any thread of the block has something else than zero.
+inline int __syncthreads_or(int mine) {
+  __shared__ int any;
+  __syncthreads();  // all threads have read the previous value
+  any = 0;
+  __syncthreads();
+  any |= mine != 0;
+  __syncthreads();
+  return any;
+}
 
 inline unsigned atomicCAS(unsigned* at, unsigned expected, unsigned desired) {
   __atomic_compare_exchange_n(at, &expected, desired, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
