@@ -25,7 +25,7 @@ ceilings = {
     "train_contrastive --graph --batch 240": repeated,
     "train_contrastive --same-bits": {"launches": 3034, "waits": 0, "device copies": 18, "allocations": 0},
     "train_contrastive --graph --same-bits --batch 240": {**repeated, "uploads": 73, "device copies": 48},  # by block
-    "train_clip": {"launches": 159, "waits": 0, "device copies": 1, "allocations": 0},
+    "train_clip": {"launches": 157, "waits": 0, "device copies": 1, "allocations": 0},
     "train_clip --graph --batch 240": repeated,
     "train_vq": {"launches": 97, "waits": 0, "device copies": 2, "allocations": 0},
     "train_vqgan_weight": {"launches": 238, "waits": 0, "device copies": 2, "allocations": 0},

@@ -40,8 +40,8 @@ cudaError_t cudaSetDevice(int) { return cudaSuccess; }
 cudaError_t cudaGetDevice(int* device) { return *device = 0, cudaSuccess; }
 cudaError_t cudaDriverGetVersion(int* version) { return *version = CUDART_VERSION, cudaSuccess; }
 cudaError_t cudaRuntimeGetVersion(int* version) { return *version = CUDART_VERSION, cudaSuccess; }
-cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {  // the generation: Hopper
-  return *value = 9, cudaSuccess;
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {  // of a Hopper
+  return *value = attribute == cudaDevAttrL2CacheSize ? 50 << 20 : 9, cudaSuccess;
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   std::memset(properties, 0, sizeof *properties);

@@ -59,6 +59,7 @@ class Context {
   explicit Context(int device);
 
   int device() const { return device_; }
+  int64_t cache_bytes() const { return cache_bytes_; }  // of the card's second-level cache
   cudaStream_t stream() const { return stream_; }
   cublasHandle_t blas();
 
@@ -100,6 +101,7 @@ class Context {
   template <class Done> void go_on_until(Done done);
 
   const int device_;
+  int cache_bytes_ = 0;
   cudaStream_t stream_ = nullptr;
   cublasHandle_t blas_ = nullptr;
   char* staging_ = nullptr;  // `slots` pinned slots, used cyclically

@@ -3,7 +3,7 @@
 // Log-sum-exps in one pass: each value is read once, and the shift grows on the way.
 #include <limits>
 
-#include "weft/engine/kernels/cuda/launch.cuh"
+#include "weft/engine/kernels/cuda/tiles.cuh"
 
 namespace weft::cuda {
 
@@ -46,31 +46,31 @@ template <class C> __device__ ExpSum<C> swap_lanes(const ExpSum<C>& x, int dista
   return {swap_lanes(x.greatest, distance), swap_lanes(x.total, distance)};
 }
 
-// The sums over the columns of a matrix that comes in tiles of rows. Columns alone would be too few threads, so the
-// rows of a tile are divided into parts, whose sums go on in the next tile.
+// The sums over the columns of a matrix that comes in tiles. Columns alone would be too few threads, so the rows of a
+// tile are divided into parts, whose sums go on in the next tile of these columns.
 template <class C> struct AddColumns {
   static constexpr int N = pack_of<C>;
-  static constexpr int64_t rows_of_part = 64;
-  int64_t rows, n;
-  bool first;
+  static constexpr int64_t rows_of_part = 32;
+  Tile tile;
+  int64_t n;  // of all
   const C* z;
   ExpSum<C>* parts;  // x n
   __device__ void operator()(int64_t i) const {
-    const auto [part, pack] = split(i, ceil_divide(n, N));
-    const int64_t j = pack * N, begin = part * rows_of_part, past = begin + rows_of_part,
-                  end = past < rows ? past : rows;
-    ExpSum<C>* const own = parts + part * n + j;
+    const auto [part, pack] = split(i, ceil_divide(tile.columns, N));
+    const int64_t j = pack * N, count = tile.columns - j, begin = part * rows_of_part, past = begin + rows_of_part,
+                  end = past < tile.rows ? past : tile.rows;
+    ExpSum<C>* const own = parts + part * n + tile.column + j;
     ExpSum<C> sums[N];
 #pragma unroll
-    for (int k = 0; k < N; ++k) sums[k] = first || j + k >= n ? ExpSum<C>::empty() : own[k];
+    for (int k = 0; k < N; ++k) sums[k] = tile.row == 0 || k >= count ? ExpSum<C>::empty() : own[k];
     for (int64_t row = begin; row < end; ++row) {
-      const Pack<C, N> values = load<N>(z + row * n + j, n - j);
+      const Pack<C, N> values = load<N>(z + row * tile.columns + j, count);
 #pragma unroll
       for (int k = 0; k < N; ++k) sums[k].add(values.at[k]);
     }
 #pragma unroll
     for (int k = 0; k < N; ++k)
-      if (j + k < n) own[k] = sums[k];
+      if (k < count) own[k] = sums[k];
   }
 };
 template <class C> struct FinishColumns {
@@ -89,10 +89,10 @@ template <class C> class Columns {
   Columns(int64_t rows_of_tile, int64_t n)
       : count_(ceil_divide(rows_of_tile, AddColumns<C>::rows_of_part)), n_(n), parts_(count_ * n) {}
 
-  void add(int64_t row, int64_t rows, const C* scores) const {
+  void add(const Tile& tile, const C* scores) const {
     using Add = AddColumns<C>;
-    const int64_t parts = ceil_divide(rows, Add::rows_of_part);
-    for_each(parts * ceil_divide(n_, Add::N), Add{rows, n_, row == 0, scores, parts_.data()});
+    const int64_t parts = ceil_divide(tile.rows, Add::rows_of_part);
+    for_each(parts * ceil_divide(tile.columns, Add::N), Add{tile, n_, scores, parts_.data()});
   }
   void finish(double* sums) const { for_each(n_, FinishColumns<C>{count_, n_, parts_.data(), sums}); }
 

@@ -94,6 +94,7 @@ Block::Block(void* data, int size_class, Device device, Context& owner)
       used(data, SizeClass::bytes(size_class)) {}
 
 Context::Context(int device) : device_(device) {
+  check(cudaDeviceGetAttribute(&cache_bytes_, cudaDevAttrL2CacheSize, device), "cudaDeviceGetAttribute");
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
   void* memory = nullptr;
   check(cudaHostAlloc(&memory, sizeof(BadIndex), cudaHostAllocPortable), "cudaHostAlloc");

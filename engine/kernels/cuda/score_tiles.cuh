@@ -15,41 +15,50 @@ template <class C> struct PlusShift {
 };
 
 template <class C> struct Exclude {
-  int64_t n, per_row;
-  CheckedIndices columns;
+  Tile tile;
+  int64_t per_row;
+  CheckedIndices columns;  // of the tile's rows
   C* z;
   __device__ void operator()(int64_t i) const {
-    const int64_t column = columns[i];
-    if (column >= 0) z[i / per_row * n + column] = -infinity<C>();
+    const int64_t column = tile.inside(columns[i]);
+    if (column >= 0) z[i / per_row * tile.columns + column] = -infinity<C>();
   }
 };
 
 // The sum of a row's scores, without that of its target, which is added last, in f64; see
-// engine/kernels/cpu/scores/score_kernels.h.
+// engine/kernels/cpu/scores/score_kernels.h. It goes on in the next tile of these rows.
 template <ScoreSum kind, class C> struct SumRow {
-  int64_t n;
+  Tile tile;
   const C* z;
-  CheckedIndices targets;            // may be undefined
-  double *sums, *scores_of_targets;  // of the tile's rows
+  CheckedIndices targets;  // of the tile's rows, as all that follows; may be undefined
+  ExpSum<C>* parts;        // of the sums: those of earlier tiles
+  double *sums, *scores_of_targets;
   template <class Team> __device__ void operator()(Team team, int64_t row) const {
-    const int64_t target = targets[row];
-    const C* const own = z + row * n;
+    const int64_t target = targets[row], here = tile.inside(target);
+    const C* const own = z + row * tile.columns;
     if constexpr (kind == ScoreSum::softplus) {
       double sum = 0;
-      const auto add = [&](int64_t j, C score) { sum += double(Softplus().f(j == target ? -score : score)); };
-      for_each_value(team, n, add, own);
+      const auto add = [&](int64_t j, C score) { sum += double(Softplus().f(j == here ? -score : score)); };
+      for_each_value(team, tile.columns, add, own);
       sum = team.reduce(sum, Add{});
-      if (team.lane() == 0) sums[row] = sum;
+      if (team.lane() == 0) sums[row] = tile.column == 0 ? sum : sums[row] + sum;
     } else {
       auto sum = ExpSum<C>::empty();
-      const auto add = [&](int64_t j, C score) { sum.add(j == target ? -infinity<C>() : score); };
-      for_each_value(team, n, add, own);
+      const auto add = [&](int64_t j, C score) { sum.add(j == here ? -infinity<C>() : score); };
+      for_each_value(team, tile.columns, add, own);
       sum = team.reduce(sum, Added{});
       if (team.lane() != 0) return;
+      if (here >= 0) scores_of_targets[row] = double(own[here]);
+      if (tile.column > 0) sum.add(parts[row]);
+      if (!tile.last) {
+        parts[row] = sum;
+        return;
+      }
       sums[row] = sum.log();
-      if (target < 0) return;
-      scores_of_targets[row] = double(own[target]);
-      sums[row] = log_add_exp(sums[row], scores_of_targets[row]);
+      if (target >= 0)
+        sums[row] = log_add_exp(sums[row], scores_of_targets[row]);
+      else if (targets.defined())
+        scores_of_targets[row] = 0;
     }
   }
 };
@@ -74,7 +83,7 @@ template <class C> struct SumsAndSlopes {
 template <ScoreSum kind, class C, class To> struct Slopes {
   static constexpr int N = To::pack;
   static constexpr bool both = kind == ScoreSum::log_sum_exp_both;
-  int64_t n;
+  Tile tile;
   CheckedIndices targets;  // of the tile's rows, or undefined
   SumsAndSlopes<C> rows, columns, of_targets;
   const C* z;
@@ -82,7 +91,7 @@ template <ScoreSum kind, class C, class To> struct Slopes {
 
   template <class Team> __device__ void operator()(Team team, int64_t row) const {
     // The thread that stores the target's slope with its neighbours' stores it again, by a formula of its own.
-    const int64_t target = targets[row], begin = row * n;
+    const int64_t n = tile.columns, target = tile.inside(targets[row]), begin = row * n;
     const bool again = target >= 0 && target / N % Team::size == team.lane();
     const C of_pair = again ? z[begin + target] : C(0);
     const C shift = rows.shifts[row], factor = rows.factors[row];

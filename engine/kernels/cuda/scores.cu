@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums over scores and their gradients. cuBLAS multiplies as many rows of q with all of k as fit into a tile; then one
-// kernel reads it for the sums of rows, one for those of columns, and one for slopes. The host never reads scores, so
-// nothing waits for the card.
+// Sums over scores and their gradients. cuBLAS multiplies some rows of q with some of k into a tile; then one kernel
+// reads it for the sums of rows, one for those of columns, and one for slopes. The host never reads scores, so nothing
+// waits for the card.
 //
 // Tensor cores multiply bf16 values, and add in f32. Rows of f32 are divided into such parts (parts.cuh) where there
 // are enough of them: six products on tensor cores take less time than one in f32.
@@ -13,7 +13,6 @@ namespace weft {
 namespace cuda {
 namespace {
 
-constexpr int64_t tile_bytes = int64_t{256} << 20;  // at least one row
 constexpr int64_t products_for_parts = int64_t{1} << 27;
 
 template <class F> void visit_wide(DType type, const F& f) {
@@ -34,7 +33,11 @@ Tensor factors_of(const Tensor& scale) {
   return factors;
 }
 
-// The inputs of the scores, and the tile that their scores fill, some rows at a time. Scores of bf16 rows are f32.
+// What belongs to a tile's rows, or columns.
+Tensor rows_of(const Tensor& x, const Tile& tile) { return x.slice(tile.row, tile.row + tile.rows); }
+Tensor columns_of(const Tensor& x, const Tile& tile) { return x.slice(tile.column, tile.column + tile.columns); }
+
+// The inputs of the scores, and the tiles of these, one at a time. Scores of bf16 rows are f32.
 class Tiles {
  public:
   Tiles(const Scores& z, bool tf32)
@@ -59,9 +62,10 @@ class Tiles {
   int64_t m() const { return q.shape()[0]; }
   int64_t n() const { return k.shape()[0]; }
   bool empty() const { return m() == 0 || n() == 0; }
-  int64_t height() const {  // rows of a tile
-    return std::clamp<int64_t>(tile_bytes / (n() * static_cast<int64_t>(size_of(scale.dtype()))), 1, m());
-  }
+  // Tiles that stay in half of the second-level cache while their sums are taken; the rest is for rows of q and k.
+  Tiling tiling_of_sums() const { return tiling(context().cache_bytes() / 2, 0); }
+  // Larger ones, because slopes have more products, each of which reads and writes the gradients of a tile's rows.
+  Tiling tiling_of_slopes(int parts) const { return tiling(context().cache_bytes() * 5, parts); }
 
   // Calls run<type of the scores, number of parts that products need their slopes in, zero if none>().
   template <class F> void visit(const F& run) const {
@@ -69,24 +73,28 @@ class Tiles {
     if (q.dtype() == DType::bf16) return run.template operator()<float, 2>();
     in_parts ? run.template operator()<float, parts_of_f32>() : run.template operator()<float, 0>();
   }
-  // Calls visit(row, scores) for all rows, a tile at a time.
-  template <class Visit> void for_each(const Visit& visit) const {
-    const Tensor memory({height(), n()}, scale.dtype(), Device::cuda);
-    for (int64_t row = 0; row < m(); row += height()) {
-      Tensor scores = memory.slice(0, std::min(height(), m() - row));
-      products_of_rows(left_.slice(row, row + scores.shape()[0]), right_, factors_, tf32, scores);
-      visit_wide(q.dtype(), [&]<class C>() { finish<C>(row, scores); });
-      visit(row, scores);
-    }
+  // Calls visit(tile, its scores) for all tiles.
+  template <class Visit> void for_each(const Tiling& tiling, const Visit& visit) const {
+    const Tensor memory({tiling.rows * tiling.columns}, scale.dtype(), Device::cuda);
+    tiling.for_each([&](const Tile& tile) {
+      Tensor scores = memory.slice(0, tile.rows * tile.columns).reshape({tile.rows, tile.columns});
+      products_of_rows(rows_of(left_, tile), columns_of(right_, tile), factors_, tf32, scores);
+      visit_wide(q.dtype(), [&]<class C>() { finish<C>(tile, scores); });
+      visit(tile, scores);
+    });
   }
 
  private:
-  template <class C> void finish(int64_t row, Tensor& scores) const {
+  Tiling tiling(int64_t bytes, int parts) const {
+    const auto of_score = static_cast<int64_t>(size_of(scale.dtype())), of_part = int64_t{sizeof(BFloat16)};
+    return {m(), n(), bytes / (of_score + parts * of_part)};
+  }
+  template <class C> void finish(const Tile& tile, Tensor& scores) const {
     C* const z = scores.mutate<C>();
     if (shift_.defined()) map(scores.size(), PlusShift<C>{shift_.data<C>()}, z, static_cast<const C*>(z));
     if (!excluded_.defined()) return;
     const int64_t per_row = excluded_per_row_;
-    cuda::for_each(scores.shape()[0] * per_row, Exclude<C>{n(), per_row, excluded_.from(row * per_row), z});
+    cuda::for_each(tile.rows * per_row, Exclude<C>{tile, per_row, excluded_.from(tile.row * per_row), z});
   }
   static CheckedIndices checked(const std::optional<Indices>& columns) {
     return columns ? CheckedIndices(*columns) : CheckedIndices();
@@ -111,12 +119,12 @@ template <class C> class SlopesOf {
     for_each(count_, PrepareSlopes<C>{kind != ScoreSum::softplus, all_.sums, all_.g, shifts_.data(), factors_.data()});
   }
 
-  template <class To> void operator()(int64_t row, const Tensor& scores, const To& to) const {
-    const int64_t m = tiles_.m(), n = tiles_.n();
+  template <class To> void operator()(const Tile& tile, const Tensor& scores, const To& to) const {
     const auto run = [&]<ScoreSum kind>() {
-      for_each_row(scores.shape()[0], n,
-                   Slopes<kind, C, To>{n, tiles_.targets.from(row), all_.from(row), all_.from(m),
-                                       all_.from(count_ + row), scores.data<C>(), to});
+      for_each_row(
+          tile.rows, tile.columns,
+          Slopes<kind, C, To>{tile, tiles_.targets.from(tile.row), all_.from(tile.row),
+                              all_.from(tiles_.m() + tile.column), all_.from(count_ + tile.row), scores.data<C>(), to});
     };
     using enum ScoreSum;
     switch (kind_) {
@@ -147,14 +155,13 @@ class RowGradients {
         dq_(zeros(q_)),
         dk_(zeros(k_)) {}
 
-  // Of the rows from `row` on. The slopes may be the part of that number of their sum.
-  void add(int64_t row, const Tensor& slopes, int part = 0) {
-    const int64_t end = row + slopes.shape()[0], width = tiles_.q.shape()[1];
+  // Those of a tile. Its slopes may be the part of that number of their sum.
+  void add(const Tile& tile, const Tensor& slopes, int part = 0) {
     // Without the products of two small parts.
-    const int64_t columns = std::min(k_.shape()[1], width * (parts_of_f32 - part));
-    Tensor rows = dq_.slice(row, end);
-    if (of_q_) add_product(slopes, false, k_, columns, tiles_.tf32, rows);
-    if (of_k_) add_product(slopes, true, q_.slice(row, end), columns, tiles_.tf32, dk_);
+    const int64_t width = std::min(k_.shape()[1], tiles_.q.shape()[1] * (parts_of_f32 - part));
+    Tensor dq = rows_of(dq_, tile), dk = columns_of(dk_, tile);
+    if (of_q_) add_product(slopes, false, columns_of(k_, tile), width, tiles_.tf32, dq);
+    if (of_k_) add_product(slopes, true, rows_of(q_, tile), width, tiles_.tf32, dk);
   }
   Tensor dq() const { return sum(dq_); }
   Tensor dk() const { return sum(dk_); }
@@ -206,26 +213,29 @@ void CudaBackend::score_sums(ScoreSum kind, const Scores& z, Tensor& sums) {
   const bool both = kind == ScoreSum::log_sum_exp_both;
   const int64_t m = tiles.m(), n = tiles.n(), first_target = m + (both ? n : 0);
   const bool softplus = kind == ScoreSum::softplus;
-  Tensor of_targets = sums.slice(first_target, sums.size());
-  fill(softplus ? 0 : -std::numeric_limits<double>::infinity(), sums);
-  fill(0, of_targets);
   if (tiles.empty()) {
+    Tensor of_targets = sums.slice(first_target, sums.size());
+    fill(softplus ? 0 : -std::numeric_limits<double>::infinity(), sums);
+    fill(0, of_targets);
     for (const auto& columns : {z.excluded, z.targets})
       if (columns) check_indices(*columns);
     return;
   }
   cuda::visit_wide(tiles.q.dtype(), [&]<class C>() {
-    const cuda::Columns<C> columns(tiles.height(), both ? n : 0);
+    const cuda::Tiling tiling = tiles.tiling_of_sums();
+    const cuda::Columns<C> columns(tiling.rows, both ? n : 0);
+    const cuda::Scratch<cuda::ExpSum<C>> parts(tiling.rows);
     double* const to = sums.mutate<double>();
-    tiles.for_each([&](int64_t row, const Tensor& scores) {
-      const int64_t rows = scores.shape()[0];
+    tiles.for_each(tiling, [&](const cuda::Tile& tile, const Tensor& scores) {
+      const C* const at = scores.data<C>();
+      double* const of_rows = to + tile.row;
       const auto run = [&]<ScoreSum of>() {
         cuda::for_each_row(
-            rows, n,
-            cuda::SumRow<of, C>{n, scores.data<C>(), tiles.targets.from(row), to + row, to + first_target + row});
+            tile.rows, tile.columns,
+            cuda::SumRow<of, C>{tile, at, tiles.targets.from(tile.row), parts.data(), of_rows, of_rows + first_target});
       };
       softplus ? run.template operator()<ScoreSum::softplus>() : run.template operator()<ScoreSum::log_sum_exp>();
-      if (both) columns.add(row, rows, scores.data<C>());
+      if (both) columns.add(tile, at);
     });
     if (both) columns.finish(to + m);
   });
@@ -239,10 +249,10 @@ void CudaBackend::score_gradients(ScoreSum kind, const Scores& z, const Tensor& 
   Tensor dshift = to.shift.defined() ? Tensor::zeros({}, tiles.scale.dtype(), Device::cuda) : Tensor();
   const auto walk = [&]<class C, int parts>() {
     const cuda::SlopesOf<C> slopes_of(kind, tiles, sums, g);
-    tiles.for_each([&](int64_t row, Tensor& scores) {
+    tiles.for_each(tiles.tiling_of_slopes(parts), [&](const cuda::Tile& tile, Tensor& scores) {
       if constexpr (parts == 0) {
-        slopes_of(row, scores, cuda::InPlace<C>{scores.mutate<C>()});
-        rows.add(row, scores);
+        slopes_of(tile, scores, cuda::InPlace<C>{scores.mutate<C>()});
+        rows.add(tile, scores);
       } else {
         cuda::InParts<parts> slopes = {{}, to.shift.defined() ? scores.mutate<C>() : nullptr};
         std::array<Tensor, parts> tensors;
@@ -250,8 +260,8 @@ void CudaBackend::score_gradients(ScoreSum kind, const Scores& z, const Tensor& 
           tensors[i] = Tensor(scores.shape(), DType::bf16, Device::cuda);
           slopes.tiles[i] = tensors[i].template mutate<BFloat16>();
         }
-        slopes_of(row, scores, slopes);
-        for (int i = 0; i < parts; ++i) rows.add(row, tensors[i], i);
+        slopes_of(tile, scores, slopes);
+        for (int i = 0; i < parts; ++i) rows.add(tile, tensors[i], i);
       }
       if (!to.shift.defined()) return;
       Tensor part = Tensor::like(dshift);

@@ -42,7 +42,7 @@ enum cudaStreamCaptureStatus {
   cudaStreamCaptureStatusActive,
   cudaStreamCaptureStatusInvalidated
 };
-enum cudaDeviceAttr { cudaDevAttrComputeCapabilityMajor };
+enum cudaDeviceAttr { cudaDevAttrL2CacheSize, cudaDevAttrComputeCapabilityMajor };
 inline constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2, cudaHostAllocPortable = 1;
 
 struct cudaPointerAttributes {
