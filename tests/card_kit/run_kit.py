@@ -17,6 +17,7 @@ cuda = pathlib.Path("/usr/local/cuda/include")
 fails, ends, skipped = {"failed"}, {"passed", "missed"}, {"skipped"}  # of values; whatever the figures are; not run
 one_card = {"kernels": fails, "scores": fails, "optim": fails, "waits": fails, "products": ends, "verbs": ends, "steps": ends}
 two_cards = {"nccl": fails, "order": fails, "bits": fails, "zero": fails, "scaling": ends}
+with_graph = {"a step of train_contrastive --graph", "a step of train_clip --graph"}
 
 
 class Kit:
@@ -50,6 +51,8 @@ class Kit:
             self.check(part["state"].split()[0] in states[part["name"]], f"{part['name']} of nothing {part['state']}")
             self.check(why in (None, *part["said"]), f"{part['name']} does not say why it is skipped: {part['said']}")
         self.check(ran.returncode == code, f"the kit ended with {ran.returncode}, not with {code}")
+        timed = {figure["what"] for part in parts for figure in part["figures"] if part["name"] == "steps"}
+        self.check("steps" not in states or timed >= with_graph, f"steps are timed only of {timed}")
         self.check("<table>" in (self.folder / "report/report.html").read_text(), "the report has no table")
 
 
