@@ -31,7 +31,7 @@ struct Queries {
   const Rounding& rounding;
 };
 
-// One for each choice. All share the scores, and what is large of their gradients as far as it is the same.
+// One for each choice. They share the scores, and the products of what they have in common.
 // -log softmax(scores)[positive]; in DCL the positive does not compete in the denominator.
 std::vector<Picked> by_softmax(const Queries& of, const std::vector<Choice>& choices, bool positive_competes = true);
 // Sum over all keys of log(1 + exp(-score)) for the positive and of log(1 + exp(score)) for others.
