@@ -83,7 +83,7 @@ std::vector<Check> clip() {
   std::vector<Check> checks;
   const auto measure = [&](DType dtype, const std::string& workload) {
     const LocalClip pairs(32768, 512, Device::cuda, dtype);
-    for (Check& each : against_torch(timed([&] { pairs.step(); }, [&] { gpu.synchronize(); }), workload, 1.5, 1.5)) {
+    for (Check& each : against_torch(timed([&] { pairs.step(); }, [&] { gpu.synchronize(); }), workload, 2, 1.5)) {
       each.what = text(dtype) + ", " + each.what;
       checks.push_back(std::move(each));
     }

@@ -8,9 +8,9 @@
 
 #include "weft/data/files/checksum.h"
 #include "weft/data/files/durable_file.h"
-#include "weft/data/files/half.h"
 #include "weft/data/files/json_text.h"
 #include "weft/engine/tensor/finite.h"
+#include "weft/engine/tensor/half.h"
 
 namespace weft {
 namespace {
@@ -56,7 +56,7 @@ void widen(const char* from, int64_t count, char* to) {
   for (int64_t i = 0; i < count; ++i) {
     Half half;
     std::memcpy(&half, from + i * 2, sizeof half);
-    const float value = value_of(half);
+    const float value = half;
     std::memcpy(to + i * 4, &value, sizeof value);
   }
 }

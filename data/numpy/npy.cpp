@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "weft/data/files/durable_file.h"
-#include "weft/data/files/half.h"
 #include "weft/data/files/json_text.h"  // excerpt
+#include "weft/engine/tensor/half.h"
 
 namespace weft {
 namespace {
@@ -27,10 +27,6 @@ struct Truth {
 // Whether the value has a counterpart. All but the last two always have.
 template <class From, class To> bool assign(From value, To& to) {
   to = static_cast<To>(value);
-  return true;
-}
-bool assign(Half value, float& to) {
-  to = value_of(value);
   return true;
 }
 bool assign(Truth value, uint8_t& to) { return (to = value.byte) <= 1; }

@@ -10,6 +10,7 @@
 
 #include "weft/engine/maths/format.h"  // WEFT_HD
 #include "weft/engine/tensor/error.h"
+#include "weft/engine/tensor/half.h"
 
 namespace weft {
 
@@ -51,7 +52,7 @@ template <> struct dtype_of_impl<uint8_t> { static constexpr DType value = DType
 template <class T> constexpr DType dtype_of = dtype_of_impl<T>::value;
 
 // The type in which kernels compute with elements of type T.
-template <class T> using Compute = std::conditional_t<std::is_same_v<T, BFloat16>, float, T>;
+template <class T> using Compute = std::conditional_t<std::is_same_v<T, BFloat16> || std::is_same_v<T, Half>, float, T>;
 
 // Calls f.template operator()<T>() with the C++ type behind a dtype.
 template <class F> decltype(auto) visit(DType type, F&& f) {

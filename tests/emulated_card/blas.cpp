@@ -19,6 +19,7 @@ struct weft_emulated_blas {
 namespace {
 
 using weft::BFloat16;
+using weft::Half;
 
 struct Matrix {
   const void* data;
@@ -31,6 +32,7 @@ template <class F> void visit(cudaDataType_t type, const F& run) {
     case CUDA_R_32F: return run(float());
     case CUDA_R_64F: return run(double());
     case CUDA_R_16BF: return run(BFloat16());
+    case CUDA_R_16F: return run(Half());
   }
 }
 
@@ -38,7 +40,8 @@ template <class F> void visit(cudaDataType_t type, const F& run) {
 bool is_known(cublasComputeType_t compute, cudaDataType_t type_ab, cudaDataType_t type_c) {
   switch (compute) {
     case CUBLAS_COMPUTE_32F:
-      return type_ab == CUDA_R_16BF ? type_c != CUDA_R_64F : type_ab == type_c && type_c == CUDA_R_32F;
+      if (type_ab == CUDA_R_32F || type_ab == CUDA_R_64F) return type_ab == CUDA_R_32F && type_c == CUDA_R_32F;
+      return type_c == type_ab || type_c == CUDA_R_32F;
     case CUBLAS_COMPUTE_32F_FAST_TF32: return type_ab == CUDA_R_32F && type_c == CUDA_R_32F;
     case CUBLAS_COMPUTE_64F: return type_ab == CUDA_R_64F && type_c == CUDA_R_64F;
   }

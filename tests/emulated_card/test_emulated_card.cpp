@@ -247,17 +247,18 @@ TEST_CASE("cuBLAS refuses types that it does not multiply, also with the request
   cublasHandle_t handle = nullptr;
   blas.create(&handle);
   blas.set_stream(handle, stream.handle);
+  const auto types = {std::pair(CUDA_R_32F, "f"), {CUDA_R_64F, "d"}, {CUDA_R_16BF, "b"}, {CUDA_R_16F, "h"}};
   std::string known;
   for (const auto& [compute, name] :
        {std::pair(CUBLAS_COMPUTE_32F, "f32"), {CUBLAS_COMPUTE_32F_FAST_TF32, "tf32"}, {CUBLAS_COMPUTE_64F, "f64"}})
-    for (const auto& [type, text] : {std::pair(CUDA_R_32F, "f"), {CUDA_R_64F, "d"}, {CUDA_R_16BF, "b"}})
-      for (const auto& [type_c, text_c] : {std::pair(CUDA_R_32F, "f"), {CUDA_R_64F, "d"}, {CUDA_R_16BF, "b"}}) {
+    for (const auto& [type, text] : types)
+      for (const auto& [type_c, text_c] : types) {
         const double one = 1;
         const cublasStatus_t status = blas.gemm(handle, CUBLAS_OP_N, CUBLAS_OP_N, 1, 1, 1, &one, a.data, type, 1,
                                                 b.data, type, 1, &one, c.data, type_c, 1, compute, CUBLAS_GEMM_DEFAULT);
         CHECK((status == CUBLAS_STATUS_SUCCESS || status == CUBLAS_STATUS_NOT_SUPPORTED));
         if (status == CUBLAS_STATUS_SUCCESS) known += std::string(name) + ":" + text + text + text_c + " ";
       }
-  CHECK(known == "f32:fff f32:bbf f32:bbb tf32:fff f64:ddd ");
+  CHECK(known == "f32:fff f32:bbf f32:bbb f32:hhf f32:hhh tf32:fff f64:ddd ");
   CHECK(cudaStreamSynchronize(stream.handle) == cudaSuccess);
 }

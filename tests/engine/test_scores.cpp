@@ -306,7 +306,7 @@ TEST_CASE("the card's score sums and gradients equal the CPU's to 64 units (bf16
       }
 }
 
-// As many as a card multiplies in parts of bf16.
+// As many as a card multiplies as sums of halves, and whose gradients it adds up in parts of bf16.
 TEST_CASE("the card's gradients of many f32 scores are as exact as products in f32") {
   SKIP_WITHOUT_A_CARD();
   for (const ScoreSum kind : kinds) {

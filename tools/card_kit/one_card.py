@@ -47,7 +47,7 @@ parts = {
     "scores": suite("test_engine", *of_files("test_scores")),
     "optim": suite("test_optim"),
     "waits": suite("test_cuda_waits"),
-    "memory": suite("test_kernels", *of_files("test_cuda_extents"), under=sanitizer and (sanitizer, "--error-exitcode", "1")),
+    "memory": suite("test_kernels", *of_files("test_cuda_extents", "test_cuda_scores"), under=sanitizer and (sanitizer, "--error-exitcode", "1")),
     "products": goals("gpu-matmul"),
     "verbs": goals("gpu-memory"),
     "clip": goals("gpu-CLIP"),

@@ -14,6 +14,7 @@ constexpr int64_t unfolded_bytes = int64_t{128} << 20;  // memory for unfolded i
 template <class T> constexpr cudaDataType_t blas_type = CUDA_R_32F;
 template <> constexpr cudaDataType_t blas_type<double> = CUDA_R_64F;
 template <> constexpr cudaDataType_t blas_type<BFloat16> = CUDA_R_16BF;
+template <> constexpr cudaDataType_t blas_type<Half> = CUDA_R_16F;
 
 template <class T> struct Operand {
   const T* data;
@@ -62,7 +63,7 @@ struct Product {
                                           blas_type<Y>, width, m * n, batch, compute<X>(), CUBLAS_GEMM_DEFAULT),
             "cublasGemmStridedBatchedEx");
   }
-  // TF32 is for f32 only. Products of bf16 values are exact in f32, the only type that cuBLAS has for them.
+  // TF32 is for f32 only. Products of bf16 values and of halves are exact in f32.
   template <class X> cublasComputeType_t compute() const {
     if constexpr (std::is_same_v<X, double>) return CUBLAS_COMPUTE_64F;
     return std::is_same_v<X, float> && tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
@@ -172,6 +173,11 @@ void products_of_rows(const Tensor& a, const Tensor& b, const Tensor& factors, b
     const Product product{y.shape()[0], y.shape()[1], a.shape()[1], 1, tf32};
     product.run_scaled(Operand<T>{a.data<T>()}, Operand<T>{b.data<T>(), true}, factors.data<C>(), y.mutate<C>());
   });
+}
+
+void products_of_rows(const Half* a, const Half* b, int64_t width, const Tensor& factors, Tensor& y) {
+  const Product product{y.shape()[0], y.shape()[1], width};
+  product.run_scaled(Operand<Half>{a}, Operand<Half>{b, true}, factors.data<float>(), y.mutate<float>());
 }
 
 void add_product(const Tensor& a, bool transpose_a, const Tensor& b, int64_t columns, bool tf32, Tensor& y) {

@@ -24,22 +24,22 @@ template <int count> WEFT_HD Parts<count> in_parts(float x) {
   return parts;
 }
 
-// A row of y has one row of each named part of a row of x.
-template <int... part> struct RowsInParts {
+// A row of y has one row of each part of a row of x.
+struct RowsInParts {
   int64_t width;
   const float* x;
   BFloat16* y;
   __device__ void operator()(int64_t i) const {
     const auto [row, column] = split(i, width);
     const Parts<parts_of_f32> parts = in_parts<parts_of_f32>(x[i]);
-    BFloat16* to = y + row * width * static_cast<int64_t>(sizeof...(part)) + column;
-    ((*to = parts.at[part], to += width), ...);
+#pragma unroll
+    for (int part = 0; part < parts_of_f32; ++part) y[(row * parts_of_f32 + part) * width + column] = parts.at[part];
   }
 };
-template <int... part> Tensor rows_in_parts(const Tensor& x) {
+inline Tensor rows_in_parts(const Tensor& x) {
   const int64_t rows = x.shape()[0], width = x.shape()[1];
-  Tensor y({rows, width * static_cast<int64_t>(sizeof...(part))}, DType::bf16, Device::cuda);
-  for_each(x.size(), RowsInParts<part...>{width, x.data<float>(), y.mutate<BFloat16>()});
+  Tensor y({rows, width * parts_of_f32}, DType::bf16, Device::cuda);
+  for_each(x.size(), RowsInParts{width, x.data<float>(), y.mutate<BFloat16>()});
   return y;
 }
 // The inverse for sums of products: a row of x has one row for each part of a factor, which are added.

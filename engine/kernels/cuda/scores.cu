@@ -3,9 +3,11 @@
 // reads it for the sums of rows, one for those of columns, and one for slopes. The host never reads scores, so nothing
 // waits for the card.
 //
-// Tensor cores multiply bf16 values, and add in f32. Rows of f32 are divided into such parts (parts.cuh) where there
-// are enough of them: six products on tensor cores take less time than one in f32.
+// Tensor cores multiply values of 16 bits, and add in f32. Where there are enough f32 rows, scores are products of sums
+// of halves (halves.cuh), and gradients those of sums of bf16 values (parts.cuh), since slopes differ by any order of
+// magnitude: three or six products on tensor cores take less time than one in f32.
 #include "weft/engine/kernels/cuda/cuda_backend.h"
+#include "weft/engine/kernels/cuda/halves.cuh"
 #include "weft/engine/kernels/cuda/products.h"
 #include "weft/engine/kernels/cuda/score_tiles.cuh"
 
@@ -27,12 +29,6 @@ template <class C> struct Factors {
   WEFT_HD void operator()(int64_t i) const { factors[i] = i == 0 ? *scale : C(0); }
 };
 
-Tensor factors_of(const Tensor& scale) {
-  Tensor factors({2}, scale.dtype(), Device::cuda);
-  visit_wide(scale.dtype(), [&]<class C>() { for_each(2, Factors<C>{scale.data<C>(), factors.mutate<C>()}); });
-  return factors;
-}
-
 // What belongs to a tile's rows, or columns.
 Tensor rows_of(const Tensor& x, const Tile& tile) { return x.slice(tile.row, tile.row + tile.rows); }
 Tensor columns_of(const Tensor& x, const Tile& tile) { return x.slice(tile.column, tile.column + tile.columns); }
@@ -47,12 +43,19 @@ class Tiles {
         in_parts(q.dtype() == DType::f32 && !tf32 && m() * n() * q.shape()[1] >= products_for_parts),
         scale(z.scale.to(wide(z.q.dtype()))),
         targets(checked(z.targets)),
-        left_(in_parts ? rows_in_parts<2, 0, 1, 1, 0, 0>(q) : q),
-        right_(in_parts ? rows_in_parts<0, 2, 1, 0, 1, 0>(k) : k),
-        factors_(factors_of(scale)),
+        factors_({2}, scale.dtype(), Device::cuda),
         shift_(z.shift ? z.shift->to(scale.dtype()) : Tensor()),
         excluded_(checked(z.excluded)),
-        excluded_per_row_(z.excluded ? z.excluded->shape()[1] : 0) {}
+        excluded_per_row_(z.excluded ? z.excluded->shape()[1] : 0) {
+    if (in_parts) {
+      left_.emplace(RowsInHalves::rests_first(q));
+      right_.emplace(RowsInHalves::rests_second(k));
+      cuda::for_each(
+          2, FactorsOfHalves{scale.data<float>(), left_->greatest(), right_->greatest(), factors_.mutate<float>()});
+    } else {
+      visit_wide(q.dtype(), [&]<class C>() { cuda::for_each(2, Factors<C>{scale.data<C>(), factors_.mutate<C>()}); });
+    }
+  }
 
   const Tensor q, k;
   const bool tf32, in_parts;
@@ -78,7 +81,10 @@ class Tiles {
     const Tensor memory({tiling.rows * tiling.columns}, scale.dtype(), Device::cuda);
     tiling.for_each([&](const Tile& tile) {
       Tensor scores = memory.slice(0, tile.rows * tile.columns).reshape({tile.rows, tile.columns});
-      products_of_rows(rows_of(left_, tile), columns_of(right_, tile), factors_, tf32, scores);
+      if (in_parts)
+        products_of_rows(left_->row(tile.row), right_->row(tile.column), left_->width(), factors_, scores);
+      else
+        products_of_rows(rows_of(q, tile), columns_of(k, tile), factors_, tf32, scores);
       visit_wide(q.dtype(), [&]<class C>() { finish<C>(tile, scores); });
       visit(tile, scores);
     });
@@ -100,8 +106,9 @@ class Tiles {
     return columns ? CheckedIndices(*columns) : CheckedIndices();
   }
 
-  const Tensor left_, right_;  // whose products are those of q and k
-  const Tensor factors_, shift_;
+  std::optional<RowsInHalves> left_, right_;  // whose products are those of q and k
+  Tensor factors_;
+  const Tensor shift_;
   const CheckedIndices excluded_;
   const int64_t excluded_per_row_;
 };
@@ -167,7 +174,7 @@ class RowGradients {
   Tensor dk() const { return sum(dk_); }
 
  private:
-  Tensor factor(const Tensor& x) const { return tiles_.in_parts ? rows_in_parts<0, 1, 2>(x) : x; }
+  Tensor factor(const Tensor& x) const { return tiles_.in_parts ? rows_in_parts(x) : x; }
   Tensor sum(const Tensor& x) const { return tiles_.in_parts ? sum_of_parts(x) : x; }
   Tensor zeros(const Tensor& x) const { return Tensor::zeros(x.shape(), tiles_.scale.dtype(), Device::cuda); }
 

@@ -23,7 +23,7 @@ enum cublasMath_t { CUBLAS_DEFAULT_MATH = 0, CUBLAS_MATH_DISALLOW_REDUCED_PRECIS
 enum cublasPointerMode_t { CUBLAS_POINTER_MODE_HOST, CUBLAS_POINTER_MODE_DEVICE };
 enum cublasComputeType_t { CUBLAS_COMPUTE_32F, CUBLAS_COMPUTE_32F_FAST_TF32, CUBLAS_COMPUTE_64F };
 enum cublasGemmAlgo_t { CUBLAS_GEMM_DEFAULT };
-enum cudaDataType_t { CUDA_R_32F, CUDA_R_64F, CUDA_R_16BF };
+enum cudaDataType_t { CUDA_R_32F, CUDA_R_64F, CUDA_R_16BF, CUDA_R_16F };
 
 #define cublasCreate cublasCreate_v2
 #define cublasSetStream cublasSetStream_v2
