@@ -80,8 +80,9 @@ template <class T> class View {
 
   int64_t size() const { return height_ * row_; }
   static Neighbours between(double at, int64_t extent) {
-    const double inside = std::clamp(at - 0.5, 0.0, double(extent - 1)), first = std::floor(inside);
-    return {int64_t(first), std::min(int64_t(first) + 1, extent - 1), static_cast<T>(inside - first)};
+    const double inside = std::clamp(at - 0.5, 0.0, double(extent - 1));
+    const auto first = int64_t(inside);
+    return {first, std::min(first + 1, extent - 1), static_cast<T>(inside - double(first))};
   }
   static T interpolated(T first, T second, T weight) { return first * (1 - weight) + second * weight; }
 
@@ -111,8 +112,11 @@ template <class T> class View {
   // Accumulates eight independent sums, so that additions overlap.
   double mean() const {
     std::array<double, 8> sums = {};
-    for (int64_t i = 0; i < size(); i += 8)
-      for (int64_t k = 0; k < std::min<int64_t>(8, size() - i); ++k) sums[size_t(k)] += double(image_[i + k]);
+    const int64_t rest = size() % 8;
+    const T* at = image_;
+    for (; at != image_ + size() - rest; at += 8)
+      for (size_t k = 0; k < 8; ++k) sums[k] += double(at[k]);
+    for (int64_t k = 0; k < rest; ++k) sums[size_t(k)] += double(at[k]);
     return std::accumulate(sums.begin(), sums.end(), 0.0) / double(size());
   }
 
