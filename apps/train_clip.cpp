@@ -62,6 +62,7 @@ struct Network : Module {
 struct Pairs {
   Tensor pictures, sentences;
   std::vector<Tensor*> tensors() { return {&pictures, &sentences}; }
+  Pairs to(Device device) const { return {pictures.to(device), sentences.to(device)}; }
 };
 
 void train(const Launch& rank, const Settings& settings) {
@@ -133,7 +134,7 @@ void train(const Launch& rank, const Settings& settings) {
   const auto pairs_of_step = [&](std::span<const int64_t> samples, int64_t step) -> Pairs {
     const Batch pictures = take(data.train, samples, init.dtype);
     const Tensor texts = about.draw(pictures.labels, samples, init.key.fork(static_cast<uint64_t>(step)));
-    return {pictures.images.to(rank.device), texts.to(rank.device)};
+    return {pictures.images, texts};
   };
   auto ahead = data_ahead(batches, training, run.steps_done(), pairs_of_step, beside_steps(rank));
   GraphSteps steps(rank, training);

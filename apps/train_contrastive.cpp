@@ -94,13 +94,14 @@ void train(const Launch& rank, const Settings& settings) {
 
   const auto key_of = [&](int64_t step) { return init.key.fork(static_cast<uint64_t>(step)); };
   const auto views_at = [&](const LabelledImages& images, std::span<const int64_t> samples, int64_t step) {
-    return views_of(images, samples, key_of(step), settings.augmentation, init.dtype, rank.device);
+    return views_of(images, samples, key_of(step), settings.augmentation, init.dtype);
   };
   const auto views_to_train = [&](auto samples, int64_t step) { return views_at(data.train, samples, step); };
   auto ahead = data_ahead(batches, training, run.steps_done(), views_to_train, beside_steps(rank));
   const LossWatch losses(data, settings.batch);
   const LocalBatch held_out = training.local_batch(losses.held_out());
-  const ByMicroBatch<Views> held_out_views(held_out, [&](auto samples) { return views_at(data.test, samples, -1); });
+  const ByMicroBatch<Views> held_out_views(
+      held_out, [&](auto samples) { return views_at(data.test, samples, -1).to(rank.device); });
 
   // The features of two random views of each sample.
   const auto encode = [&](const ByMicroBatch<Views>& views) {

@@ -96,7 +96,7 @@ void train(const Launch& rank, const Settings& settings) {
   const LabelledImages held_out = subset(data.test, losses.held_out());
   const auto held_out_loss = [&] { return reconstruction_error(network, held_out, init, rank.comm); };
   const auto pictures_of = [&](std::span<const int64_t> samples, int64_t) {
-    return take(data.train, samples, init.dtype).images.to(rank.device);
+    return take(data.train, samples, init.dtype).images;
   };
   auto ahead = data_ahead(batches, making, run.steps_done(), pictures_of, beside_steps(rank));
   while (run.running()) {

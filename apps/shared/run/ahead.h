@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Prepares the data of the next step while the current one computes, if a core is free for that. The values, and their
-// order, are the same either way. On a card they are copied on a stream of their own, and at most two steps' data are
-// there: those that a step reads, and the next ones.
+// Prepares the data of the next step while the current one computes, on the cores that are free for that. The values,
+// and their order, are the same on any number of threads. On a card they are copied on a stream of their own, and at
+// most two steps' data are there: those that a step reads, and the next ones.
 //
 //   auto ahead = data_ahead(batches, training, run.steps_done(), make, beside_steps(rank));
 //   while (run.running()) {
@@ -15,11 +15,13 @@
 #include <exception>
 #include <functional>
 #include <future>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "apps/shared/run/workers.h"
 #include "weft/collectives/checks/timeline.h"
 #include "weft/data/batches.h"
 #include "weft/engine/kernels/backend.h"
@@ -30,12 +32,13 @@ namespace weft {
 struct Launch;
 
 struct BesideSteps {
-  bool spare_core;               // whether a thread prepares data beside the steps
+  int64_t threads;               // that prepare data beside the steps, or 0
   Device device = Device::cpu;   // where its data go
   Timeline* timeline = nullptr;  // to note when it does, or null
 };
-// With a thread if each rank of this machine has a core besides its own. All ranks call it.
+// With a rank's part of the cores of this machine, besides one for each rank. All ranks call it.
 BesideSteps beside_steps(const Launch& rank);
+int64_t threads_beside_steps(int64_t cores, int64_t ranks);
 
 template <class T> class Ahead {
  public:
@@ -124,20 +127,24 @@ template <class T> class ByMicroBatch {
 };
 
 // What the steps of a run read, from `step` on, whose batch is the next of `batches`. `make(samples, step)` returns it
-// for one micro-batch of this rank, and may run on another thread than the steps.
+// for some samples, on the host (see Workers), and may run on other threads than the steps.
 template <class Make>
 auto data_ahead(Batches batches, const Training& training, int64_t step, Make make, const BesideSteps& beside) {
   using Data = ByMicroBatch<std::invoke_result_t<Make, std::span<const int64_t>, int64_t>>;
-  const auto next = [batches = std::move(batches), &training, step, make = std::move(make), beside]() mutable {
+  const auto next = [batches = std::move(batches), &training, step, make = std::move(make), beside,
+                     workers = std::make_shared<Workers>(beside.threads)]() mutable {
     const double begin = seconds_now();
     const auto of_step = [&](std::span<const int64_t> samples) { return make(samples, step); };
-    Data data(training.local_batch(batches.next()), of_step);
+    const auto of_micro_batch = [&](std::span<const int64_t> samples) {
+      return workers->make_rows(samples, of_step).to(beside.device);
+    };
+    Data data(training.local_batch(batches.next()), of_micro_batch);
     ++step;
-    if (beside.spare_core && beside.timeline)
+    if (beside.threads > 0 && beside.timeline)
       beside.timeline->add(("data of step " + text(step)).c_str(), begin, seconds_now(), Timeline::Kind::beside);
     return data;
   };
-  return Ahead<Data>(next, beside.spare_core, beside.device);
+  return Ahead<Data>(next, beside.threads > 0, beside.device);
 }
 
 }  // namespace weft

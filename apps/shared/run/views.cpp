@@ -9,11 +9,9 @@
 namespace weft {
 
 Views views_of(const LabelledImages& data, std::span<const int64_t> samples, const Random& key,
-               const Augmentation& augmentation, DType dtype, Device device) {
+               const Augmentation& augmentation, DType dtype) {
   const Batch taken = take(data, samples, dtype);
-  const auto view = [&](uint64_t number) {
-    return augment(taken.images, samples, key.fork(number), augmentation).to(device);
-  };
+  const auto view = [&](uint64_t number) { return augment(taken.images, samples, key.fork(number), augmentation); };
   return {view(0), view(1), taken.labels};
 }
 

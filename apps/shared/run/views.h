@@ -10,9 +10,10 @@ struct Views {
   Tensor first, second;  // (samples, height, width, channels)
   Tensor labels;         // on the host
   std::vector<Tensor*> tensors() { return {&first, &second, &labels}; }
+  Views to(Device device) const { return {first.to(device), second.to(device), labels}; }
 };
 Views views_of(const LabelledImages& data, std::span<const int64_t> samples, const Random& key,
-               const Augmentation& augmentation, DType dtype, Device device);
+               const Augmentation& augmentation, DType dtype);
 
 // Rows of pictures, each a training picture and random views of it: for Run::picture.
 Tensor beside_views(const LabelledImages& data, const Augmentation& augmentation, const Random& key);
