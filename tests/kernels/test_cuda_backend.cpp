@@ -85,34 +85,6 @@ TEST_CASE("verbs along any axis on the card equal the CPU's exactly where sums a
     }
 }
 
-TEST_CASE("extremes and orderings on the card equal the CPU's exactly, with ties and NaN") {
-  SKIP_WITHOUT_A_CARD();
-  for (const DType type : all_types)
-    for (const Along along : views) {
-      if (along.extent == 0) continue;
-      INFO(text(type) << " " << shape_of(along).text());
-      const Tensor plain = sample(shape_of(along), type), y = sample(reduced(along), type);
-      for (const Tensor& x : {plain, with_specials(plain.clone())}) {
-        for (const Reduction op : {Reduction::maximum, Reduction::minimum}) {
-          compare(0, {x}, {y}, VERB(reduce(op, in[0], along, out[0])));
-          if (is_floating(type)) {
-            Tensor extremes = Tensor::like(y);
-            backend(Device::cpu).reduce(op, x, along, extremes);
-            compare(0, {x, extremes, y}, {x}, VERB(extreme_pullback(in[0], in[1], in[2], along, out[0])));
-          }
-          compare(0, {x}, {integers(reduced(along), 9)}, VERB(arg_reduce(op, in[0], along, out[0])));
-        }
-        for (const int64_t k : {int64_t{0}, std::min<int64_t>(along.extent, 3), along.extent})
-          for (const bool largest : {false, true}) {
-            if (k > 3 && x.size() * along.extent > 4'000'000) continue;  // then top_k compares every pair
-            const Shape top = {along.outer, k, along.inner};
-            compare(0, {x}, {sample(top, type), integers(top, 9)},
-                    VERB(top_k(in[0], along, k, largest, out[0], out[1])));
-          }
-      }
-    }
-}
-
 TEST_CASE("a float sum on the card is accurate, repeatable and independent of the other outer slices") {
   SKIP_WITHOUT_A_CARD();
   Backend& card = backend(Device::cuda);

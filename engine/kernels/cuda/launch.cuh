@@ -165,12 +165,16 @@ template <int Size, class F> __global__ void __launch_bounds__(block_threads, 1)
   for (int64_t row = int64_t{blockIdx.x} * per_block + threadIdx.x / Size; row < rows; row += stride)
     f(Team<Size>{}, row);
 }
+// With a block as the team.
+template <class F> void for_each_block(int64_t blocks, const F& f) {
+  launch(team_kernel<block_threads, F>, blocks, blocks, f);
+}
 constexpr int64_t longest_row_of_warp = 1024;
 template <class F> void for_each_row(int64_t rows, int64_t length, const F& f) {
   if (length <= longest_row_of_warp)
     launch(team_kernel<warp_threads, F>, ceil_divide(rows, block_threads / warp_threads), rows, f);
   else
-    launch(team_kernel<block_threads, F>, rows, rows, f);
+    for_each_block(rows, f);
 }
 
 // Calls visit(j, x[j]...) for this thread's part of a row of n values.

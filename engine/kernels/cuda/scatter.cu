@@ -84,9 +84,7 @@ template <class T> struct AddExactRows {
   }
 };
 
-template <class F> void for_each_part(int64_t rows, const F& f) {
-  launch(team_kernel<block_threads, F>, rows * f.rows.parts, rows * f.rows.parts, f);
-}
+template <class F> void for_each_part(int64_t rows, const F& f) { for_each_block(rows * f.rows.parts, f); }
 
 }  // namespace
 }  // namespace cuda
