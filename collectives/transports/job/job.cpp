@@ -265,13 +265,20 @@ bool Job::any_rank_busy(int64_t now) const {
   return false;
 }
 
+std::vector<uint64_t> Job::times_gone_on() const {
+  std::vector<uint64_t> times;
+  for (int r = 0; r < ranks(); ++r) times.push_back(rank(r).goes_on.load());
+  return times;
+}
+
 // Follows the ranks awaited, from this one on. A cycle is a deadlock only if checks in a row find it with no rank
 // changed, and each of them has gone on with what is unfinished in between: then all its ranks slept at the same time,
-// each for something that was not done, and that none of them does while it waits.
+// each for something that was not done, and that none of them does while it waits. "In between" is from the end of one
+// check to the begin of the other: what a rank does during a check may end a wait that this has looked at already.
 std::string Job::wait_cycle(int r) {
   WaitProgress& mine = waiting_[static_cast<size_t>(r)];
+  const std::vector<uint64_t> gone_on = times_gone_on();
   std::string waits;
-  std::vector<uint64_t> went_on;
   bool all_went_on = true;
   uint64_t cycle = 1;
   for (int at_rank = r, n = 0; n < ranks(); ++n) {
@@ -280,13 +287,13 @@ std::string Job::wait_cycle(int r) {
     if (!wait.asleep || wait.awaited < 0 || at<std::atomic<uint64_t>>(wait.word)->load() >= wait.value) break;
     waits += "\n  " + name(at_rank) + " waits for " + name(wait.awaited) + " in " + doing(at_rank);
     cycle = cycle * 1'000'003 + changes;
-    went_on.push_back(rank(at_rank).goes_on.load());
-    all_went_on = all_went_on && went_on.size() <= mine.went_on.size() &&
-                  went_on.back() > mine.went_on[went_on.size() - 1] + 1;  // the first may have begun before
+    const auto i = static_cast<size_t>(at_rank);
+    all_went_on =
+        all_went_on && i < mine.went_on.size() && gone_on[i] > mine.went_on[i] + 1;  // the first may have begun before
     at_rank = wait.awaited;
     if (at_rank != r) continue;
     if (std::exchange(mine.suspected_cycle, cycle) == cycle) return all_went_on ? waits : "";
-    mine.went_on = std::move(went_on);
+    mine.went_on = times_gone_on();
     return "";
   }
   mine.suspected_cycle = 0;

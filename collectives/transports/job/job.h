@@ -159,6 +159,7 @@ class Job {
   Rank& rank(int r) const;
   [[noreturn]] void end(const Fault& fault, bool first);
   std::string wait_cycle(int rank);
+  std::vector<uint64_t> times_gone_on() const;  // of all ranks
   bool any_rank_busy(int64_t now) const;
   std::string name(int rank) const;   // "rank 3"
   std::string state(int rank) const;  // "STOPPED (T)"
@@ -169,7 +170,7 @@ class Job {
   std::multimap<int, Tensor> kept_;  // by group
   struct WaitProgress {
     uint64_t suspected_cycle = 0;         // a hash of the wait cycle that the last check has found
-    std::vector<uint64_t> went_on;        // how often its ranks had gone on by then
+    std::vector<uint64_t> went_on;        // how often all ranks had gone on by then
     int64_t last_check = 0, elapsed = 0;  // when the last check was, and how much of the deadline has passed
     std::function<void()> send;
     std::shared_ptr<Unfinished> unfinished = std::make_shared<Unfinished>();
