@@ -23,7 +23,7 @@ streaming = ("update_kernel<weft::Descent", "update_kernel<weft::Momentum<", "up
              "::Normalize<(weft::Normalizer)0", "::Normalize<(weft::Normalizer)1",
              "::NormalizePullback<(weft::Normalizer)0", "::NormalizePullback<(weft::Normalizer)1",
              "::CrossEntropyPullback<", "::Standardize<", "::StandardizePullback<", "::LayerNorm<",
-             "::LayerNormPullback<", *slopes,
+             "::PullbackOfPart<", *slopes,
              "map_kernel<4, weft::cuda::(anonymous namespace)::Value<weft::Tanh, float>",
              "map_kernel<8, weft::cuda::(anonymous namespace)::Value<weft::Tanh, weft::BFloat16>")
 # Kernels that must exist and load 16 bytes at a time.

@@ -127,6 +127,17 @@ template <int Size> struct Team {
     }
     return value;
   }
+  // Combines the values of threads whose numbers differ by a multiple of `across`, in a fixed order. The first `across`
+  // threads get the results. A team must be a block.
+  template <int across, class T, class F> __device__ T reduce_columns(T value, const F& f) const {
+    __shared__ T of_thread[Size];
+    __syncthreads();  // all threads have read the previous values
+    of_thread[lane()] = value;
+    __syncthreads();
+    for (int other = lane() + across; lane() < across && other < Size; other += across)
+      value = f(value, of_thread[other]);
+    return value;
+  }
   // The sum of the values of this and all earlier threads. `total` becomes the sum of all values.
   template <class T> __device__ T scan(T value, T& total) const {
     const int lane = static_cast<int>(threadIdx.x) % warp_threads, warp = static_cast<int>(threadIdx.x) / warp_threads;

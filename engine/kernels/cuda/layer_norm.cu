@@ -88,23 +88,39 @@ template <bool relu, class T> struct LayerNormPullback {
   }
 };
 
-// The gradients of gamma and beta, summed over one part of the rows with one thread per column: sums[part][2 n].
-template <bool relu, class T> struct SumPart {
+// A block takes a part of the rows, and sums the gradients of gamma and beta over it: sums[part][2 n]. What it reads
+// for these is still in its cache.
+template <bool relu, class T> struct PullbackOfPart {
+  using C = Compute<T>;
   LayerNormPullback<relu, T> of;
   int64_t rows, length;
-  Compute<T>* sums;
-  __device__ void operator()(int64_t i) const {
-    using C = Compute<T>;
-    const auto [part, j] = split(i, of.n);
+  C* sums;
+
+  template <class Block> __device__ void operator()(Block block, int64_t part) const {
     const int64_t begin = part * length, past = begin + length, end = past < rows ? past : rows;
+    if (of.n <= longest_row_of_warp)
+      for (int64_t row = begin + block.lane() / warp_threads; row < end; row += Block::warps)
+        of(Team<warp_threads>{}, row);
+    else
+      for (int64_t row = begin; row < end; ++row) of(block, row);
+    for (int64_t first = 0; first < of.n; first += warp_threads) sum_columns(block, first, begin, end, part);
+  }
+
+ private:
+  // Of adjacent columns, one for each lane of a warp.
+  template <class Block>
+  __device__ void sum_columns(Block block, int64_t first, int64_t begin, int64_t end, int64_t part) const {
+    const int64_t j = first + block.lane() % warp_threads;
     C by_gamma = 0, by_beta = 0;
-#pragma unroll 8
-    for (int64_t row = begin; row < end; ++row) {
+    for (int64_t row = begin + block.lane() / warp_threads; row < end && j < of.n; row += Block::warps) {
       const int64_t at = row * of.n + j;
       const C slope = of.slope(C(of.g[at]), C(of.y[at]));
       by_gamma += slope * of.moments[row].normalized(of.x[at]);
       by_beta += slope;
     }
+    by_gamma = block.template reduce_columns<warp_threads>(by_gamma, Add{});
+    by_beta = block.template reduce_columns<warp_threads>(by_beta, Add{});
+    if (block.lane() >= warp_threads || j >= of.n) return;
     sums[2 * part * of.n + j] = by_gamma;
     sums[(2 * part + 1) * of.n + j] = by_beta;
   }
@@ -124,12 +140,11 @@ template <class T> struct SumParts {
 
 template <bool relu, class T>
 void layer_norm_pullback(const LayerNormPullback<relu, T>& kernel, int64_t rows, T* dgamma, T* dbeta) {
-  const int64_t n = kernel.n;
-  for_each_row(rows, n, kernel);
-  const int64_t length = std::max<int64_t>(ceil_divide(rows, std::clamp<int64_t>(rows / 64, 1, 1024)), 1);
+  constexpr int64_t most_parts = 512, rows_at_once = block_threads / warp_threads;
+  const int64_t n = kernel.n, length = std::max(ceil_divide(rows, most_parts), rows_at_once);
   const int64_t parts = ceil_divide(rows, length);
   const Scratch<Compute<T>> sums(2 * parts * n);
-  for_each(parts * n, SumPart<relu, T>{kernel, rows, length, sums.data()});
+  for_each_block(parts, PullbackOfPart<relu, T>{kernel, rows, length, sums.data()});
   for_each_row(2 * n, parts, SumParts<T>{n, parts, sums.data(), dgamma, dbeta});
 }
 

@@ -180,10 +180,11 @@ void products_of_rows(const Half* a, const Half* b, int64_t width, const Tensor&
   product.run_scaled(Operand<Half>{a}, Operand<Half>{b, true}, factors.data<float>(), y.mutate<float>());
 }
 
-void add_product(const Tensor& a, bool transpose_a, const Tensor& b, int64_t columns, bool tf32, Tensor& y) {
+void product_of_columns(const Tensor& a, bool transpose_a, const Tensor& b, int64_t columns, bool accumulate, bool tf32,
+                        Tensor& y) {
   if (y.size() == 0) return;
   visit_floating(a.dtype(), [&]<class T>() {
-    const Product product{y.shape()[0], columns, b.shape()[0], 1, tf32, true, y.shape()[1]};
+    const Product product{y.shape()[0], columns, b.shape()[0], 1, tf32, accumulate, y.shape()[1]};
     product.run(Operand<T>{a.data<T>(), transpose_a}, Operand<T>{b.data<T>(), false, 0, b.shape()[1]},
                 y.mutate<Compute<T>>());
   });

@@ -9,7 +9,8 @@ namespace weft::cuda {
 void products_of_rows(const Tensor& a, const Tensor& b, const Tensor& factors, bool tf32, Tensor& y);
 // The same for rows of `width` halves.
 void products_of_rows(const Half* a, const Half* b, int64_t width, const Tensor& factors, Tensor& y);
-// y += op(a) b, for the first columns of b and y only.
-void add_product(const Tensor& a, bool transpose_a, const Tensor& b, int64_t columns, bool tf32, Tensor& y);
+// y = op(a) b, or y += op(a) b, for the first columns of b and y only.
+void product_of_columns(const Tensor& a, bool transpose_a, const Tensor& b, int64_t columns, bool accumulate, bool tf32,
+                        Tensor& y);
 
 }  // namespace weft::cuda

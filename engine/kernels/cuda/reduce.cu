@@ -40,9 +40,16 @@ struct Parts {
   int64_t count = 1, length;
   static Parts whole(const Along& a) { return {1, a.extent}; }
   static Parts of(const Along& a) {
-    const int64_t most = std::clamp<int64_t>(a.extent / (a.inner == 1 ? 4096 : 128), 1, 1024);
-    const int64_t length = ceil_divide(a.extent, most);
-    return {length > 0 ? ceil_divide(a.extent, length) : 1, length};
+    if (a.extent <= 4096) return whole(a);
+    const int64_t length = ceil_divide(a.extent, std::clamp<int64_t>(a.extent / (a.inner == 1 ? 4096 : 1024), 1, 1024));
+    return {ceil_divide(a.extent, length), length};
+  }
+  struct Range {
+    int64_t begin, end;
+  };
+  WEFT_HD Range range(int64_t part, const Along& a) const {
+    const int64_t begin = part * length, past = begin + length;
+    return {begin, past < a.extent ? past : a.extent};
   }
 };
 
@@ -55,17 +62,49 @@ template <class F, class X, class Y> struct ReduceRows {
   template <class Team> __device__ void operator()(Team team, int64_t row) const {
     using C = Compute<X>;
     const auto [o, part] = split(row, parts.count);
-    const int64_t begin = part * parts.length, left = along.extent - begin;
+    const auto [begin, end] = parts.range(part, along);
     C sum = F::template identity<C>;
     for_each_value(
-        team, left < parts.length ? left : parts.length, [&](int64_t, X value) { sum = F{}(sum, C(value)); },
-        x + o * along.extent + begin);
+        team, end - begin, [&](int64_t, X value) { sum = F{}(sum, C(value)); }, x + o * along.extent + begin);
     sum = team.reduce(sum, F{});
     if (team.lane() == 0) y[row] = static_cast<Y>(sum);
   }
 };
-// y[outer][part][inner], with one thread per result; consecutive threads are adjacent along inner.
+// y[outer][part][inner], with a block for 32 results that are adjacent along inner.
 template <class F, class X, class Y> struct ReduceColumns {
+  static constexpr int N = pack_of<X>, columns = warp_threads, across = columns / N;
+  using C = Compute<X>;
+  using Sums = Pack<C, N>;
+  const X* x;
+  Along along;
+  Parts parts;
+  int64_t blocks;  // for the results of a part
+  Y* y;
+  template <class Block> __device__ void operator()(Block block, int64_t i) const {
+    const auto [segment, number] = split(i, blocks);
+    const auto [o, part] = split(segment, parts.count);
+    const auto [begin, end] = parts.range(part, along);
+    const int64_t column = number * columns + block.lane() % across * N, left = along.inner - column;
+    Sums sums;
+    for (C& sum : sums.at) sum = F::template identity<C>;
+#pragma unroll 4
+    for (int64_t e = begin + block.lane() / across; e < end; e += Block::size / across)
+      sums = combined(sums, load<N>(x + (o * along.extent + e) * along.inner + column, left));
+    sums = block.template reduce_columns<across>(sums, [](auto a, auto b) { return combined(a, b); });
+    if (block.lane() >= across) return;
+    for (int k = 0; k < N; ++k)
+      if (k < left) y[segment * along.inner + column + k] = static_cast<Y>(sums.at[k]);
+  }
+
+ private:
+  template <class V> __device__ static Sums combined(Sums sums, const Pack<V, N>& more) {
+#pragma unroll
+    for (int k = 0; k < N; ++k) sums.at[k] = F{}(sums.at[k], C(more.at[k]));
+    return sums;
+  }
+};
+// The same for a short axis, with one thread per result; consecutive threads are adjacent along inner.
+template <class F, class X, class Y> struct ReduceShortColumns {
   const X* x;
   Along along;
   Parts parts;
@@ -74,8 +113,7 @@ template <class F, class X, class Y> struct ReduceColumns {
     using C = Compute<X>;
     const auto [segment, j] = split(i, along.inner);
     const auto [o, part] = split(segment, parts.count);
-    const int64_t begin = part * parts.length, past = begin + parts.length;
-    const int64_t end = past < along.extent ? past : along.extent;
+    const auto [begin, end] = parts.range(part, along);
     C sum = F::template identity<C>;
 #pragma unroll 8
     for (int64_t e = begin; e < end; ++e) sum = F{}(sum, C(x[(o * along.extent + e) * along.inner + j]));
@@ -83,11 +121,16 @@ template <class F, class X, class Y> struct ReduceColumns {
   }
 };
 template <class F, class X, class Y> void reduce_parts(const X* x, Along along, Parts parts, Y* y) {
-  const int64_t outputs = along.outer * parts.count * along.inner;
-  if (along.inner == 1 && parts.length > 16)
-    for_each_row(outputs, parts.length, ReduceRows<F, X, Y>{x, along, parts, y});
-  else
-    for_each(outputs, ReduceColumns<F, X, Y>{x, along, parts, y});
+  const int64_t segments = along.outer * parts.count;
+  using Columns = ReduceColumns<F, X, Y>;
+  if (parts.length <= (along.inner == 1 ? 16 : 64)) {
+    for_each(segments * along.inner, ReduceShortColumns<F, X, Y>{x, along, parts, y});
+  } else if (along.inner == 1) {
+    for_each_row(segments, parts.length, ReduceRows<F, X, Y>{x, along, parts, y});
+  } else {
+    const int64_t blocks = ceil_divide(along.inner, Columns::columns);
+    for_each_block(segments * blocks, Columns{x, along, parts, blocks, y});
+  }
 }
 template <class F, class X, class Y> void reduce_along(const X* x, Along along, Y* y) {
   const Parts parts = Parts::of(along);

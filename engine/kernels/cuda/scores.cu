@@ -152,31 +152,36 @@ template <class C> class SlopesOf {
 // The gradients of q and k, before scaling, from the slopes of all scores.
 class RowGradients {
  public:
-  // Those that are not wanted stay zero.
   RowGradients(const Tiles& tiles, bool of_q, bool of_k)
       : tiles_(tiles),
         of_q_(of_q),
         of_k_(of_k),
         q_(factor(tiles.q)),
         k_(factor(tiles.k)),
-        dq_(zeros(q_)),
-        dk_(zeros(k_)) {}
+        dq_(memory(q_)),
+        dk_(memory(k_)) {}
 
-  // Those of a tile. Its slopes may be the part of that number of their sum.
+  // Those of a tile, of which the first of its rows or columns sets what the others add to. Its slopes may be the part
+  // of that number of their sum.
   void add(const Tile& tile, const Tensor& slopes, int part = 0) {
     // Without the products of two small parts.
     const int64_t width = std::min(k_.shape()[1], tiles_.q.shape()[1] * (parts_of_f32 - part));
     Tensor dq = rows_of(dq_, tile), dk = columns_of(dk_, tile);
-    if (of_q_) add_product(slopes, false, columns_of(k_, tile), width, tiles_.tf32, dq);
-    if (of_k_) add_product(slopes, true, rows_of(q_, tile), width, tiles_.tf32, dk);
+    const bool adds_to_q = part > 0 || tile.column > 0, adds_to_k = part > 0 || tile.row > 0;
+    if (of_q_) product_of_columns(slopes, false, columns_of(k_, tile), width, adds_to_q, tiles_.tf32, dq);
+    if (of_k_) product_of_columns(slopes, true, rows_of(q_, tile), width, adds_to_k, tiles_.tf32, dk);
   }
-  Tensor dq() const { return sum(dq_); }
-  Tensor dk() const { return sum(dk_); }
+  // Undefined if not wanted.
+  Tensor dq() const { return of_q_ ? sum(dq_) : Tensor(); }
+  Tensor dk() const { return of_k_ ? sum(dk_) : Tensor(); }
 
  private:
   Tensor factor(const Tensor& x) const { return tiles_.in_parts ? rows_in_parts(x) : x; }
   Tensor sum(const Tensor& x) const { return tiles_.in_parts ? sum_of_parts(x) : x; }
-  Tensor zeros(const Tensor& x) const { return Tensor::zeros(x.shape(), tiles_.scale.dtype(), Device::cuda); }
+  Tensor memory(const Tensor& x) const {
+    const DType type = tiles_.scale.dtype();
+    return tiles_.empty() ? Tensor::zeros(x.shape(), type, Device::cuda) : Tensor(x.shape(), type, Device::cuda);
+  }
 
   const Tiles& tiles_;
   const bool of_q_, of_k_;
