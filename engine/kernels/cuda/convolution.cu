@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products by cuBLAS, and convolutions as products of unfolded images.
+// Convolutions as products of unfolded images.
+#include "weft/engine/kernels/cuda/cublas_product.h"
 #include "weft/engine/kernels/cuda/cuda_backend.h"
-#include "weft/engine/kernels/cuda/products.h"
 #include "weft/engine/kernels/cuda/windows.cuh"
 #include "weft/engine/kernels/cuda/words.cuh"
 
@@ -10,65 +10,6 @@ namespace cuda {
 namespace {
 
 constexpr int64_t unfolded_bytes = int64_t{128} << 20;  // memory for unfolded images; at least one image is unfolded
-
-template <class T> constexpr cudaDataType_t blas_type = CUDA_R_32F;
-template <> constexpr cudaDataType_t blas_type<double> = CUDA_R_64F;
-template <> constexpr cudaDataType_t blas_type<BFloat16> = CUDA_R_16BF;
-template <> constexpr cudaDataType_t blas_type<Half> = CUDA_R_16F;
-
-template <class T> struct Operand {
-  const T* data;
-  bool transpose = false;
-  int64_t step = 0;   // from one matrix to the next
-  int64_t width = 0;  // of the matrix whose first columns this is; zero if it is a whole one
-};
-
-// y (+)= op(a) op(b), row-major, `batch` times. In column-major order a row-major matrix is its transpose, so cuBLAS
-// computes y^T = op(b)^T op(a)^T. X is the type of a and b; y may be wider. m, n and k are not zero.
-struct Product {
-  int64_t m, n, k, batch = 1;
-  bool tf32 = false, accumulate = false;
-  int64_t width = n;  // of the matrix whose first columns are y
-
-  template <class X, class Y> void run(const Operand<X>& a, const Operand<X>& b, Y* y) const {
-    const Compute<X> factors[] = {1, accumulate ? Compute<X>(1) : 0};
-    run(a, b, factors, y);
-  }
-  // y = factors[0] op(a) op(b) + factors[1] y. The factors are on the card.
-  template <class X, class Y>
-  void run_scaled(const Operand<X>& a, const Operand<X>& b, const Compute<X>* factors, Y* y) const {
-    const auto factors_are_on = [](cublasPointerMode_t mode) {
-      check(cublas().set_pointer_mode(context().blas(), mode), "cublasSetPointerMode");
-    };
-    factors_are_on(CUBLAS_POINTER_MODE_DEVICE);
-    run(a, b, factors, y);
-    factors_are_on(CUBLAS_POINTER_MODE_HOST);
-  }
-
- private:
-  template <class X, class Y>
-  void run(const Operand<X>& a, const Operand<X>& b, const Compute<X>* factors, Y* y) const {
-    const auto operation = [](bool transpose) { return transpose ? CUBLAS_OP_T : CUBLAS_OP_N; };
-    const cublasOperation_t left = operation(b.transpose), right = operation(a.transpose);
-    const auto width_of = [](const Operand<X>& x, int64_t columns) { return x.width > 0 ? x.width : columns; };
-    const int64_t width_a = width_of(a, a.transpose ? m : k), width_b = width_of(b, b.transpose ? k : n);
-    if (batch == 1)  // this call may also split k, unlike the batched one
-      check(
-          cublas().gemm(context().blas(), left, right, n, m, k, factors, b.data, blas_type<X>, width_b, a.data,
-                        blas_type<X>, width_a, factors + 1, y, blas_type<Y>, width, compute<X>(), CUBLAS_GEMM_DEFAULT),
-          "cublasGemmEx");
-    else
-      check(cublas().gemm_strided_batched(context().blas(), left, right, n, m, k, factors, b.data, blas_type<X>,
-                                          width_b, b.step, a.data, blas_type<X>, width_a, a.step, factors + 1, y,
-                                          blas_type<Y>, width, m * n, batch, compute<X>(), CUBLAS_GEMM_DEFAULT),
-            "cublasGemmStridedBatchedEx");
-  }
-  // TF32 is for f32 only. Products of bf16 values and of halves are exact in f32.
-  template <class X> cublasComputeType_t compute() const {
-    if constexpr (std::is_same_v<X, double>) return CUBLAS_COMPUTE_64F;
-    return std::is_same_v<X, float> && tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
-  }
-};
 
 // y[b][oy][ox][tap][channel word] = x if the tap is inside the image, else zero.
 template <class Word> struct Unfold {
@@ -165,53 +106,7 @@ template <class T> class Unfolded {
 };
 
 }  // namespace
-
-void products_of_rows(const Tensor& a, const Tensor& b, const Tensor& factors, bool tf32, Tensor& y) {
-  if (a.size() == 0) return y.copy_from(Tensor::zeros(y.shape(), y.dtype(), Device::cuda));
-  visit_floating(a.dtype(), [&]<class T>() {
-    using C = Compute<T>;
-    const Product product{y.shape()[0], y.shape()[1], a.shape()[1], 1, tf32};
-    product.run_scaled(Operand<T>{a.data<T>()}, Operand<T>{b.data<T>(), true}, factors.data<C>(), y.mutate<C>());
-  });
-}
-
-void products_of_rows(const Half* a, const Half* b, int64_t width, const Tensor& factors, Tensor& y) {
-  const Product product{y.shape()[0], y.shape()[1], width};
-  product.run_scaled(Operand<Half>{a}, Operand<Half>{b, true}, factors.data<float>(), y.mutate<float>());
-}
-
-void product_of_columns(const Tensor& a, bool transpose_a, const Tensor& b, int64_t columns, bool accumulate, bool tf32,
-                        Tensor& y) {
-  if (y.size() == 0) return;
-  visit_floating(a.dtype(), [&]<class T>() {
-    const Product product{y.shape()[0], columns, b.shape()[0], 1, tf32, accumulate, y.shape()[1]};
-    product.run(Operand<T>{a.data<T>(), transpose_a}, Operand<T>{b.data<T>(), false, 0, b.shape()[1]},
-                y.mutate<Compute<T>>());
-  });
-}
-
 }  // namespace cuda
-
-void CudaBackend::matmul(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b, const Epilogue& epilogue,
-                         Tensor& y) {
-  if (y.size() == 0) return;
-  const int64_t n = y.shape()[-1], k = a.shape()[transpose_a ? -2 : -1];
-  int64_t m = y.shape()[-2], batch = y.shape().product(0, y.shape().rank() - 2);
-  const bool a_shared = a.shape().rank() == 2, b_shared = b.shape().rank() == 2;
-  if (b_shared && !a_shared && !transpose_a) {  // one tall matrix
-    m *= batch;
-    batch = 1;
-  }
-  if (k == 0)
-    fill(0, y);
-  else
-    visit_floating(y.dtype(), [&]<class T>() {
-      const cuda::Operand<T> left = {a.data<T>(), transpose_a, a_shared ? 0 : m * k};
-      const cuda::Operand<T> right = {b.data<T>(), transpose_b, b_shared ? 0 : k * n};
-      cuda::Product{m, n, k, batch, tf32_}.run(left, right, y.mutate<T>());
-    });
-  finish(epilogue, n, y);
-}
 
 void CudaBackend::convolve(const Convolution& c, const Tensor& x, const Tensor& w, const Epilogue& epilogue,
                            Tensor& y) {
