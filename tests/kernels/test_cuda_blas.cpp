@@ -40,6 +40,6 @@ TEST_CASE("a missing or wrong cuBLAS library is an error that names it and says 
   using Catch::Contains;
   CHECK_THROWS_WITH(cuda::Cublas("libcublas.so.none"),
                     Contains("cuda: libcublas.so.none cannot be loaded: ") && Contains("No such file") &&
-                        Contains("install cuBLAS, or name the folder that holds it in LD_LIBRARY_PATH"));
+                        Contains("install cuBLAS 12 or later, or name the folder that holds it in LD_LIBRARY_PATH"));
   CHECK_THROWS_WITH(cuda::Cublas("libc.so.6"), Contains("cuda: libc.so.6 has no cublasCreate"));
 }

@@ -10,7 +10,7 @@ namespace weft::cuda {
 
 // The functions of cuBLAS that Weft calls. The library is never unloaded.
 struct Cublas {
-  explicit Cublas(const std::string& library);
+  explicit Cublas(const std::string& file);
 
   decltype(&cublasCreate) create;
   decltype(&cublasSetStream) set_stream;
