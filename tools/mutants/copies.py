@@ -28,13 +28,13 @@ class Copy:
     """A copy of the tree with its build; mistakes are written into it and taken back."""
 
     def __init__(self, folder, jobs=1):
-        self.tree, self.build, self.jobs = folder / "tree", folder / "build", jobs
+        self.tree, self.build, self.jobs = folder, folder / "build", jobs
 
     def prepare(self, options):
         """Makes the sources those of the tree, and configures a build if there is none."""
         originals = {self.tree / path.relative_to(root): path for path in sources()}
         for copy in self.tree.rglob("*"):
-            if copy.is_file() and copy not in originals:
+            if copy.is_file() and copy not in originals and self.build not in copy.parents:
                 copy.unlink()
         for copy, original in originals.items():
             if not copy.exists() or copy.read_bytes() != original.read_bytes():
@@ -46,7 +46,7 @@ class Copy:
     def another(self, folder):
         """Paths in a build are relative, so it can be copied."""
         shutil.rmtree(folder, ignore_errors=True)
-        shutil.copytree(self.tree.parent, folder, symlinks=True)
+        shutil.copytree(self.tree, folder, symlinks=True)
         return Copy(folder)
 
     def objects_of(self, source):
