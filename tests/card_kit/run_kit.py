@@ -30,6 +30,7 @@ class Kit:
         (self.kit / "no_nccl/libnccl.so.2").rename(self.kit / "no_nccl/libnccl.so.0")
         self.add_null("cudart", "libcudart.so.13 { *; };")
         self.add_null("cublas", "libcublas.so.13 { *; };")
+        self.add_null("cublasLt", "libcublasLt.so.13 { *; };")
 
     def add_null(self, name, versions):
         """Where it comes before the machine's own."""

@@ -6,6 +6,7 @@
 
 #include "tests/support/catch.h"
 #include "weft/engine/kernels/cuda/blas.h"
+#include "weft/engine/kernels/cuda/blas_lt.h"
 #include "weft/engine/tensor/error.h"
 
 using namespace weft;
@@ -34,6 +35,11 @@ TEST_CASE("cuBLAS has every function that Weft calls, and its errors are reporte
   CHECK(cuda::cublas().set_stream(nullptr, nullptr) == CUBLAS_STATUS_NOT_INITIALIZED);
   CHECK_THROWS_WITH(cuda::check(CUBLAS_STATUS_ALLOC_FAILED, "cublasCreate"),
                     Catch::Contains("cuda: cublasCreate failed: ") && Catch::Contains("allocation"));
+}
+
+TEST_CASE("cublasLt comes with cuBLAS, and has every function that Weft calls") {
+  CHECK_NOTHROW(cuda::cublas_lt());
+  CHECK_THROWS_WITH(cuda::CublasLt("libc.so.6"), Catch::Contains("libc.so.6 has no cublasLtMatmulDescCreate"));
 }
 
 TEST_CASE("a missing or wrong cuBLAS library is an error that names it and says what to do") {

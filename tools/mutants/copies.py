@@ -65,8 +65,8 @@ class Copy:
 
     def make(self, targets):
         """The compiler's complaint, or nothing."""
-        cublas = "tests/emulated_card/libcublas.so.0"  # which the tests load, and do not link
-        loaded = [cublas] if cublas in (self.build / "build.ninja").read_text() else []
+        libraries = [f"tests/emulated_card/lib{name}.so.0" for name in ("cublas", "cublasLt")]  # loaded, not linked
+        loaded = libraries if libraries[0] in (self.build / "build.ninja").read_text() else []
         command = ["ninja", "-C", self.build, f"-j{self.jobs}", *targets, *loaded]
         done = subprocess.run(command, capture_output=True, text=True)
         return done.returncode and done.stdout + done.stderr

@@ -9,9 +9,11 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <vector>
 
+#include "weft/engine/kernels/cuda/biased_product.h"
 #include "weft/engine/kernels/cuda/blas.h"
 #include "weft/engine/kernels/cuda/used_bytes.h"
 #include "weft/engine/kernels/indices.h"
@@ -61,7 +63,11 @@ class Context {
   int device() const { return device_; }
   int64_t cache_bytes() const { return cache_bytes_; }  // of the card's second-level cache
   cudaStream_t stream() const { return stream_; }
+
+  static constexpr size_t blas_workspace_bytes = size_t{32} << 20;  // what NVIDIA recommends for Hopper
   cublasHandle_t blas();
+  void* blas_workspace() const { return blas_workspace_; }  // once blas() has been called
+  std::map<BiasedProduct, BiasedAlgorithm>& biased_products() { return biased_products_; }
 
   Block* take(size_t bytes, Device device = Device::cuda);  // for Device::cpu, pinned memory
   void upload(void* to, const char* from, size_t bytes);
@@ -104,6 +110,8 @@ class Context {
   int cache_bytes_ = 0;
   cudaStream_t stream_ = nullptr;
   cublasHandle_t blas_ = nullptr;
+  void* blas_workspace_ = nullptr;
+  std::map<BiasedProduct, BiasedAlgorithm> biased_products_;
   char* staging_ = nullptr;  // `slots` pinned slots, used cyclically
   cudaEvent_t slot_free_[slots] = {};
   int slot_ = 0;

@@ -112,19 +112,19 @@ void CudaBackend::convolve(const Convolution& c, const Tensor& x, const Tensor& 
                            Tensor& y) {
   if (y.size() == 0) return;
   const cuda::Windows windows(c);
-  if (windows.taps == 0)
+  if (windows.taps == 0) {
     fill(0, y);
-  else
-    visit_floating(y.dtype(), [&]<class T>() {
-      T* const to = y.mutate<T>();
-      cuda::for_images(c, sizeof(T), [&](const Convolution& part, int64_t first) {
-        const cuda::Unfolded<T> columns(part, x.data<T>() + first * windows.pixels * c.channels);
-        const cuda::Product product{part.batch * windows.per_image, c.out_channels, windows.taps, 1, tf32_};
-        product.run(cuda::Operand<T>{columns.data()}, cuda::Operand<T>{w.data<T>()},
-                    to + first * windows.per_image * c.out_channels);
-      });
+    return finish(epilogue, c.out_channels, y);
+  }
+  visit_floating(y.dtype(), [&]<class T>() {
+    cuda::for_images(c, sizeof(T), [&](const Convolution& part, int64_t first) {
+      const cuda::Unfolded<T> columns(part, x.data<T>() + first * windows.pixels * c.channels);
+      const cuda::Product product{part.batch * windows.per_image, c.out_channels, windows.taps, 1, tf32_};
+      const cuda::Operand<T> images{columns.data()}, weights{w.data<T>()};
+      Tensor results = y.slice(first, first + part.batch);
+      finish(product.run(images, weights, epilogue, results.mutate<T>()), c.out_channels, results);
     });
-  finish(epilogue, c.out_channels, y);
+  });
 }
 
 // The columns stay in Compute<T>, so that the sum in each pixel is rounded once.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // One product of matrices, or several, by cuBLAS.
+#include "weft/engine/kernels/backend.h"
 #include "weft/engine/kernels/cuda/context.h"
 
 namespace weft::cuda {
@@ -15,6 +16,9 @@ template <class T> struct Operand {
   bool transpose = false;
   int64_t step = 0;   // from one matrix to the next
   int64_t width = 0;  // of the matrix whose first columns this is; zero if it is a whole one
+
+  cublasOperation_t operation() const { return transpose ? CUBLAS_OP_T : CUBLAS_OP_N; }
+  int64_t width_of(int64_t rows, int64_t columns) const { return width > 0 ? width : transpose ? rows : columns; }
 };
 
 // y (+)= op(a) op(b), row-major, `batch` times. In column-major order a row-major matrix is its transpose, so cuBLAS
@@ -28,6 +32,14 @@ struct Product {
     const Compute<X> factors[] = {1, accumulate ? Compute<X>(1) : 0};
     run(a, b, factors, y);
   }
+  // Returns what is left of the epilogue, after a bias has been added if that takes no launch of its own. An activation
+  // is left with its bias: NVIDIA documents relu as max(x, 0) without saying that NaN stays.
+  template <class T> Epilogue run(const Operand<T>& a, const Operand<T>& b, const Epilogue& epilogue, T* y) const {
+    if (epilogue.bias && epilogue.activation.identity() && batch == 1 && run_biased(a, b, epilogue.bias->data<T>(), y))
+      return {};
+    run(a, b, y);
+    return epilogue;
+  }
   // y = factors[0] op(a) op(b) + factors[1] y. The factors are on the card.
   template <class X, class Y>
   void run_scaled(const Operand<X>& a, const Operand<X>& b, const Compute<X>* factors, Y* y) const {
@@ -40,12 +52,20 @@ struct Product {
   }
 
  private:
+  // y = op(a) op(b) + bias, or false and nothing.
+  template <class T> bool run_biased(const Operand<T>& a, const Operand<T>& b, const T* bias, T* y) const {
+    const Compute<T> one = 1, zero = 0;
+    const uint32_t alignment = common_alignment({a.data, b.data, bias, y});
+    const BiasedProduct product{
+        b.operation(),         a.operation(), n,        m, k, b.width_of(k, n), a.width_of(m, k), blas_type<T>,
+        blas_type<Compute<T>>, compute<T>(),  alignment};
+    return product.run(b.data, a.data, bias, y, &one, &zero);
+  }
+
   template <class X, class Y>
   void run(const Operand<X>& a, const Operand<X>& b, const Compute<X>* factors, Y* y) const {
-    const auto operation = [](bool transpose) { return transpose ? CUBLAS_OP_T : CUBLAS_OP_N; };
-    const cublasOperation_t left = operation(b.transpose), right = operation(a.transpose);
-    const auto width_of = [](const Operand<X>& x, int64_t columns) { return x.width > 0 ? x.width : columns; };
-    const int64_t width_a = width_of(a, a.transpose ? m : k), width_b = width_of(b, b.transpose ? k : n);
+    const cublasOperation_t left = b.operation(), right = a.operation();
+    const int64_t width_a = a.width_of(m, k), width_b = b.width_of(k, n);
     if (batch == 1)  // this call may also split k, unlike the batched one
       check(
           cublas().gemm(context().blas(), left, right, n, m, k, factors, b.data, blas_type<X>, width_b, a.data,

@@ -152,7 +152,7 @@ void CudaBackend::accumulate(double scale, const Tensor& x, Tensor& y) {
   });
 }
 
-// One pass over the result of cuBLAS. Fusing it into the product would need cublasLt, which has fewer activations.
+// One pass over the result of cuBLAS, of what the product has not done (cublas_product.h).
 void CudaBackend::finish(const Epilogue& epilogue, int64_t columns, Tensor& y) {
   const Activation& activation = epilogue.activation;
   if (!epilogue.bias) {

@@ -43,15 +43,15 @@ void CudaBackend::matmul(const Tensor& a, bool transpose_a, const Tensor& b, boo
     m *= batch;
     batch = 1;
   }
-  if (k == 0)
+  if (k == 0) {
     fill(0, y);
-  else
-    visit_floating(y.dtype(), [&]<class T>() {
-      const cuda::Operand<T> left = {a.data<T>(), transpose_a, a_shared ? 0 : m * k};
-      const cuda::Operand<T> right = {b.data<T>(), transpose_b, b_shared ? 0 : k * n};
-      cuda::Product{m, n, k, batch, tf32_}.run(left, right, y.mutate<T>());
-    });
-  finish(epilogue, n, y);
+    return finish(epilogue, n, y);
+  }
+  visit_floating(y.dtype(), [&]<class T>() {
+    const cuda::Operand<T> left = {a.data<T>(), transpose_a, a_shared ? 0 : m * k};
+    const cuda::Operand<T> right = {b.data<T>(), transpose_b, b_shared ? 0 : k * n};
+    finish(cuda::Product{m, n, k, batch, tf32_}.run(left, right, epilogue, y.mutate<T>()), n, y);
+  });
 }
 
 }  // namespace weft

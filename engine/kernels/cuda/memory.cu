@@ -13,8 +13,7 @@ namespace weft {
 namespace cuda {
 namespace {
 
-constexpr size_t alignment = 256;                    // what cudaMalloc gives
-constexpr size_t blas_workspace = size_t{32} << 20;  // what NVIDIA recommends for Hopper
+constexpr size_t alignment = 256;  // what cudaMalloc gives
 
 // All contexts, and those that no thread leases. Never destroyed, because blocks come back while the program ends.
 struct Contexts {
@@ -105,7 +104,8 @@ cublasHandle_t Context::blas() {
   if (!blas_) [[unlikely]] {
     check(cublas().create(&blas_), "cublasCreate");
     check(cublas().set_stream(blas_, stream_), "cublasSetStream");  // first, because it resets the workspace
-    check(cublas().set_workspace(blas_, from_system(blas_workspace), blas_workspace), "cublasSetWorkspace");
+    blas_workspace_ = from_system(blas_workspace_bytes);
+    check(cublas().set_workspace(blas_, blas_workspace_, blas_workspace_bytes), "cublasSetWorkspace");
     const int exact = CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION;
     check(cublas().set_math_mode(blas_, static_cast<cublasMath_t>(exact)), "cublasSetMathMode");
   }
