@@ -24,6 +24,16 @@ Tensor at_alignment(size_t bytes, const Tensor& x) {
   return view.reshape(x.shape());
 }
 
+// With whole tensors, and with every other one misaligned.
+template <class Verb> void compare_aligned_too(double ulps, const Tensors& in, const Tensor& out, const Verb& verb) {
+  compare(ulps, in, {out}, verb);
+  Tensors there, host_out = {out.clone()}, card_out = {out.to(Device::cuda)};
+  for (const Tensor& x : in) there.push_back(x.to(Device::cuda));
+  verb(backend(Device::cpu), in, host_out);
+  verb(backend(Device::cuda), there, card_out);
+  CHECK(close(card_out[0], host_out[0], ulps));
+}
+
 }  // namespace
 
 TEST_CASE("the card adds the bias of every column to a product in any layout") {
@@ -40,9 +50,10 @@ TEST_CASE("the card adds the bias of every column to a product in any layout") {
           const auto many = [batch = batch](const Shape& s) { return batch == 1 ? s : s.with_inserted(0, batch); };
           INFO(text(type) << " " << batch << " of " << m << "x" << n << " by " << k << " variant " << bits << " op "
                           << int(activation.op));
-          compare(tolerance(type, activation),
-                  {sample(many(a), type), sample(share_b ? b : many(b), type), sample({n}, type)},
-                  {sample(many({m, n}), type)}, VERB(matmul(in[0], ta, in[1], tb, {&in[2], activation}, out[0])));
+          compare_aligned_too(tolerance(type, activation),
+                              {sample(many(a), type), sample(share_b ? b : many(b), type), sample({n}, type)},
+                              sample(many({m, n}), type),
+                              VERB(matmul(in[0], ta, in[1], tb, {&in[2], activation}, out[0])));
         }
 }
 
@@ -85,19 +96,19 @@ TEST_CASE("the card adds the bias of every channel to a convolution, also part b
         INFO(text(type) << " " << c.channels << " channels to " << c.out_channels << " op " << int(activation.op));
         const Tensor x = sample({c.batch, c.height, c.width, c.channels}, type), bias = sample({c.out_channels}, type);
         const Tensor w = sample({c.kernel_height, c.kernel_width, c.channels, c.out_channels}, type, -1, 1);
-        compare(tolerance(type, activation), {x, w, bias},
-                {sample({c.batch, c.out_height, c.out_width, c.out_channels}, type)},
-                VERB(convolve(c, in[0], in[1], {&in[2], activation}, out[0])));
+        compare_aligned_too(tolerance(type, activation), {x, w, bias},
+                            sample({c.batch, c.out_height, c.out_width, c.out_channels}, type),
+                            VERB(convolve(c, in[0], in[1], {&in[2], activation}, out[0])));
       }
 }
 
 TEST_CASE("NaN and infinity stay what they are behind a bias and a relu on the card") {
   SKIP_WITHOUT_A_CARD();
   for (const Activation& activation : {Activation{}, Activation{Unary::Relu, {}}})
-    compare(0,
-            {Tensor::from({4, 1}, {not_a_number, infinity, -infinity, 1}), Tensor::full({1, 8}, 1),
-             sample({8}, DType::f32)},
-            {Tensor::zeros({4, 8})}, VERB(matmul(in[0], false, in[1], false, {&in[2], activation}, out[0])));
+    compare_aligned_too(0,
+                        {Tensor::from({4, 1}, {not_a_number, infinity, -infinity, 1}), Tensor::full({1, 8}, 1),
+                         sample({8}, DType::f32)},
+                        Tensor::zeros({4, 8}), VERB(matmul(in[0], false, in[1], false, {&in[2], activation}, out[0])));
 }
 
 TEST_CASE("a graph repeats products with a bias, also of extents that are new to it") {

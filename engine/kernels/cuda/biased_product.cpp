@@ -4,11 +4,23 @@
 // ranks ask the same and so get the same algorithm.
 #include "weft/engine/kernels/cuda/biased_product.h"
 
+#include <algorithm>
+#include <initializer_list>
+
 #include "weft/engine/kernels/cuda/blas_lt.h"
 #include "weft/engine/kernels/cuda/context.h"
 
 namespace weft::cuda {
 namespace {
+
+// Of every operand, in bytes, which NVIDIA recommends for tensor cores. Only slices may have less. The algorithms for
+// these would be slower, and addresses would be part of the choice.
+constexpr uint32_t alignment = 16;
+
+bool aligned(std::initializer_list<const void*> operands) {
+  return std::all_of(operands.begin(), operands.end(),
+                     [](const void* x) { return reinterpret_cast<uintptr_t>(x) % alignment == 0; });
+}
 
 template <class Value> void set(cublasLtMatmulDesc_t product, cublasLtMatmulDescAttributes_t what, Value value) {
   check(cublas_lt().set_product(product, what, &value, sizeof value), "cublasLtMatmulDescSetAttribute");
@@ -39,22 +51,22 @@ BiasedAlgorithm described(const BiasedProduct& p) {
 }
 
 // Parts of a sum are not rounded to bf16, as in Context::blas().
-cublasLtMatmulPreference_t wishes(const BiasedProduct& p) {
+cublasLtMatmulPreference_t wishes() {
   cublasLtMatmulPreference_t made = nullptr;
   check(cublas_lt().create_preference(&made), "cublasLtMatmulPreferenceCreate");
   set(made, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{Context::blas_workspace_bytes});
   set(made, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
   for (const auto matrix : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
                             CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
-    set(made, matrix, p.alignment);
+    set(made, matrix, alignment);
   return made;
 }
 
 BiasedAlgorithm chosen(const BiasedProduct& p, cublasLtHandle_t handle) {
   BiasedAlgorithm as = described(p);
   // The heuristics do not read the bias, but take its alignment from its address: that of every bias that follows.
-  set(as.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, uintptr_t{p.alignment});
-  const cublasLtMatmulPreference_t preference = wishes(p);
+  set(as.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, uintptr_t{alignment});
+  const cublasLtMatmulPreference_t preference = wishes();
   cublasLtMatmulHeuristicResult_t best = {};
   int count = 0;
   const cublasStatus_t status =
@@ -70,6 +82,7 @@ BiasedAlgorithm chosen(const BiasedProduct& p, cublasLtHandle_t handle) {
 
 bool BiasedProduct::run(const void* a, const void* b, const void* bias, void* d, const void* one,
                         const void* zero) const {
+  if (!aligned({a, b, bias, d})) return false;
   Context& here = context();
   const auto handle = reinterpret_cast<cublasLtHandle_t>(here.blas());  // which is also one of cublasLt
   std::map<BiasedProduct, BiasedAlgorithm>& known = here.biased_products();

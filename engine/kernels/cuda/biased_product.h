@@ -5,7 +5,6 @@
 
 #include <compare>
 #include <cstdint>
-#include <initializer_list>
 
 namespace weft::cuda {
 
@@ -16,11 +15,11 @@ struct BiasedProduct {
   int64_t m, n, k, lda, ldb;
   cudaDataType_t type, factor_type;
   cublasComputeType_t compute;
-  uint32_t alignment;  // in bytes, of a, b, bias and d
 
   auto operator<=>(const BiasedProduct&) const = default;
 
-  // False if cublasLt has no algorithm for it; nothing has been done then. `one` and `zero` are of the factors' type.
+  // False if cublasLt has no algorithm for it, or memory is less aligned than tensor cores need it; nothing has been
+  // done then. `one` and `zero` are of the factors' type.
   bool run(const void* a, const void* b, const void* bias, void* d, const void* one, const void* zero) const;
 };
 
@@ -31,8 +30,5 @@ struct BiasedAlgorithm {
   bool found = false;
   cublasLtMatmulAlgo_t algorithm = {};
 };
-
-// In bytes, at most the 16 that NVIDIA recommends for tensor cores: that of all tensors, but for some slices.
-uint32_t common_alignment(std::initializer_list<const void*> addresses);
 
 }  // namespace weft::cuda

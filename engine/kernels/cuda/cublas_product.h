@@ -55,10 +55,16 @@ struct Product {
   // y = op(a) op(b) + bias, or false and nothing.
   template <class T> bool run_biased(const Operand<T>& a, const Operand<T>& b, const T* bias, T* y) const {
     const Compute<T> one = 1, zero = 0;
-    const uint32_t alignment = common_alignment({a.data, b.data, bias, y});
-    const BiasedProduct product{
-        b.operation(),         a.operation(), n,        m, k, b.width_of(k, n), a.width_of(m, k), blas_type<T>,
-        blas_type<Compute<T>>, compute<T>(),  alignment};
+    const BiasedProduct product{.operation_a = b.operation(),
+                                .operation_b = a.operation(),
+                                .m = n,
+                                .n = m,
+                                .k = k,
+                                .lda = b.width_of(k, n),
+                                .ldb = a.width_of(m, k),
+                                .type = blas_type<T>,
+                                .factor_type = blas_type<Compute<T>>,
+                                .compute = compute<T>()};
     return product.run(b.data, a.data, bias, y, &one, &zero);
   }
 
