@@ -128,3 +128,17 @@ TEST_CASE("a graph repeats products with a bias, also of extents that are new to
     CHECK(close(y, expected, 0));
   }
 }
+
+TEST_CASE("products with a bias keep 24 bits of f32 unless TF32 is allowed, also one after the other") {
+  SKIP_WITHOUT_A_CARD();
+  const auto full = [](const Shape& shape, double value) {
+    return Tensor::full(shape, value, DType::f32, Device::cuda);
+  };
+  const Tensor x = full({64, 64}, 1 + 0x1p-15), w = full({64, 64}, 1), bias = full({64}, 0.5);
+  Tensor y = full({64, 64}, 0);
+  for (const bool allowed : {false, true, false}) {
+    backend(Device::cuda).allow_tf32(allowed);
+    backend(Device::cuda).matmul(x, false, w, false, {&bias}, y);
+    CHECK(y.values() == std::vector<double>(64 * 64, 64.5 + (allowed ? 0 : 64 * 0x1p-15)));
+  }
+}
