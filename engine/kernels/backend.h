@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "weft/engine/kernels/addition.h"
 #include "weft/engine/kernels/convolution_shape.h"
 #include "weft/engine/kernels/exact_parts.h"
 #include "weft/engine/kernels/indices.h"
@@ -97,6 +98,7 @@ class Backend : public TensorDevice {
   virtual void curvature(Unary op, Scalars scalars, const Tensor& saved, const Tensor& g, const Tensor& h,
                          Tensor& y) = 0;  // ddf(s) g h
   virtual void binary(Binary op, const Tensor& a, const Tensor& b, Tensor& y) = 0;
+  virtual void add_all(std::span<Addition> sums) = 0;  // of arrays of any sizes; none writes what another one uses
   // v has as many values as the axis.
   virtual void binary_along(Binary op, const Tensor& a, const Tensor& v, Along along, Tensor& y) = 0;
   virtual void compare(Comparison op, const Tensor& a, const Tensor& b, Tensor& y) = 0;  // y is u8, 0 or 1

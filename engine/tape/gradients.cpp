@@ -32,7 +32,13 @@ template <class Sums, class Key> static const Tensor& value_of(const Sums& sums,
 
 const Tensor& Gradients::operator[](const Parameter& parameter) const {
   if (!parts_.empty() && takes(parameter)) return part_for(parameter)[parameter];
+  waiting_.compute();
   return value_of(sums_, &parameter);
+}
+
+bool Gradients::has(const Parameter& parameter) const {
+  if (!parts_.empty() && takes(parameter)) return part_for(parameter).has(parameter);
+  return value_of(sums_, &parameter).defined();
 }
 
 const Tensor& Gradients::operator[](const Var& leaf) const { return value_of(leaves_, key(leaf)); }
@@ -60,14 +66,32 @@ void Gradients::add(const Parameter& parameter, const Tensor& term) {
           "gradients: ", term.dtype(), " ", term.shape(), " for parameter '", parameter.name, "', which is ",
           parameter.value.dtype(), " ", parameter.value.shape());
   Sum& sum = sums_[&parameter];
-  if (!sum.value.defined()) {
-    if (!takes(parameter)) reject(parameter);
-    sum.value = place_ ? place_(parameter) : Tensor();
-    sum.placed = sum.value.defined();
-    if (sum.placed && term.data() != sum.value.data()) sum.value.copy_from(term);
-    if (sum.placed) return;
+  if (sum.value.defined()) {
+    waiting_.compute();
+    return sum.add(term);
   }
-  sum.add(term);
+  if (!takes(parameter)) reject(parameter);
+  sum.value = place_ ? place_(parameter) : Tensor();
+  sum.placed = sum.value.defined();
+  if (!sum.placed) sum.value = term;
+  if (term.data() == sum.value.data()) return;
+  waiting_.compute(term);
+  sum.value.copy_from(term);
+}
+
+// For a walk, which gives up what it has of the sum so far: the sum with one more term, which is computed later.
+Tensor Gradients::add_later(const Parameter& parameter, Tensor sum, const Tensor& term) {
+  if (!parts_.empty()) return part_for(parameter).add_later(parameter, std::move(sum), term);
+  waiting_.compute(sum);
+  Tensor to = empty_place(parameter);
+  if (!to.defined()) to = sum.unshared() ? sum : Tensor::like(sum);
+  waiting_.add({std::move(sum), term, to});
+  return to;
+}
+
+void Gradients::compute_sums() const {
+  for (const Gradients* part : parts_) part->compute_sums();
+  waiting_.compute();
 }
 
 // The place of a gradient that has no contribution yet; undefined if it has one or no place. What is written there is
@@ -92,7 +116,8 @@ void Gradients::arrived(const Parameter& parameter, Tensor term, const Tape& tap
     add(parameter, term);
     term = {};  // frees its memory before the hooks, which may measure memory
   }
-  hooks_(parameter, (*this)[parameter]);
+  arrival_hooks_(parameter);
+  if (!hooks_.empty()) hooks_(parameter, (*this)[parameter]);
 }
 
 void Gradients::begin_backward(Tape& tape) {
@@ -106,6 +131,7 @@ void Gradients::passed_operation() {
 }
 
 void Gradients::end_backward() {
+  waiting_.compute();
   for (Gradients* part : parts_) part->end_backward();
   end_hooks_();
 }
@@ -117,6 +143,7 @@ bool Gradients::has_end_hooks() const {
 
 void Gradients::forget(const Parameter& parameter) {
   if (!parts_.empty()) return part_for(parameter).forget(parameter);
+  waiting_.compute();
   if (const auto found = sums_.find(&parameter); found != sums_.end()) found->second = {};
 }
 
@@ -128,6 +155,7 @@ void Gradients::forget_past_tapes() {
 
 void Gradients::clear() {
   for (Gradients* part : parts_) part->clear();
+  waiting_.drop();
   for (auto& [parameter, sum] : sums_) sum = {};
   leaves_.clear();
 }

@@ -7,6 +7,7 @@
 
 #include "weft/engine/tape/hooks.h"
 #include "weft/engine/tape/var.h"
+#include "weft/engine/tape/waiting_sums.h"
 
 namespace weft {
 
@@ -26,7 +27,7 @@ class Gradients {
 
   // The sum of all contributions; undefined for a parameter that was in no backward.
   const Tensor& operator[](const Parameter& parameter) const;
-  bool has(const Parameter& parameter) const { return (*this)[parameter].defined(); }
+  bool has(const Parameter& parameter) const;
 
   // The same for a leaf from tape.watch(tensor), over all backward passes over its tape. Leaves have no hooks. Their
   // gradients are kept until clear(), or until the next backward once the tape has been destroyed.
@@ -37,6 +38,11 @@ class Gradients {
   // hook calls are recorded as they are outside of backward, but the hook cannot call backward or gradient on the tape.
   // If a hook adds another, that one fires from the next parameter on, or from the next backward.
   HookHandle after_accumulate(Hook hook) { return hooks_.add(std::move(hook)); }
+
+  // For trainers: the hook fires just before those of after_accumulate. The last contribution is there, but may still
+  // wait to be added. Who then reads the memory of a sum calls compute_sums() before.
+  HookHandle after_arrival(std::function<void(const Parameter&)> hook) { return arrival_hooks_.add(std::move(hook)); }
+  void compute_sums() const;
 
   // For trainers: the hook fires when a backward without a seed begins; that seed depends on the tape's groups.
   HookHandle before_backward(std::function<void(Tape&)> hook) { return begin_hooks_.add(std::move(hook)); }
@@ -90,6 +96,7 @@ class Gradients {
   Gradients& part_for(const Parameter& parameter) const;
   [[noreturn]] static void reject(const Parameter& parameter);
   Tensor empty_place(const Parameter& parameter) const;
+  Tensor add_later(const Parameter& parameter, Tensor sum, const Tensor& term);
   void arrived(const Parameter& parameter, Tensor term, const Tape& tape, Placements leaf);
   void begin_backward(Tape& tape);
   void passed_operation();
@@ -99,10 +106,12 @@ class Gradients {
   std::vector<Gradients*> parts_;
   ByParameter<Sum> sums_;
   PooledMap<uint64_t, LeafSum> leaves_;
+  mutable WaitingSums waiting_;  // those of a walk that goes on
   Place place_;
   bool steady_ = true;
   Takes takes_;
   Check check_;
+  Hooks<const Parameter&> arrival_hooks_;
   Hooks<const Parameter&, const Tensor&> hooks_;
   Hooks<Tape&> begin_hooks_;
   Hooks<> between_hooks_, end_hooks_;

@@ -152,6 +152,7 @@ void Tape::backward(const Var& of, const Tensor& seed, Gradients& into, Keep kee
   require(seed.shape() == of.shape() && seed.dtype() == of.dtype(), "backward: the seed is ", seed.dtype(), " ",
           seed.shape(), ", the loss ", of.dtype(), " ", of.shape());
   into.forget_past_tapes();
+  into.compute_sums();  // an earlier backward may have thrown
   {
     struct Consume {  // even if a pullback throws, because nodes that were released cannot be walked again
       Tape* tape;

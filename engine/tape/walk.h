@@ -97,10 +97,9 @@ class Walk {
     return into_ && node.parameter ? into_->empty_place(*node.parameter) : Tensor();
   }
 
-  // Sums in their places may share a storage, whose version each changes.
+  // Sums of a parameter's cotangents change their storage late, and those in their places may share it.
   void renew(int id) {
-    const Tensor place = at(id).defined() ? place_for(id) : Tensor();
-    if (place.defined() && place.data() == at(id).value_.data()) at(id).version_ = place.version();
+    if (into_ && tape_.nodes_[static_cast<size_t>(id)].parameter) at(id).version_ = at(id).value_.version();
   }
 
   Var& at(int id) { return cotangents_[static_cast<size_t>(id)]; }
@@ -115,9 +114,9 @@ class Walk {
     Var& sum = at(id);
     if (!sum.defined()) {
       sum = std::move(term);
-    } else if (Tensor place = place_for(id); place.defined()) {
-      backend(sum.device()).binary(Binary::Add, sum.value_, term.value(), place);
-      sum = tape_.constant(std::move(place));
+    } else if (const Parameter* parameter = tape_.nodes_[static_cast<size_t>(id)].parameter;
+               into_ && parameter && into_->takes(*parameter)) {
+      sum = tape_.constant(into_->add_later(*parameter, std::move(sum.value_), term.value()));
       put_on_tape(sum, id);
     } else if (graph_ == Graph::none && sum.value_.unshared()) {
       backend(sum.device()).accumulate(1, term.value(), sum.value_);
@@ -162,6 +161,7 @@ class Walk {
     const std::string name = node.parameter ? "parameter '" + node.parameter->name + "'"
                              : node.op      ? node.op->name
                                             : "leaf";
+    if (into_) into_->compute_sums();
     renew(static_cast<int>(id));
     const Var& sum = cotangents_[id];
     const Var g = sum.defined() ? sum : zeros(node.shape, node.dtype, node.device, node.placements);

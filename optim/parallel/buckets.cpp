@@ -84,6 +84,7 @@ bool Buckets::changed(int64_t bucket) const {
 }
 
 Tensor Buckets::take(int64_t index) {
+  gradients_.compute_sums();
   Bucket& bucket = at(index);
   for (int64_t place = bucket.first_place; place < bucket.last_place; ++place)
     if (!has(place)) {

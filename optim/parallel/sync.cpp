@@ -42,7 +42,7 @@ GradientSync::GradientSync(const FlatLayout& layout, Communicator& comm, Options
   gradients().check_leaves([this](const Parameter& parameter, const Tape& tape, Placements leaf) {
     summed_.expect_to_fit(parameter, tape, leaf);
   });
-  gradients().after_accumulate([this](const Parameter& parameter, const Tensor&) {
+  gradients().after_arrival([this](const Parameter& parameter) {
     require(!finished_, "gradients: ", parameter.name, " gets another after finish(); clear() begins the next step");
     if (overlapping_) start_complete_buckets();  // of earlier parameters, which all hooks have seen by now
     buckets_.arrived(parameter);

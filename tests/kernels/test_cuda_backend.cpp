@@ -352,6 +352,23 @@ TEST_CASE("uniform draws on the card have the CPU's bits, normal ones match to 8
     }
 }
 
+TEST_CASE("sums of many arrays are added on the card with the CPU's bits") {
+  SKIP_WITHOUT_A_CARD();
+  for (const DType type : floating) {
+    Tensors terms, sums;
+    for (int64_t i = 0; i < 70; ++i) {
+      const Shape shape{i == 35 ? 10007 : i % 7};
+      terms.push_back(sample(shape, i % 50 == 49 ? DType::f64 : type));
+      sums.push_back(sample(shape, terms.back().dtype()));
+    }
+    compare(0, terms, sums, [](Backend& d, const Tensors& in, Tensors& out) {
+      std::vector<Addition> all;
+      for (size_t i = 0; i < in.size(); ++i) all.push_back({i % 2 ? in[i] : out[i], i % 3 ? in[i] : out[i], out[i]});
+      d.add_all(all);
+    });
+  }
+}
+
 TEST_CASE("exact parts are added on the card with the CPU's bits") {
   SKIP_WITHOUT_A_CARD();
   for (const DType type : floating)

@@ -140,6 +140,9 @@ void CpuBackend::binary(Binary op, const Tensor& a, const Tensor& b, Tensor& y) 
   cpu::visit_binary(op, y.dtype(),
                     [&]<class T>(auto o) { cpu::map(o, y.size(), y.mutate<T>(), a.data<T>(), b.data<T>()); });
 }
+void CpuBackend::add_all(std::span<Addition> sums) {
+  for (Addition& sum : sums) binary(Binary::Add, sum.a, sum.b, sum.to);
+}
 void CpuBackend::binary_along(Binary op, const Tensor& a, const Tensor& v, Along along, Tensor& y) {
   cpu::visit_binary(op, y.dtype(),
                     [&]<class T>(auto o) { cpu::map_along(o, a.data<T>(), v.data<T>(), along, y.mutate<T>()); });

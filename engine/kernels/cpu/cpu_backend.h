@@ -36,6 +36,7 @@ class CpuBackend final : public Backend {
   void compare(Comparison op, const Tensor& a, const Tensor& b, Tensor& y) override;
   void mark_difference(const Tensor& a, const Tensor& b, Tensor& y) override;
   void where(const Tensor& condition, const Tensor& a, const Tensor& b, Tensor& y) override;
+  void add_all(std::span<Addition> sums) override;
   void accumulate(double scale, const Tensor& x, Tensor& y) override;
 
   // reduce.cpp

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The steps of optimizers. A table holds all runs of a step, so that one launch processes them.
+// The steps of optimizers, and sums of gradients. A table holds all runs of a step, so that one launch processes them.
 #include <cstring>
 
 #include "weft/engine/kernels/cuda/cuda_backend.h"
@@ -194,6 +194,37 @@ template <class T> struct AddParts {
   }
 };
 
+// Sums whose chunks are numbered in their order. They, too, are parameters.
+template <class T> struct Sums {
+  static constexpr int64_t most = 64;
+  int64_t count = 0, chunks = 0;
+  const T *a[most] = {}, *b[most] = {};
+  T* to[most] = {};
+  int64_t sizes[most] = {}, first_chunk[most] = {};
+
+  // Takes the first sums, which have one type.
+  explicit Sums(std::span<Addition>& sums) {
+    const DType type = sums[0].to.dtype();
+    for (; !sums.empty() && sums[0].to.dtype() == type && count < most; sums = sums.subspan(1)) {
+      a[count] = sums[0].a.template data<T>();
+      b[count] = sums[0].b.template data<T>();
+      to[count] = sums[0].to.template mutate<T>();
+      sizes[count] = sums[0].to.size();
+      first_chunk[count] = chunks;
+      chunks += ceil_divide(sizes[count++], chunk);
+    }
+  }
+};
+
+template <class T> __global__ void __launch_bounds__(block_threads) add_kernel(Sums<T> sums) {
+  const auto add = [](T a, T b) { return T(Compute<T>(a) + Compute<T>(b)); };
+  for (int64_t c = blockIdx.x; c < sums.chunks; c += gridDim.x) {
+    const int64_t sum = find_entry(sums.first_chunk, sums.count, c);
+    const int64_t i = (c - sums.first_chunk[sum]) * chunk + int64_t{threadIdx.x} * pack, left = sums.sizes[sum] - i;
+    if (left > 0) map_pack<pack>(left, add, sums.to[sum] + i, sums.a[sum] + i, sums.b[sum] + i);
+  }
+}
+
 template <class T> struct ExactTotal {
   const double* parts;
   int64_t n;
@@ -238,6 +269,13 @@ void CudaBackend::add_exact_parts(std::span<const ExactRun> runs, Tensor& sums) 
     visit_floating(runs[0].x.dtype(), [&]<class T>() {
       const cuda::AddParts<T> add(runs, sums);
       cuda::for_each(add.size, add);
+    });
+}
+void CudaBackend::add_all(std::span<Addition> sums) {
+  while (!sums.empty())
+    visit_floating(sums[0].to.dtype(), [&]<class T>() {
+      const cuda::Sums<T> some(sums);
+      cuda::launch(cuda::add_kernel<T>, some.chunks, some);
     });
 }
 void CudaBackend::exact_total(const Tensor& parts, Tensor& y) {
