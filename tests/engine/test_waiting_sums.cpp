@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sums of gradients that wait for others, and where they are read.
+#include "tests/kernels/cuda_checks.h"
 #include "tests/support/catch.h"
 #include "tests/support/f64_vector.h"
 #include "weft/engine/ops/elementwise.h"
+#include "weft/engine/ops/matmul.h"
 #include "weft/engine/ops/reduce.h"
 #include "weft/engine/tape/record.h"
 
@@ -59,7 +61,8 @@ struct Uses {
                               return g;
                             }));
     const Var B = tape.watch(b);
-    tape.backward(sum(seen + A * B + A * B + B * B), gradients);
+    const Var once = B * A, again = B * A, square = B * B;  // in this order, so that a sum of each waits at the end
+    tape.backward(sum(seen + once + again + square), gradients);
   }
 };
 
@@ -102,13 +105,55 @@ TEST_CASE("a sum that waits is complete wherever it is read: in backward, in hoo
   check(uses.b, gradients[uses.b]);
 }
 
-TEST_CASE("a backward that throws leaves the gradients that had arrived") {
+TEST_CASE("a backward that throws leaves the gradients that had arrived, and nothing that waits") {
   Uses uses(true);
+  Gradients& gradients = uses.gradients;
   CHECK_THROWS(uses.backward([] { fail({"enough"}); }));
-  CHECK(uses.gradients.has(uses.b));
-  CHECK_FALSE(uses.gradients.has(uses.a));
-  CHECK(uses.gradients[uses.b].values() == std::vector<double>{8, 12});
-  uses.backward([] {});
-  CHECK(uses.gradients[uses.a].values() == std::vector<double>{8, 10});
-  CHECK(uses.gradients[uses.b].values() == std::vector<double>{16, 24});
+  CHECK((gradients.has(uses.b) && !gradients.has(uses.a)));
+  SECTION("for the next one") {
+    uses.backward([] {});
+    CHECK(gradients[uses.a].values() == std::vector<double>{8, 10});
+    CHECK(gradients[uses.b].values() == std::vector<double>{16, 24});
+  }
+  SECTION("after they have been cleared") {
+    gradients.clear();
+    gradients.add(uses.a, vector({1, 2}));
+    CHECK(gradients[uses.a].values() == std::vector<double>{1, 2});
+  }
+}
+
+TEST_CASE("a sum that waits when a backward throws does not change what the next one computes in its place") {
+  const Parameter w("w", Tensor::full({1, 1}, 1, DType::f64));
+  Tensor memory = Tensor::full({1, 1}, 0, DType::f64);
+  Gradients gradients;
+  gradients.keep_in([&](const Parameter&) { return memory; });
+  static const Op op{"look", {}, Algebra::linear};
+  const auto backward = [&](bool fails) {
+    Tape tape;
+    const Var x = tape.constant(w.value), W = tape.watch(w);
+    const Var seen = record(op, w.value, from(W, [fails](const Var& g) {
+                              require(!fails, "enough");
+                              return g;
+                            }));
+    const Var once = matmul(x, W), again = matmul(x, W);
+    tape.backward(sum(seen + once + again), gradients);
+  };
+  CHECK_THROWS(backward(true));
+  backward(false);
+  CHECK(gradients[w].item() == 3);
+}
+
+TEST_CASE("a card adds many terms of one gradient one after the other") {
+  SKIP_WITHOUT_A_CARD();
+  for (const int uses : {2, 3, 5}) {
+    Parameter p("p", vector({1, 2}).to(Device::cuda));
+    Gradients gradients;
+    Tape tape;
+    const Var P = tape.watch(p);
+    Var loss = sum(P);
+    for (int use = 1; use < uses; ++use) loss = loss + sum((use + 1) * P);
+    tape.backward(loss, gradients);
+    const double all = uses * (uses + 1) / 2.0;
+    CHECK(gradients[p].values() == std::vector<double>{all, all});
+  }
 }

@@ -162,6 +162,30 @@ TEST_CASE("overlapped reductions start with the buckets whose parameters the pre
   });
 }
 
+TEST_CASE("a bucket is reduced when it has all uses of its parameters, and no more than once", "[r33]") {
+  on_ranks([](Communicator& comm) {
+    ChosenTerms terms(comm);
+    for (const When when : {When::in_last_pass, When::in_every_pass}) {
+      GradientSync sync(terms.layout(), comm, {.when = when, .bucket = 1});
+      int reductions = 0;
+      sync.before_reduce([&](Range, const Tensor&) { ++reductions; });
+      for (int step = 1; step <= 2; ++step) {
+        Tape tape;
+        declare_group(tape, comm);
+        Var loss = tape.constant(Tensor::zeros({}, terms[0].value.dtype()));
+        for (int use = 0; use < 2; ++use)
+          for (int i = 0; i < ChosenTerms::count; ++i)
+            loss = loss + sum(tape.watch(terms[i]) * tape.constant(terms.term(number(comm), i, use)));
+        sync.expect_last_pass();
+        tape.backward(loss, sync.gradients());
+        sync.finish();
+        expect(reductions == step * ChosenTerms::count, "one reduction of each bucket");
+        sync.clear();
+      }
+    }
+  });
+}
+
 TEST_CASE("buckets that no rank has used are not reduced at the end of a step", "[r33]") {
   on_ranks([](Communicator& comm) {
     ChosenTerms terms(comm);
