@@ -91,6 +91,12 @@ template <class Verb> void compare(double ulps, const Tensors& in, Tensors out, 
 }
 #define VERB(...) [&](Backend& d, [[maybe_unused]] const Tensors& in, Tensors& out) { d.__VA_ARGS__; }
 
+// For its lifetime.
+struct AllowedTf32 {
+  AllowedTf32() { backend(Device::cuda).allow_tf32(true); }
+  ~AllowedTf32() { backend(Device::cuda).allow_tf32(false); }
+};
+
 template <class Op> std::vector<Op> first(int count) {
   std::vector<Op> ops;
   for (int i = 0; i < count; ++i) ops.push_back(static_cast<Op>(i));

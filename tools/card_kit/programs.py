@@ -21,7 +21,7 @@ def training(name, *words):
 
 @functools.cache
 def environment():
-    """cuBLAS and NCCL may be those of packages of PyPI, as PyTorch brings them."""
+    """cuBLAS, cuDNN and NCCL may be those of packages of PyPI, as PyTorch brings them."""
     packages = [folder for place in sys.path for folder in glob.glob(f"{place}/nvidia/*/lib")]
     paths = [kit / "libraries", *filter(None, [os.environ.get("LD_LIBRARY_PATH")]), *packages]
     found = {**os.environ, "LD_LIBRARY_PATH": ":".join(map(str, paths)), "WEFT_DATA": str(kit / "data"),

@@ -65,8 +65,9 @@ class Copy:
 
     def make(self, targets):
         """The compiler's complaint, or nothing."""
-        libraries = [f"tests/emulated_card/lib{name}.so.0" for name in ("cublas", "cublasLt")]  # loaded, not linked
-        loaded = libraries if libraries[0] in (self.build / "build.ninja").read_text() else []
+        rules = (self.build / "build.ninja").read_text()
+        loaded = [f"tests/emulated_card/lib{name}.so.0" for name in ("cublas", "cublasLt", "cudnn")]  # tests load them
+        loaded = [library for library in loaded if library in rules]
         command = ["ninja", "-C", self.build, f"-j{self.jobs}", *targets, *loaded]
         done = subprocess.run(command, capture_output=True, text=True)
         return done.returncode and done.stdout + done.stderr

@@ -132,10 +132,10 @@ std::optional<Ending> agree(const std::optional<Ending>& mine, const std::string
   return std::nullopt;
 }
 
-// Names all kinds of CPU that ranks run on: "cpu (v3, v4)".
+// Names all kinds of device that ranks run on: "cpu (v3, v4)".
 std::string text_of(Device device, Communicator& comm) {
-  if (device == Device::cuda) return text(device);
-  const std::vector<std::string> all = all_texts(chosen_cpu_kind().name, comm, Site::here("kinds of CPU"));
+  const std::string own = device == Device::cuda ? backend(device).description() : chosen_cpu_kind().name;
+  const std::vector<std::string> all = all_texts(own, comm, Site::here("kinds of device"));
   std::string names;
   for (const std::string& kind : std::set(all.begin(), all.end())) names += (names.empty() ? "" : ", ") + kind;
   return text(device) + " (" + names + ")";

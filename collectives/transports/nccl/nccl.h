@@ -16,8 +16,9 @@ void take_card(int i);
 // because NCCL rejects two ranks on one card.
 std::string obstacle_to_nccl(Transport& group);
 
-// When cuBLAS and a group's communicator are set up, which may wait for the card. If that waits for a peer by then, and
-// the peer for this rank, none of them goes on; so programs do it at once, also for groups that are split off.
+// When cuBLAS, cuDNN and a group's communicator are set up, which may wait for the card. If that waits for a peer by
+// then, and the peer for this rank, none of them goes on; so programs do it at once, also for groups that are split
+// off.
 enum class SetUp : bool { with_first_use, at_once };
 
 // The group, with NCCL for the memory of its cards; an Error if there is an obstacle. A call that waits for other cards

@@ -25,6 +25,7 @@ namespace weft::cuda {
 void check(cudaError_t code, const char* call);
 
 class Context;
+class ConvolutionPlans;
 class Graph;
 
 // A header and its memory, which is device memory, or pinned host memory for staging.
@@ -68,6 +69,7 @@ class Context {
   cublasHandle_t blas();
   void* blas_workspace() const { return blas_workspace_; }  // once blas() has been called
   std::map<BiasedProduct, BiasedAlgorithm>& biased_products() { return biased_products_; }
+  ConvolutionPlans& convolutions();  // of cuDNN, if the machine has it
 
   Block* take(size_t bytes, Device device = Device::cuda);  // for Device::cpu, pinned memory
   void upload(void* to, const char* from, size_t bytes);
@@ -112,6 +114,7 @@ class Context {
   cublasHandle_t blas_ = nullptr;
   void* blas_workspace_ = nullptr;
   std::map<BiasedProduct, BiasedAlgorithm> biased_products_;
+  ConvolutionPlans* convolutions_ = nullptr;
   char* staging_ = nullptr;  // `slots` pinned slots, used cyclically
   cudaEvent_t slot_free_[slots] = {};
   int slot_ = 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions as products of unfolded images.
+// Convolutions by cuDNN, or else as products of unfolded images.
+#include "weft/engine/kernels/cuda/convolution_plan.h"
 #include "weft/engine/kernels/cuda/cublas_product.h"
 #include "weft/engine/kernels/cuda/cuda_backend.h"
 #include "weft/engine/kernels/cuda/windows.cuh"
@@ -67,6 +68,12 @@ bool pointwise(const Convolution& c) {
          c.out_height == c.height && c.out_width == c.width;
 }
 
+// By cuDNN, if that can save unfolding.
+bool without_unfolding(ConvolutionPass pass, const Convolution& c, bool tf32, const Tensor& x, const Tensor& w,
+                       const Tensor& y) {
+  return !pointwise(c) && convolve_by_cudnn(pass, c, tf32, x, w, y);
+}
+
 template <class T> void unfold(const Convolution& c, const T* x, T* y) {
   const void* const from = x;
   void* const to = y;
@@ -116,6 +123,8 @@ void CudaBackend::convolve(const Convolution& c, const Tensor& x, const Tensor& 
     fill(0, y);
     return finish(epilogue, c.out_channels, y);
   }
+  if (cuda::without_unfolding(cuda::ConvolutionPass::forward, c, tf32_, x, w, y))
+    return finish(epilogue, c.out_channels, y);
   visit_floating(y.dtype(), [&]<class T>() {
     cuda::for_images(c, sizeof(T), [&](const Convolution& part, int64_t first) {
       const cuda::Unfolded<T> columns(part, x.data<T>() + first * windows.pixels * c.channels);
@@ -130,6 +139,7 @@ void CudaBackend::convolve(const Convolution& c, const Tensor& x, const Tensor& 
 // The columns stay in Compute<T>, so that the sum in each pixel is rounded once.
 void CudaBackend::convolve_input_gradient(const Convolution& c, const Tensor& g, const Tensor& w, Tensor& dx) {
   if (g.size() == 0 || w.size() == 0) return fill(0, dx);
+  if (cuda::without_unfolding(cuda::ConvolutionPass::input_gradient, c, tf32_, dx, w, g)) return;
   const cuda::Windows windows(c);
   visit_floating(dx.dtype(), [&]<class T>() {
     using C = Compute<T>;
@@ -150,6 +160,7 @@ void CudaBackend::convolve_input_gradient(const Convolution& c, const Tensor& g,
 // The sum over the parts is in Compute<T>, and rounded once.
 void CudaBackend::convolve_weight_gradient(const Convolution& c, const Tensor& x, const Tensor& g, Tensor& dw) {
   if (g.size() == 0 || dw.size() == 0) return fill(0, dw);
+  if (cuda::without_unfolding(cuda::ConvolutionPass::weight_gradient, c, tf32_, x, dw, g)) return;
   const cuda::Windows windows(c);
   visit_floating(dw.dtype(), [&]<class T>() {
     using C = Compute<T>;

@@ -8,11 +8,19 @@
 namespace weft::cuda {
 namespace {
 
-void* load(const std::string& file, const std::string& product) {
+// Null if it is not found; `reason` says why.
+void* open(const std::string& file, std::string& reason) {
   if (void* loaded = dlopen(file.c_str(), RTLD_LAZY)) return loaded;
-  const std::string reason = dlerror();
+  reason = dlerror();
   if (void* loaded = dlopen((WEFT_CUDA_LIBRARIES "/" + file).c_str(), RTLD_LAZY)) return loaded;
-  fail({"cuda: ", file, " cannot be loaded: ", reason, ", and from the toolkit: ", dlerror(), "; install ", product,
+  reason += std::string(", and from the toolkit: ") + dlerror();
+  return nullptr;
+}
+
+void* load(const std::string& file, const std::string& product) {
+  std::string reason;
+  if (void* loaded = open(file, reason)) return loaded;
+  fail({"cuda: ", file, " cannot be loaded: ", reason, "; install ", product,
         ", or name the folder that holds it in LD_LIBRARY_PATH"});
 }
 
@@ -20,6 +28,11 @@ void* load(const std::string& file, const std::string& product) {
 
 Library::Library(std::string file, std::string product)
     : file_(std::move(file)), product_(std::move(product)), loaded_(load(file_, product_)) {}
+
+bool Library::is_found(const std::string& file) {
+  std::string reason;
+  return open(file, reason) != nullptr;
+}
 
 void* Library::address_of(const char* name) const {
   void* const address = dlsym(loaded_, name);

@@ -10,6 +10,7 @@ class Library {
   // From where the linker would find it, or else from the toolkit that Weft was built with. `product` is what to
   // install, with the oldest version that will do.
   Library(std::string file, std::string product);
+  static bool is_found(const std::string& file);
 
   template <class Function> void find(Function& function, const char* name) const {
     function = reinterpret_cast<Function>(address_of(name));

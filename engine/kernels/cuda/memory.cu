@@ -6,6 +6,7 @@
 
 #include "weft/engine/kernels/cuda/context.h"
 #include "weft/engine/kernels/cuda/cuda_backend.h"
+#include "weft/engine/kernels/cuda/dnn.h"
 #include "weft/engine/kernels/cuda/graph.h"
 #include "weft/engine/tensor/out_of_memory.h"
 
@@ -261,7 +262,9 @@ static MemoryStatistics statistics(Device device) {
 std::string CudaBackend::description() const {
   cudaDeviceProp properties;
   cuda::check(cudaGetDeviceProperties(&properties, cuda::context().device()), "cudaGetDeviceProperties");
-  return std::string(properties.name) + ", " + text(properties.totalGlobalMem >> 30) + " GiB";
+  const size_t version = cuda::cudnn() ? cuda::cudnn()->version() : 0;
+  const std::string dnn = version ? "cuDNN " + text(version / 10000) + "." + text(version / 100 % 100) : "no cuDNN";
+  return std::string(properties.name) + ", " + text(properties.totalGlobalMem >> 30) + " GiB, " + dnn;
 }
 
 Storage* CudaBackend::allocate(size_t bytes) { return cuda::context().take(bytes); }
