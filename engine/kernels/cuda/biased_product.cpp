@@ -97,10 +97,4 @@ bool BiasedProduct::run(const void* a, const void* b, const void* bias, void* d,
   return true;
 }
 
-uint32_t common_alignment(std::initializer_list<const void*> addresses) {
-  uintptr_t bits = 16;
-  for (const void* address : addresses) bits |= reinterpret_cast<uintptr_t>(address);
-  return static_cast<uint32_t>(bits & -bits);
-}
-
 }  // namespace weft::cuda
