@@ -69,7 +69,7 @@ int set_up() {
               "NCCL has not begun for ", groups, " groups");
     };
     expect(1);
-    for (const char* const library : {"libcublas.so.0", "libcudnn.so.0"})
+    for (const char* const library : {"libcublas.so.0", "libcublasLt.so.0", "libcudnn.so.0"})
       require(dlopen(library, RTLD_LAZY | RTLD_NOLOAD), library, " is not loaded");
     const auto other = cards->split(0, 0, Site::here());
     expect(2);

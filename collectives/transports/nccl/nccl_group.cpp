@@ -48,12 +48,15 @@ NcclGroup::NcclGroup(std::unique_ptr<Transport> host, Connect connect, std::stri
   if (where_.set_up == SetUp::at_once) set_up();
 }
 
-// By a first product, a first convolution in each of the three ways, and a first sum in each of the two.
+// By first products, without a bias and with one, a first convolution in each of three ways, and a first sum in each of
+// two.
 void NcclGroup::set_up() {
   Backend& device = backend(where_.device);
   const Tensor one = Tensor::zeros({1, 1}, DType::f32, where_.device);
+  const Tensor bias = one.reshape({1});
   Tensor product = Tensor::like(one), x = Tensor::zeros({size(), alignment}, DType::f32, where_.device);
   device.matmul(one, false, one, false, {}, product);
+  device.matmul(one, false, one, false, {&bias, {}}, product);
   const Convolution padded{1, 1, 1, 1, 1, 1, 3, 3, 1, 1, 1, 1, 1};
   Tensor image = one.reshape({1, 1, 1, 1}), windows({1, 3, 3, 1}, DType::f32, where_.device),
          weights = one.clone().reshape({1, 1, 1, 1});
